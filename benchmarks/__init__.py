@@ -1,1 +1,1 @@
-"""One file per claim of speed; `make bench` runs them all and `docs/benchmarks.md` keeps what they found."""
+"""Benchmarks, one file per claim of speed, reported in `docs/benchmarks.md`."""

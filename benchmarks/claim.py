@@ -1,4 +1,4 @@
-"""A claim of speed: a figure, what it is held against, and the line that says whether it holds."""
+"""Claim of speed: a figure, its goal and the line that reports them."""
 
 import json
 import math
@@ -16,12 +16,12 @@ from typing import Any, Literal
 from benchmarks.machine import Machine
 
 RESULTS = Path(__file__).parent / "claims" / "results"
-_missing: set[str] = set()  # peers that this process looked for in vain
+_missing: set[str] = set()  # peers that are not installed
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a figure must reach: one bound, on the value or on the ratio."""
+    """Goal of a figure: one bound, on its value or on its ratio."""
 
     value_at_most: float | None = None
     value_at_least: float | None = None
@@ -31,7 +31,7 @@ class Goal:
     def __post_init__(self) -> None:
         bounds = [bound for bound in asdict(self).values() if bound is not None]
         if len(bounds) != 1:
-            raise ValueError(f"a goal must be exactly one bound, but {len(bounds)} were given; report each by itself")
+            raise ValueError(f"a goal is exactly one bound, but {len(bounds)} were given")
 
     def __str__(self) -> str:
         name, bound = self._bound
@@ -43,11 +43,11 @@ class Goal:
 
     @property
     def on_ratio(self) -> bool:
-        """Whether the bound is on the ratio, and not on the value."""
+        """Whether the bound is on the ratio rather than on the value."""
         return self._bound[0].startswith("ratio")
 
     def holds(self, value: float, ratio: float | None) -> bool:
-        """Whether the bound is kept; a NaN never keeps it.
+        """Whether a figure meets the bound; NaN never does.
 
         Raises:
             ValueError: if the bound is on a ratio and none was measured.
@@ -55,7 +55,7 @@ class Goal:
         name, bound = self._bound
         found = ratio if self.on_ratio else value
         if found is None:
-            raise ValueError(f"the goal {self} is on a ratio, but none was measured; report the ratio to the peer")
+            raise ValueError(f"the goal {self} needs a ratio, but none was reported")
         return found <= bound if name.endswith("most") else found >= bound
 
 
@@ -64,14 +64,14 @@ Verdict = Literal["ok", "short", "open"]
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured line."""
+    """Measured figure, one line of output."""
 
     name: str
     value: float
     unit: str
-    ratio: float | None  # to what it is held against, in the same run
+    ratio: float | None  # to the reference, in the same run
     goal: str
-    ok: bool | None  # None where the peer to hold it against is not installed
+    ok: bool | None  # None if the peer is not installed
     note: str
 
     def __str__(self) -> str:
@@ -80,16 +80,16 @@ class Figure:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the goal is reached, missed, or left open for want of the peer."""
+        """Whether the goal is reached, missed, or open because the peer is missing."""
         if self.ok is None:
             return "open"
         return "ok" if self.ok else "short"
 
 
-def peer(module: str) -> Any | None:
-    """A peer's module to measure against; None, and a sentence that says so, where it is not installed.
+def import_peer(module: str) -> Any | None:
+    """Import a peer's module; without it, write a note and return None.
 
-    A goal on a ratio that is then reported without one is left open.
+    A goal on a ratio to a missing peer is left open.
     """
     try:
         return import_module(module)
@@ -97,30 +97,30 @@ def peer(module: str) -> Any | None:
         if missing.name != module.partition(".")[0]:
             raise
     _missing.add(module)
-    sys.stderr.write(f"{module} is not installed, so nothing is held against it; `make bench` installs it\n")
+    sys.stderr.write(f"{module} is not installed, so its goals are left open; `make bench` installs it\n")
     return None
 
 
 def report(name: str, value: float, unit: str, goal: Goal, *, ratio: float | None = None, note: str = "") -> Figure:
-    """Print the line of a claim and keep it as JSON under `benchmarks/claims/results`.
+    """Print the line of a claim and store it as JSON under `benchmarks/claims/results`.
 
     Args:
-        name: of the claim, without spaces.
-        value: what was measured.
-        unit: of the value, without spaces.
-        goal: the bound it is held to.
-        ratio: to what it is held against, measured in the same run.
-        note: what a reader must know to believe it: sizes, peers' versions and settings.
+        name: name of the claim, without spaces.
+        value: measured value.
+        unit: unit of the value, without spaces.
+        goal: bound on the value or on the ratio.
+        ratio: ratio to the reference, measured in the same run.
+        note: conditions a reader must know: sizes, versions and settings of the peers.
 
     Raises:
-        ValueError: if the name is no file's name, the unit is not one word, the value or the ratio is not finite, or
-            the goal is on a ratio that was not measured though no peer is missing.
+        ValueError: if the name is not a file name, the unit is not one word, the value or the ratio is not finite, or
+            the goal needs a ratio that was not reported although no peer is missing.
     """
     if name.split() != [name] or "/" in name or unit.split() != [unit]:
-        raise ValueError(f"a claim's name and unit must be one word each, but they are {name!r} and {unit!r}")
+        raise ValueError(f"a claim's name and unit are one word each, not {name!r} and {unit!r}")
     value, ratio = float(value), None if ratio is None else float(ratio)
     if not all(math.isfinite(number) for number in (value, ratio) if number is not None):
-        raise ValueError(f"{name} must be finite, but its value is {value} and its ratio {ratio}; measure it again")
+        raise ValueError(f"{name} is not finite: value {value}, ratio {ratio}")
     is_open = goal.on_ratio and ratio is None and bool(_missing)
     figure = Figure(name, value, unit, ratio, str(goal), None if is_open else bool(goal.holds(value, ratio)), note)
     sys.stdout.write(f"{figure}\n")
@@ -131,7 +131,7 @@ def report(name: str, value: float, unit: str, goal: Goal, *, ratio: float | Non
 
 
 def _record(figure: Figure) -> dict[str, Any]:
-    """A figure with where it comes from: the benchmark's module, when, under what load, on what machine."""
+    """Figure with its benchmark, time, load and machine."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return asdict(figure) | {
         "verdict": figure.verdict,
@@ -142,30 +142,30 @@ def _record(figure: Figure) -> dict[str, Any]:
     }
 
 
-def rounds(
+def time_rounds(
     implementations: Mapping[str, Callable[[int], object]], n_rounds: int, *, clock: Callable[[], float] = perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds of each contestant in each round, one after the other within it and every other round backwards.
+    """Seconds of each implementation per round, in an order that alternates by round.
 
-    Each is called with the number of the round, so that all meet the same inputs; one round more is run first and
-    not counted, which loads and compiles whatever is lazy.
+    Each is called with the number of the round, so that all have the same inputs. An extra first round, which is not
+    counted, loads and compiles what is lazy.
 
     Args:
-        implementations: name to what is timed.
-        n_rounds: that count.
-        clock: of the wall, or `time.process_time` for the processor's seconds of this process.
+        implementations: timed function by name.
+        n_rounds: number of counted rounds.
+        clock: wall clock, or `time.process_time` for CPU seconds.
     """
     seconds: dict[str, list[float]] = {name: [] for name in implementations}
     for number in range(-1, n_rounds):
         order = list(implementations.items())
-        for name, contestant in order if number % 2 == 0 else reversed(order):
+        for name, run in order if number % 2 == 0 else reversed(order):
             start = clock()
-            contestant(max(number, 0))
+            run(max(number, 0))
             if number >= 0:
                 seconds[name].append(clock() - start)
     return seconds
 
 
 def median_ratio(seconds: Mapping[str, list[float]], name: str, base: str) -> float:
-    """How many times longer `name` takes than `base`: the median over the rounds of their ratio."""
-    return median(theirs / ours for theirs, ours in zip(seconds[name], seconds[base], strict=True))
+    """Median over the rounds of how many times longer `name` takes than `base`."""
+    return median(numerator / denominator for numerator, denominator in zip(seconds[name], seconds[base], strict=True))

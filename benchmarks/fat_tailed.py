@@ -1,4 +1,4 @@
-"""Synthetic returns with fat tails and common factors, the same for every benchmark of portfolios."""
+"""Synthetic returns with fat tails and common factors for the portfolio benchmarks."""
 
 from functools import cache
 
@@ -13,7 +13,7 @@ N_FACTORS, DEGREES_OF_FREEDOM = 5, 4
 
 @cache
 def fat_tailed_returns(n_names: int, n_sessions: int = 504, seed: int = 7) -> FloatArray:
-    """Simple session returns (T, N): five factors and noise of each name, all Student's t with 4 degrees of freedom.
+    """Simple session returns (T, N): five factors and own noise, Student's t.
 
     A name has about 1.5 % volatility a session, half its variance from the factors, and earns 2 to 14 % a year.
     """
@@ -26,11 +26,11 @@ def fat_tailed_returns(n_names: int, n_sessions: int = 504, seed: int = 7) -> Fl
 
 
 def kernel_scenarios(n_names: int, n_scenarios: int, seed: int, horizon: int = 20) -> FloatArray:
-    """Simple returns over the horizon (S, N), drawn from the kernel density of the synthetic past."""
+    """Simple returns over the horizon (S, N) from the kernel density of synthetic returns."""
     spec = KernelDensity(n_scenarios=n_scenarios, horizon=horizon)
     return spec.draw(fat_tailed_returns(n_names), np.random.default_rng(seed))
 
 
 def names(n_names: int) -> list[str]:
-    """Names for as many columns."""
+    """Names of the columns."""
     return [f"N{i:03d}" for i in range(n_names)]

@@ -1,4 +1,4 @@
-"""Runs benchmarks, each in a process of its own, one after the other."""
+"""Runner of benchmarks, one after the other, each in a process of its own."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A module with a `main` that reports figures."""
+    """Module with a `main` that reports figures."""
 
     name: str
     summary: str  # first line of its docstring
@@ -29,49 +29,49 @@ class Benchmark:
 
 @dataclass
 class Outcome:
-    """What came of running a benchmark."""
+    """Result of running a benchmark."""
 
     benchmark: str
     figures: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0  # of wall clock, with imports
-    error: str | None = None  # the last line of it
+    error: str | None = None  # its last line
 
 
-def benchmarks_in(folder: Path) -> list[Benchmark]:
-    """The modules of a folder that have a `main`, by name; read and not imported, so that no peer is needed."""
+def find_benchmarks(folder: Path) -> list[Benchmark]:
+    """Modules of a folder with a `main`, by name; parsed, not imported, as peers may be missing."""
     found = []
-    for path in sorted(folder.glob("[!_]*.py"), key=lambda path: _natural(path.stem)):
+    for path in sorted(folder.glob("[!_]*.py"), key=lambda path: _natural_key(path.stem)):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
             found.append(Benchmark(path.stem, (ast.get_docstring(tree) or "").partition("\n")[0]))
     return found
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """A key that puts 8 before 20."""
+def _natural_key(name: str) -> list[tuple[bool, int, str]]:
+    """Sort key that puts 8 before 20."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
-def figures_in(folder: Path, benchmark: str | None = None) -> list[dict[str, Any]]:
-    """The kept figures, in the order they were measured; of one benchmark where it is named."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in _files(folder)]
+def read_figures(folder: Path, benchmark: str | None = None) -> list[dict[str, Any]]:
+    """Stored figures by time of measurement, of all benchmarks or of one."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in _result_files(folder)]
     own = [record for record in records if benchmark in (None, record["benchmark"])]
     return sorted(own, key=lambda record: record["measured_at"])
 
 
-def _files(folder: Path) -> list[Path]:
+def _result_files(folder: Path) -> list[Path]:
     return sorted((folder / "results").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
-    """Run benchmarks one after the other, and say which; their lines go to standard output as they come.
+    """Run benchmarks one after the other; their lines go to standard output.
 
-    What a benchmark reported before is forgotten when it begins. It ends early, with the last outcome's error
-    `interrupted`, when it is interrupted or terminated.
+    Earlier figures of a benchmark are deleted when it starts. An interrupt or a termination ends the run with
+    `interrupted` as the error of the last outcome.
     """
     for number, benchmark in enumerate(benchmarks, 1):
-        say(f"{number} of {len(benchmarks)}: {benchmark.name}: {benchmark.summary}")
-        _forget(folder, benchmark.name)
+        print_comment(f"{number} of {len(benchmarks)}: {benchmark.name}: {benchmark.summary}")
+        _delete_figures(folder, benchmark.name)
         outcome = Outcome(benchmark.name)
         start = perf_counter()
         try:
@@ -79,31 +79,31 @@ def measure(folder: Path, benchmarks: Sequence[Benchmark]) -> Iterator[Outcome]:
         except KeyboardInterrupt:
             outcome.error = INTERRUPTED
         outcome.seconds = round(perf_counter() - start, 3)
-        outcome.figures = figures_in(folder, benchmark.name)
+        outcome.figures = read_figures(folder, benchmark.name)
         if outcome.error is None and not outcome.figures:
-            outcome.error = "it ended without a figure"
+            outcome.error = "it reported no figure"
         if outcome.error:
-            say(f"{benchmark.name} failed after {outcome.seconds:.0f} s: {outcome.error}")
+            print_comment(f"{benchmark.name} failed after {outcome.seconds:.0f} s: {outcome.error}")
         yield outcome
         if outcome.error == INTERRUPTED:
             return
 
 
-def _forget(folder: Path, benchmark: str) -> None:
-    for path in _files(folder):
+def _delete_figures(folder: Path, benchmark: str) -> None:
+    for path in _result_files(folder):
         if json.loads(path.read_text(encoding="utf-8"))["benchmark"] == benchmark:
             path.unlink()
 
 
 def _run(folder: Path, name: str) -> str | None:
-    """Run a benchmark in a process; the last line of its error, or None where it succeeds."""
+    """Run a benchmark in a process; return the last line of its error, None on success."""
     root = next(each for each in folder.parents if not (each / "__init__.py").exists())
     command = [sys.executable, "-m", ".".join((*folder.relative_to(root).parts, name))]
     options: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace", "start_new_session": True}
     own = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=root, env=own, **options) as process:
         last = ""
-        with _ended(process):
+        with _terminate_on_interrupt(process):
             for line in process.stderr or ():
                 sys.stderr.write(line)
                 last = line.strip() or last
@@ -111,13 +111,13 @@ def _run(folder: Path, name: str) -> str | None:
     if code == 0:
         return None
     missing = MISSING.match(last)
-    remedy = f"; `make bench` installs the peers, of which {missing[1]} may be one" if missing else ""
+    remedy = f"; `make bench` installs the peers, perhaps {missing[1]} among them" if missing else ""
     return f"{last or f'exit code {code}'}{remedy}"
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """When interrupted or terminated, end the process with all it has started, and raise `KeyboardInterrupt`."""
+def _terminate_on_interrupt(process: subprocess.Popen[str]) -> Iterator[None]:
+    """On an interrupt or a signal, terminate the process group and raise `KeyboardInterrupt`."""
     signals = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(each, signal.default_int_handler) for each in signals]
     try:
@@ -134,14 +134,14 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def say(text: str) -> None:
-    """A line that is no figure's."""
+def print_comment(text: str) -> None:
+    """Print lines that are not figures."""
     sys.stdout.write("".join(f"# {line}\n" for line in text.splitlines()))
     sys.stdout.flush()
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """How many figures reached their goals, how many benchmarks failed, and how long it took."""
+    """Number of goals reached, benchmarks failed and seconds taken."""
     verdicts = [figure["verdict"] for outcome in outcomes for figure in outcome.figures]
     failed = sum(outcome.error is not None for outcome in outcomes)
     counts = {name: verdicts.count(name) for name in ("ok", "short", "open")}

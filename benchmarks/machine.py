@@ -1,4 +1,4 @@
-"""What figures were measured on: the machine, the interpreter and the libraries that decide speed."""
+"""Conditions of a measurement: machine, interpreter and the libraries that decide speed."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-OURS = (
+LIBRARIES = (
     "numpy",
     "numba",
     "polars",
@@ -29,20 +29,20 @@ OURS = (
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine and what is installed on it."""
+    """Machine and the libraries installed on it."""
 
     cpu: str
-    cores: int  # that this process may use
+    cores: int  # available to this process
     memory_gib: float
     system: str
     python: str
-    threads: str  # of each library that would take more
+    threads: str  # thread limits of the numerical libraries
     libraries: dict[str, str]  # name to version
-    peers: dict[str, str]  # what is measured against, name to version or "not installed"
+    peers: dict[str, str]  # name to version or "not installed"
 
     @classmethod
     def this(cls) -> "Machine":
-        """The one this runs on."""
+        """The machine of this process."""
         return cls(
             cpu=_cpu(),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -50,7 +50,7 @@ class Machine:
             system=f"{platform.system()} {platform.machine()}",
             python=platform.python_version(),
             threads=" ".join(f"{name}={os.environ.get(name, 'unset')}" for name in THREADS),
-            libraries={name: _version(name) for name in OURS},
+            libraries={name: _version(name) for name in LIBRARIES},
             peers={name: _version(name) for name in _peers()},
         )
 
@@ -59,27 +59,27 @@ class Machine:
             (
                 f"{self.cpu}, {self.cores} cores, {self.memory_gib:g} GiB, {self.system}, Python {self.python}",
                 f"threads: {self.threads}",
-                f"libraries: {listed(self.libraries)}",
-                f"peers: {listed(self.peers)}",
+                f"libraries: {format_versions(self.libraries)}",
+                f"peers: {format_versions(self.peers)}",
             )
         )
 
 
-def listed(versions: dict[str, str]) -> str:
-    """Names with their versions on one line."""
+def format_versions(versions: dict[str, str]) -> str:
+    """Format names with their versions on one line."""
     return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def _cpu() -> str:
-    """The processor's model, as Linux tells it or as the platform does."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    """Model of the processor, from Linux or from the platform."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor() or platform.machine()
 
 
 def _peers() -> list[str]:
-    """What the extra `bench` installs."""
+    """Packages of the extra `bench`."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return sorted(re.split(r"[^\w.-]", each)[0] for each in project["optional-dependencies"]["bench"])
 

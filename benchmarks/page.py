@@ -1,4 +1,4 @@
-"""`python -m benchmarks.page`: what is kept of the last measurements, as tables in `docs/benchmarks.md`."""
+"""`python -m benchmarks.page`: write the stored figures as tables to `docs/benchmarks.md`."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Benchmark, benchmarks_in, figures_in
-from benchmarks.machine import Machine, listed
+from benchmarks.harness import Benchmark, find_benchmarks, read_figures
+from benchmarks.machine import Machine, format_versions
 
 FOLDER = Path(__file__).parent / "claims"
 PAGE = FOLDER.parents[1] / "docs" / "benchmarks.md"
@@ -16,25 +16,25 @@ HEAD = "| claim | value | unit | ratio | goal | | note |\n|---|--:|---|--:|--:|-
 
 
 def write_page(page: Path, folder: Path) -> None:
-    """Put the kept figures between the markers of a page, and leave the rest of it as it is.
+    """Replace the text between the markers of a page by the stored figures.
 
     Raises:
-        ValueError: if nothing was measured, it was measured on several machines or with several versions of a
-            library, or the page has not both markers.
+        ValueError: if there are no figures, they come from several machines or versions of a library, or the page
+            lacks a marker.
     """
     before, found_begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, found_end, after = rest.partition(END)
     if not (found_begin and found_end):
-        raise ValueError(f"{page} must have the lines {BEGIN!r} and {END!r} around the figures; put them in")
+        raise ValueError(f"{page} needs the lines {BEGIN!r} and {END!r}, but lacks one; add them around the figures")
     pictures = page.parent / "images"
-    text = rendered(figures_in(folder), benchmarks_in(folder), pictures)
+    text = render_figures(read_figures(folder), find_benchmarks(folder), pictures)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 
-def rendered(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark], pictures: Path) -> str:
-    """The figures as Markdown: what they were measured on, and a table with a picture for each benchmark.
+def render_figures(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark], pictures: Path) -> str:
+    """Render the figures as Markdown: their conditions, then one table per benchmark.
 
-    Figures of benchmarks that are no more are left out.
+    Figures of deleted benchmarks are omitted.
     """
     own = {each: [figure for figure in figures if figure["benchmark"] == each.name] for each in benchmarks}
     conditions = _conditions([figure for several in own.values() for figure in several])
@@ -42,9 +42,9 @@ def rendered(figures: Sequence[dict[str, Any]], benchmarks: Sequence[Benchmark],
 
 
 def _conditions(figures: Sequence[dict[str, Any]]) -> str:
-    """Where and when; one machine, or the figures do not belong on one page."""
+    """Time and machine of the figures."""
     if not figures:
-        raise ValueError("the page must show figures, but none are kept; run `make bench`")
+        raise ValueError("the page needs figures, but none are stored; run `make bench`")
     machine = _machine(figures)
     days = sorted({figure["measured_at"][:10] for figure in figures})
     loads = [figure["load"] for figure in figures]
@@ -55,8 +55,8 @@ def _conditions(figures: Sequence[dict[str, Any]]) -> str:
         "load average": f"{min(loads):.1f} to {max(loads):.1f}, the benchmark's own share in it",
         "threads": f"`{machine.threads}`",
         "Python": machine.python,
-        "libraries": listed(machine.libraries),
-        "peers": listed(machine.peers),
+        "libraries": format_versions(machine.libraries),
+        "peers": format_versions(machine.peers),
         "goals": f"{verdicts.count('ok')} of {len(verdicts)} reached",
     }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {_cell(text)} |" for name, text in rows.items())
@@ -67,8 +67,8 @@ def _machine(figures: Sequence[dict[str, Any]]) -> Machine:
     different = sorted({name for each in figures for name in machine if each["machine"].get(name) != machine[name]})
     if different:
         raise ValueError(
-            "the figures must be of one machine with one set of libraries, but they differ in their "
-            f"{', '.join(different)}; run `make bench` again, whole"
+            "the figures must come from one machine with one set of libraries, but they differ in "
+            f"{', '.join(different)}; run all of `make bench` again"
         )
     return Machine(**machine)
 
@@ -95,7 +95,7 @@ def _cell(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that count, or all before the point."""
+    """Format with three significant digits, or as a whole number from 1,000 on."""
     if value == 0 or 1e-3 <= abs(value) < 1000:
         return f"{value:.3g}"
     return f"{value:.2e}" if abs(value) < 1 else f"{value:,.0f}"
@@ -104,6 +104,6 @@ def _number(value: float) -> str:
 if __name__ == "__main__":
     try:
         write_page(PAGE, FOLDER)
-    except ValueError as refused:
-        sys.exit(str(refused))
+    except ValueError as error:
+        sys.exit(str(error))
     sys.stdout.write(f"{os.path.relpath(PAGE)}\n")

@@ -1,4 +1,4 @@
-"""The same mean-CVaR portfolio from this package and from its peers, on the same scenarios and in turns."""
+"""The same mean-CVaR portfolio from this package and its peers, on the same scenarios."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ import pandas as pd
 from skfolio import RiskMeasure
 from skfolio.optimization import MeanRisk, ObjectiveFunction
 
-from benchmarks.claim import Goal, median_ratio, peer, report, rounds
+from benchmarks.claim import Goal, import_peer, median_ratio, report, time_rounds
 from benchmarks.fat_tailed import FloatArray, kernel_scenarios, names
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 
 CONFIDENCE_LEVEL = 0.95
 COST_BPS, TURNOVER = 10.0, 0.2
-SAME_OBJECTIVE, FEASIBLE = 1e-4, 1e-6
+OBJECTIVE_TOLERANCE, FEASIBILITY_TOLERANCE = 1e-4, 1e-6
 SETTINGS = {
     "skfolio": "Clarabel, its gaps at 1e-9 (its default)",
     "riskfolio": "Clarabel at its own 1e-8 (its default)",
@@ -31,30 +31,30 @@ SETTINGS = {
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A fully invested long-only portfolio: of least CVaR, or the best rebalance of the weights it has now."""
+    """Fully invested long-only portfolio: minimum CVaR, or best rebalance of current weights."""
 
     scenarios: FloatArray  # (S, N)
     cap: float
-    rebalances: bool  # mean - CVaR - 10 bps of what is traded, with at most 20 % one-way turnover from equal weights
+    rebalances: bool  # mean - CVaR - 10 bps of traded value, with at most 20 % one-way turnover from equal weights
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The scenarios as the peers want them."""
+        """Scenarios as the data frame that the peers take."""
         return pd.DataFrame(self.scenarios, columns=names(self.scenarios.shape[1]))
 
     @property
     def mean(self) -> FloatArray:
-        """Of the scenarios, (N,)."""
+        """Mean of the scenarios (N,)."""
         return self.scenarios.mean(axis=0)
 
     @property
     def current(self) -> FloatArray:
-        """Equal weights, (N,)."""
+        """Current weights, equal (N,)."""
         n_names = self.scenarios.shape[1]
         return np.full(n_names, 1.0 / n_names)
 
     def objective(self, weights: FloatArray) -> float:
-        """What is minimised, by the formula of Rockafellar & Uryasev (2000) at the value at risk.
+        """Minimized objective, by Rockafellar & Uryasev (2000) at the value at risk.
 
         Raises:
             RuntimeError: if the weights break a constraint.
@@ -63,8 +63,8 @@ class Problem:
         traded = np.abs(weights - self.current).sum()
         if self.rebalances:
             broken = max(broken, 0.5 * traded - TURNOVER)
-        if not broken <= FEASIBLE:
-            raise RuntimeError(f"weights must keep the constraints to {FEASIBLE:g}, but break one by {broken:.3g}")
+        if not broken <= FEASIBILITY_TOLERANCE:
+            raise RuntimeError(f"weights break a constraint by {broken:.3g}, more than {FEASIBILITY_TOLERANCE:g}")
         losses = -(self.scenarios @ weights)
         level = np.quantile(losses, CONFIDENCE_LEVEL, method="inverted_cdf")
         cvar = level + np.maximum(losses - level, 0.0).mean() / (1.0 - CONFIDENCE_LEVEL)
@@ -72,7 +72,7 @@ class Problem:
 
 
 def by_this_package(problem: Problem) -> FloatArray:
-    """Weights (N,); the model of this structure is compiled at its first use and kept."""
+    """Weights (N,) of this package; the model is compiled once per structure."""
     assets = problem.frame.columns.to_list()
     if not problem.rebalances:
         optimizer = MeanCvar(assets, Constraints(cap=problem.cap), Objective(CONFIDENCE_LEVEL))
@@ -131,11 +131,11 @@ PEERS: Mapping[str, tuple[str, Callable[[Problem], FloatArray]]] = {
 }
 
 
-def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, rebalances: bool = False) -> None:
-    """Report how many times longer each peer takes than this package, once all have found the same optimum."""
-    present = [name for name in PEERS if peer(name) and not (rebalances and name == "riskfolio")]
+def report_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, rebalances: bool = False) -> None:
+    """Report how many times longer each peer takes to the same optimum."""
+    present = [name for name in PEERS if import_peer(name) and not (rebalances and name == "riskfolio")]
     problems = [Problem(kernel_scenarios(n_names, 5000, seed), cap, rebalances) for seed in range(n_rounds)]
-    warnings.simplefilter("ignore")  # of the peers, about versions to come
+    warnings.simplefilter("ignore")  # deprecation warnings of the peers
     found: dict[str, list[FloatArray]] = {name: [np.empty(0)] * n_rounds for name in ("ours", *present)}
 
     def timed(name: str, solve: Callable[[Problem], FloatArray]) -> Callable[[int], None]:
@@ -145,7 +145,7 @@ def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, r
         return one
 
     implementations = {name: timed(name, PEERS[name][1]) for name in present}
-    seconds = rounds({"ours": timed("ours", by_this_package), **implementations}, n_rounds, clock=process_time)
+    seconds = time_rounds({"ours": timed("ours", by_this_package), **implementations}, n_rounds, clock=process_time)
     what = "best rebalance (mean - CVaR - L1 cost, turnover budget)" if rebalances else "least CVaR"
     case = f"mean_cvar_{n_names}x5000{'_rebalance' if rebalances else ''}"
     for name in PEERS if not rebalances else present:
@@ -158,26 +158,27 @@ def held_against_peers(n_names: int, cap: float, n_rounds: int, goal: Goal, *, r
             ratio=median_ratio(seconds, name, "ours") if name in present else None,
             note=f"CPU time, {what}, long-only, cap {cap:g}, fully invested, from scenarios to weights, our structure "
             "compiled once before (no peer keeps one); against "
-            f"{_described(name, seconds)}; {n_rounds} rounds of other scenarios, objectives equal to {difference:.0e}",
+            f"{_describe_peer(name, seconds)}; {n_rounds} rounds of other scenarios, "
+            f"objectives equal to {difference:.0e}",
         )
 
 
 def largest_difference(problems: list[Problem], found: Mapping[str, list[FloatArray]], name: str) -> float:
-    """Of the objective of a peer from ours, relative to ours, over the rounds.
+    """Largest relative difference of a peer's objective from ours over the rounds.
 
     Raises:
-        RuntimeError: if it is more than 1e-4, or either's weights break a constraint.
+        RuntimeError: if it is more than 1e-4, or weights break a constraint.
     """
     differences = [
         abs(problem.objective(theirs) / problem.objective(ours) - 1.0)
         for problem, theirs, ours in zip(problems, found[name], found["ours"], strict=True)
     ]
-    if not max(differences) <= SAME_OBJECTIVE:
-        raise RuntimeError(f"{name}'s objective must be ours to {SAME_OBJECTIVE:g}, but differs by {max(differences)}")
+    if not max(differences) <= OBJECTIVE_TOLERANCE:
+        raise RuntimeError(f"{name}'s objective differs by {max(differences)}, more than {OBJECTIVE_TOLERANCE:g}")
     return max(differences)
 
 
-def _described(name: str, seconds: Mapping[str, list[float]]) -> str:
+def _describe_peer(name: str, seconds: Mapping[str, list[float]]) -> str:
     if name not in seconds:
         return f"{PEERS[name][0]}, not installed"
     return f"{PEERS[name][0]} {version(PEERS[name][0])} ({1e3 * median(seconds[name]):.0f} ms; {SETTINGS[name]})"

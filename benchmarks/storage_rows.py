@@ -1,4 +1,4 @@
-"""Trajectories as a training leaves them, and a home in a folder of its own on the disk."""
+"""Trajectory rows as a training writes them, and a temporary store on disk."""
 
 import contextlib
 import shutil
@@ -22,8 +22,8 @@ RUN: Where = {"spec_hash": [SPEC_HASH], "run_id": [RUN_ID]}
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[tuple[Path, Store]]:
-    """A folder and the tables of a home in it; both are gone afterwards."""
+def scratch_store() -> Iterator[tuple[Path, Store]]:
+    """Open a store in a temporary folder that is deleted afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="nvtrader-storage-", dir="/var/tmp"))
     try:
         yield folder, Store(Home(folder / "home"))
@@ -32,13 +32,13 @@ def scratch() -> Iterator[tuple[Path, Store]]:
 
 
 def trajectories(n_steps: int) -> pl.DataFrame:
-    """Steps of 20 weights in episodes of a year, of random numbers, which do not compress."""
+    """Steps of 20 weights in episodes of a year; random numbers, so that nothing compresses."""
     draw = np.random.default_rng(0)
     step = np.arange(n_steps) % EPISODE
     terms = zip(draw.normal(0.0, 0.01, n_steps), draw.random(n_steps), strict=True)
     info = [f'{{"reward_terms": {{"log_growth": {a!r}, "turnover": {b!r}}}, "termination": null}}' for a, b in terms]
     columns = _account(n_steps) | {
-        "phase": _same("train", n_steps),
+        "phase": _constant("train", n_steps),
         "seed": np.ones(n_steps, dtype=np.int32),
         "episode": np.arange(n_steps) // EPISODE,
         "step": step,
@@ -54,18 +54,18 @@ def trajectories(n_steps: int) -> pl.DataFrame:
         "truncated": step == EPISODE - 1,
         "info": info,
     }
-    return _in_shape(TRAJECTORIES, columns)
+    return _to_frame(TRAJECTORIES, columns)
 
 
 def equity_curves(n_steps: int) -> pl.DataFrame:
-    """The sessions of accounts, of four folds each."""
+    """Sessions of accounts, with four folds each."""
     draw = np.random.default_rng(1)
     columns = _account(n_steps) | {
         "session": _sessions(np.arange(n_steps) % EPISODE),
         **{name: draw.random(n_steps) for name in ("equity", "drawdown", "turnover", "cost", "cash")},
         "net_return": draw.normal(0.0, 0.01, n_steps),
     }
-    return _in_shape(EQUITY_CURVES, columns)
+    return _to_frame(EQUITY_CURVES, columns)
 
 
 def action_logs(n_steps: int) -> pl.DataFrame:
@@ -81,7 +81,7 @@ def action_logs(n_steps: int) -> pl.DataFrame:
             for name in ("target_weights", "executed_weights", "trades")
         },
     }
-    return _in_shape(ACTION_LOGS, columns)
+    return _to_frame(ACTION_LOGS, columns)
 
 
 def reward_decomposition(n_steps: int, n_terms: int = 5) -> pl.DataFrame:
@@ -94,21 +94,21 @@ def reward_decomposition(n_steps: int, n_terms: int = 5) -> pl.DataFrame:
         "term": pl.Series([f"term_{i}" for i in range(n_terms)]).gather(np.arange(n_rows) % n_terms),
         "contribution": draw.normal(size=n_rows),
     }
-    return _in_shape(REWARD_DECOMPOSITION, columns)
+    return _to_frame(REWARD_DECOMPOSITION, columns)
 
 
 def _account(n_rows: int) -> dict[str, pl.Series | np.ndarray]:
     policies = pl.Series(["ppo/seed-1", "ppo/seed-2", "equal_weight", "ppo"])
     return {
-        "spec_hash": _same(SPEC_HASH, n_rows),
-        "run_id": _same(RUN_ID, n_rows),
+        "spec_hash": _constant(SPEC_HASH, n_rows),
+        "run_id": _constant(RUN_ID, n_rows),
         "policy": policies.gather(np.arange(n_rows) * len(policies) // n_rows),
-        "kind": _same("policy", n_rows),
+        "kind": _constant("policy", n_rows),
         "fold": np.zeros(n_rows, dtype=np.int32),
     }
 
 
-def _same(value: str, n_rows: int) -> pl.Series:
+def _constant(value: str, n_rows: int) -> pl.Series:
     return pl.Series([value]).new_from_index(0, n_rows)
 
 
@@ -116,5 +116,5 @@ def _sessions(numbers: np.ndarray) -> np.ndarray:
     return np.datetime64("2020-01-01", "D") + numbers
 
 
-def _in_shape(table: Table, columns: dict) -> pl.DataFrame:
+def _to_frame(table: Table, columns: dict) -> pl.DataFrame:
     return pl.DataFrame(columns).select(pl.col(name).cast(dtype) for name, dtype in table.schema.items())

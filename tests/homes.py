@@ -15,7 +15,7 @@ import yaml
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -79,7 +79,7 @@ VOLATILE_COLUMNS = {  # columns that differ between equal runs: times, snapshots
     ],
     SCOREBOARD.name: ["judged_at"],
     PROMOTION_DECISIONS.name: ["considered_at"],
-    ACTIVE_POLICY.name: ["event_id", "activated_at"],
+    ACTIVE_POLICY.name: ["event_id", "activated_at", "snapshot_ids"],
     MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
 }
 
@@ -175,7 +175,7 @@ def run_job(
 
 def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
     """Run the market job over all years at once."""
-    return run_job(home, "market", instance, tags=whole_history(), **options)
+    return run_job(home, "market", instance, tags=whole_history_tags(), **options)
 
 
 def register_experiments(home: Home, instance: dg.DagsterInstance, specs: Sequence[ExperimentSpec] = (SPEC,)) -> None:

@@ -1,4 +1,4 @@
-"""A back-test of given daily weights, 20 names over 8,300 sessions, against bt's of the same account."""
+"""Back-test of daily weights, 20 names over 8,300 sessions, against bt on the same account."""
 
 from dataclasses import replace
 from statistics import median
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.claim import Goal, peer, report
+from benchmarks.claim import Goal, import_peer, report
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
@@ -21,7 +21,7 @@ COST_TOLERANCE = 1e-4  # relative: bt pays a purchase's commission out of its am
 
 
 def long_market() -> MarketPanel:
-    """The sample market, with its first sessions once more after its last."""
+    """The sample market, with its first sessions repeated after its last."""
     panel = sample_panel()
     days = np.busday_offset(panel.sessions[-1], np.arange(1, N_SESSIONS - len(panel.sessions) + 1))
     again = slice(0, len(days))
@@ -43,7 +43,7 @@ def execution(bps: float) -> Execution:
 
 
 def bt_backtest(bt: Any, panel: MarketPanel, weights: NDArray[np.float64], bps: float) -> Any:
-    """The same account in bt, not yet run: any fraction of a share, commission on the traded value."""
+    """The same account in bt, not yet run: fractional shares, commission on traded value."""
     days, names = pd.DatetimeIndex(panel.sessions), list(panel.symbols)
     prices = pd.DataFrame(100.0 * np.cumprod(1.0 + panel.close_returns, axis=0), days, names)
     wanted = bt.algos.WeighTarget(pd.DataFrame(weights[:, :-1], days, names))
@@ -57,15 +57,15 @@ def bt_backtest(bt: Any, panel: MarketPanel, weights: NDArray[np.float64], bps: 
 
 
 def difference(test: Any, panel: MarketPanel, weights: NDArray[np.float64], bps: float) -> float:
-    """The largest relative difference of equity at a close, once the orders of that close are paid."""
+    """Largest relative difference of equity at a close, after the orders of that close."""
     path = weights_backtest(panel, weights, execution(bps))
     equity = np.append(1.0, path.equity) * (1.0 - np.append(path.cost, 0.0))  # a fill counts in the session after it
     theirs = test.strategy.values.to_numpy()[-len(equity) :] / CAPITAL
-    return float(np.abs(theirs / equity - 1.0)[:-1].max())  # bt pays for a last order too, which is no decision here
+    return float(np.abs(theirs / equity - 1.0)[:-1].max())  # bt also pays for a last order, which we do not
 
 
-def measured(bt: Any, panel: MarketPanel, weights: NDArray[np.float64]) -> tuple[float, str]:
-    """Seconds bt takes with costs, and how far its equity is from ours without and with them."""
+def time_bt(bt: Any, panel: MarketPanel, weights: NDArray[np.float64]) -> tuple[float, str]:
+    """Seconds that bt takes with costs, and a note on how closely its equity agrees."""
     gaps = []
     for bps, tolerance in ((0.0, FREE_TOLERANCE), (BPS, COST_TOLERANCE)):
         test = bt_backtest(bt, panel, weights, bps)
@@ -91,15 +91,15 @@ def main() -> None:
         start = process_time()
         weights_backtest(panel, weights, spec)
         taken.append(process_time() - start)
-    seconds = median(taken[1:])  # the first loads what is compiled
+    seconds = median(taken[1:])  # the first loads compiled code
     n_again = N_SESSIONS - len(sample_panel().sessions)
     note = (
         f"CPU time of one thread, median of {N_ROUNDS}, from weights to equity, checks included; 20 names of the "
         f"sample market, the first {n_again} sessions again at its end; daily weights, {BPS:g} bps, fills at the close"
     )
     report("backtest_20x8300", 1e3 * seconds, "ms", Goal(value_at_most=50.0), note=note)
-    bt = peer("bt")
-    theirs, compared = (None, "bt is not installed") if bt is None else measured(bt, panel, weights)
+    bt = import_peer("bt")
+    theirs, compared = (None, "bt is not installed") if bt is None else time_bt(bt, panel, weights)
     ratio = None if theirs is None else theirs / seconds
     report("backtest_over_bt", 1e3 * seconds, "ms", Goal(ratio_at_least=100.0), ratio=ratio, note=f"{compared}; {note}")
 

@@ -1,4 +1,4 @@
-"""Steps of the vector environment: 64 portfolios of 20 names on one core, and a single-asset environment beside it."""
+"""Steps of the vector environment, 64 portfolios of 20 names, beside a single-asset peer."""
 
 from time import process_time
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.claim import Goal, peer, report, rounds
+from benchmarks.claim import Goal, import_peer, report, time_rounds
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -22,21 +22,21 @@ Actions = NDArray[np.float32]
 
 
 def main() -> None:
-    """Report steps per CPU second at two frequencies of decision, and how many times a peer's that is."""
+    """Report steps per CPU second at two decision frequencies, and the ratio to a peer."""
     panel, generator = sample_panel(), np.random.default_rng(0)
     actions = generator.standard_normal((N_STEPS, N_PORTFOLIOS, len(panel.symbols) + 1)).astype(np.float32)
     specs = {f"every_{n}": EnvSpec(rebal_freq=n) for n in SESSIONS_BETWEEN}
-    envs = {name: begun(panel, spec) for name, spec in specs.items()}
+    envs = {name: reset_env(panel, spec) for name, spec in specs.items()}
     for spec in specs.values():
         require_same_as_scalar(panel, spec, actions)
     implementations: dict[str, Any] = {name: lambda _, env=env: play(env, actions) for name, env in envs.items()}
-    theirs = peer("gym_trading_env.environments")
+    theirs = import_peer("gym_trading_env.environments")
     if theirs is not None:
         single = single_asset(theirs, panel)
         implementations["peer"] = lambda _: play_single(single, actions[:, 0, 0] > 0.0)
-    fastest = {name: min(times) for name, times in rounds(implementations, N_ROUNDS, clock=process_time).items()}
+    fastest = {name: min(times) for name, times in time_rounds(implementations, N_ROUNDS, clock=process_time).items()}
     speed = {name: N_STEPS * N_PORTFOLIOS / fastest[name] for name in envs}
-    note = stated(panel, envs["every_1"])
+    note = describe(panel, envs["every_1"])
     report("environment_64x20", speed["every_1"], "steps/s", GOAL, note=f"a decision every session; {note}")
     report("environment_64x20_weekly", speed["every_5"], "steps/s", GOAL, note=f"a decision every 5 sessions; {note}")
     report(
@@ -50,22 +50,22 @@ def main() -> None:
     )
 
 
-def begun(panel: MarketPanel, spec: EnvSpec) -> PortfolioVecEnv:
-    """The environment at the start of its episodes."""
+def reset_env(panel: MarketPanel, spec: EnvSpec) -> PortfolioVecEnv:
+    """Build the environment and reset it."""
     env = PortfolioVecEnv(PortfolioSimulation(panel, spec, N_PORTFOLIOS))
     env.reset()
     return env
 
 
 def play(env: PortfolioVecEnv, actions: Actions) -> None:
-    """Every action in turn; episodes that end are begun anew by the environment."""
+    """Take every action in turn; the environment resets episodes that end."""
     for action in actions:
         env.step_async(action)
         env.step_wait()
 
 
 def require_same_as_scalar(panel: MarketPanel, spec: EnvSpec, actions: Actions) -> None:
-    """Refuse to time an environment whose portfolios do not earn, bit for bit, what scalar ones do.
+    """Raise unless the vector environment has the rewards of a scalar one, bit for bit.
 
     Raises:
         AssertionError: if a reward of the first or the last portfolio differs.
@@ -79,7 +79,7 @@ def require_same_as_scalar(panel: MarketPanel, spec: EnvSpec, actions: Actions) 
         walks.append([np.float32(alone.step(action[row])[1]) for action in actions[: spec.episode_len]])
     together = [env.step(action)[1][list(rows)] for action in actions[: spec.episode_len]]
     if not np.array_equal(together, np.transpose(walks)):
-        raise AssertionError("a portfolio of the vector environment earned something else than a scalar environment")
+        raise AssertionError("the vector environment and a scalar environment have different rewards")
 
 
 def single_asset(module: Any, panel: MarketPanel) -> Any:
@@ -99,7 +99,7 @@ def single_asset(module: Any, panel: MarketPanel) -> Any:
 
 
 def play_single(env: Any, invested: NDArray[np.bool_]) -> None:
-    """As many steps of the peer, which is begun anew where an episode ends."""
+    """Take as many steps in the peer's environment, with a reset after each episode."""
     env.reset()
     for position in invested.tolist():
         *_, terminated, truncated, _ = env.step(int(position))
@@ -107,8 +107,8 @@ def play_single(env: Any, invested: NDArray[np.bool_]) -> None:
             env.reset()
 
 
-def stated(panel: MarketPanel, env: PortfolioVecEnv) -> str:
-    """What exactly is stepped."""
+def describe(panel: MarketPanel, env: PortfolioVecEnv) -> str:
+    """Describe the measured steps."""
     columns, spec = env.simulation.builder.length, env.simulation.spec
     terms = ", ".join(term.kind for term in spec.reward_terms)
     return (

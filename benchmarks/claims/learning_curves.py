@@ -1,4 +1,4 @@
-"""What PPO learns in a CPU second by its rollout, minibatch, epochs and learning rate: how its defaults were chosen."""
+"""Learning curves of PPO by rollout, minibatch, epochs and learning rate over CPU seconds."""
 
 import multiprocessing
 import os
@@ -28,16 +28,16 @@ from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import strip_prefix, unpack
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "learning-curves.png"
-REPORTED_FROM = np.datetime64("2010-01-01")  # nothing is chosen on sessions from here on
+REPORTED_FROM = np.datetime64("2010-01-01")  # no setting is chosen on sessions from here on
 SEEDS = (0, 1, 2)
-N_EPISODES = 32  # of a judgement, begun evenly over its window
+N_EPISODES = 32  # of an evaluation, with starts spread evenly over its window
 UNIT = 1e4  # rewards are shown in basis points of equity
 Window = tuple[int, int]  # first and last session
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is varied of PPO; the rest is as by default. They are compared at the CPU seconds of the shortest."""
+    """Varied settings of PPO, compared at the CPU seconds of the fastest; others are defaults."""
 
     n_envs: int
     n_steps: int
@@ -52,7 +52,7 @@ class Setting:
 
     @property
     def is_default(self) -> bool:
-        """Whether it is PPO's default here."""
+        """Whether these are PPO's default settings."""
         return self.agent() == PpoAgent(total_timesteps=self.total_timesteps)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Task:
-    """One training."""
+    """One training: setting, windows and seed."""
 
     setting: Setting
     trained_on: Window
@@ -88,20 +88,20 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """How one training went."""
+    """Learning curve of one training."""
 
     task: Task
     timesteps: NDArray[np.int64]  # (K,) at its start, at its checkpoints and at its end
     rewards: NDArray[np.float64]  # (K, 2) mean reward of a step: of sessions trained on, of those held out
-    cpu_seconds: float  # of the whole training, judging left out
+    cpu_seconds: float  # of the whole training, without its evaluations
 
 
 def main() -> None:
-    """Train every setting on every window and seed, draw the curves, and report what the default gains."""
+    """Train every setting on all windows and seeds, draw the curves, report the default's gain."""
     tasks = [Task(setting, *fold, seed) for seed in SEEDS for fold in folds() for setting in SETTINGS]
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=context) as pool:
-        curves = list(pool.map(trained, tasks))
+        curves = list(pool.map(train_curve, tasks))
     draw(curves, PICTURE)
     default = next(setting for setting in SETTINGS if setting.is_default)
     end = min(seconds(curves, setting)[-1] for setting in SETTINGS)
@@ -125,15 +125,15 @@ def main() -> None:
 
 
 def folds() -> list[tuple[Window, Window]]:
-    """Training windows of nine years and the three years after each, wholly before what is reported: first and last."""
+    """First and last training window of nine years before 2010, each with its three-year test."""
     sessions = sample_panel().sessions
     every = WalkForward(first_test=date(2001, 1, 1)).split(sessions)
     early = [fold for fold in every if sessions[fold.test_last] < REPORTED_FROM]
     return [((fold.train_first, fold.train_last), (fold.test_first, fold.test_last)) for fold in (early[0], early[-1])]
 
 
-def trained(task: Task) -> Curve:
-    """Train one policy, and judge it before, at its checkpoints and after."""
+def train_curve(task: Task) -> Curve:
+    """Train one policy and evaluate it before, at its checkpoints and after."""
     torch.set_num_threads(1)
     agent, judge = task.setting.agent(), _Judge(task)
     began = process_time()
@@ -145,30 +145,30 @@ def trained(task: Task) -> Curve:
 
 
 class _Judge:
-    """What a policy in training earns without exploring."""
+    """Evaluation of a policy during its training, without exploration."""
 
     def __init__(self, task: Task) -> None:
         self.timesteps: list[int] = []
         self.rewards: list[list[float]] = []
         self._agent, self._windows = task.setting.agent(), (task.trained_on, task.held_out)
         self._scaler = EnvSpec().observation.fit(sample_panel(), *task.trained_on)
-        simulation = opened(task.trained_on, self._scaler)
+        simulation = open_episodes(task.trained_on, self._scaler)
         self._layout = simulation.builder.layout
         self._spaces = observation_space(simulation), action_space(simulation)
-        torch.manual_seed(task.seed)  # as the training begins
+        torch.manual_seed(task.seed)  # as at the start of the training
         self.judge(0, dict(self._agent.network(self._layout, *self._spaces).state_dict()))
         self.cpu_seconds = 0.0
 
     def checkpoint(self, content: bytes) -> None:
-        """Judge a checkpoint, and note what that cost."""
+        """Evaluate a checkpoint and add up the CPU seconds that takes."""
         began = process_time()
         arrays, facts = unpack(content)
-        with torch.random.fork_rng(devices=[]):  # the training goes on as if it were not watched
+        with torch.random.fork_rng(devices=[]):  # evaluations must not change the training
             self.judge(facts["timesteps"], strip_prefix("policy", arrays))
         self.cpu_seconds += process_time() - began
 
     def judge(self, timesteps: int, tensors: dict[str, Tensor]) -> None:
-        """Let the policy play both windows."""
+        """Evaluate the policy on both windows."""
         network = self._agent.network(self._layout, *self._spaces)
         network.load_state_dict(tensors)
         network.set_training_mode(False)
@@ -176,7 +176,7 @@ class _Judge:
         self.rewards.append([self._played(network, window) for window in self._windows])
 
     def _played(self, network: torch.nn.Module, window: Window) -> float:
-        simulation, rewards = opened(window, self._scaler), []
+        simulation, rewards = open_episodes(window, self._scaler), []
         observation = simulation.observe()
         for _ in range(simulation.spec.episode_len):
             with torch.no_grad():
@@ -187,8 +187,8 @@ class _Judge:
         return float(np.mean(rewards))
 
 
-def opened(window: Window, scaler: ObservationScaler) -> PortfolioSimulation:
-    """Episodes that lie within a window, begun evenly over it."""
+def open_episodes(window: Window, scaler: ObservationScaler) -> PortfolioSimulation:
+    """Open episodes within a window, with evenly spaced starts."""
     env, (first, last) = EnvSpec(), window
     simulation = PortfolioSimulation(sample_panel(), env, N_EPISODES, first=first, last=last, scaler=scaler)
     starts = np.linspace(first, last - env.rebal_freq * env.episode_len, N_EPISODES).astype(int)
@@ -197,25 +197,25 @@ def opened(window: Window, scaler: ObservationScaler) -> PortfolioSimulation:
 
 
 def seconds(curves: Sequence[Curve], setting: Setting) -> NDArray[np.float64]:
-    """CPU seconds at each point of a setting's curves (K,), by the least that any of its trainings took."""
+    """CPU seconds at each point of a setting's curves (K,), from its fastest training."""
     own = [curve for curve in curves if curve.task.setting == setting]
     return own[0].timesteps / own[0].timesteps[-1] * min(curve.cpu_seconds for curve in own)
 
 
 def gains(curves: Sequence[Curve], setting: Setting) -> NDArray[np.float64]:
-    """What each training of a setting has gained on the untrained policy, in basis points (trainings, K, 2)."""
+    """Gain of each training over the untrained policy, in basis points (trainings, K, 2)."""
     rewards = np.array([curve.rewards for curve in curves if curve.task.setting == setting])
     return UNIT * (rewards - rewards[:, :1])
 
 
 def gains_at(curves: Sequence[Curve], setting: Setting, second: float) -> NDArray[np.float64]:
-    """The gains at a second of training, between two points by the line through them (trainings, 2)."""
+    """Gains at a second of training, linearly interpolated (trainings, 2)."""
     at, found = seconds(curves, setting), gains(curves, setting)
     return np.array([[np.interp(second, at, each[:, column]) for column in (0, 1)] for each in found])
 
 
 def draw(curves: Sequence[Curve], picture: Path) -> None:
-    """The mean gain of each setting against CPU seconds, on the sessions trained on and on those held out."""
+    """Draw the mean gain of each setting over CPU seconds, on training and held-out sessions."""
     with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(10.0, 5.6), layout="constrained")
         sides = figure.subplots(1, 2)

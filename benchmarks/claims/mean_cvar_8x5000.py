@@ -1,4 +1,4 @@
-"""Mean-CVaR of 8 names on 5,000 scenarios: a trial from past returns to weights, and the solve against three peers."""
+"""Mean-CVaR of 8 names on 5,000 scenarios: whole trials, and solves against three peers."""
 
 from statistics import median
 from time import process_time
@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.claim import Goal, report
 from benchmarks.fat_tailed import fat_tailed_returns, names
-from benchmarks.portfolio_peers import held_against_peers
+from benchmarks.portfolio_peers import report_against_peers
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 
@@ -15,7 +15,7 @@ N_NAMES, N_TRIALS = 8, 60
 
 
 def trial(seed: int) -> tuple[float, float]:
-    """CPU seconds of drawing the scenarios and of solving for the weights; the numbers differ from trial to trial."""
+    """CPU seconds of drawing the scenarios and of solving, with random parameters."""
     generator = np.random.default_rng(seed)
     past, current = fat_tailed_returns(N_NAMES), generator.dirichlet(np.full(N_NAMES, 4.0))
     cap, turnover, level = generator.uniform(0.3, 0.5), generator.uniform(0.3, 0.6), generator.uniform(0.9, 0.99)
@@ -43,8 +43,8 @@ def main() -> None:
         f"solve {median(solving):.2f} ms with turnover budget, L1 cost, mean and cash floor, each certified to 1e-7; "
         "level, cap and budget differ in every trial",
     )
-    held_against_peers(N_NAMES, 0.3, 20, Goal(ratio_at_least=8.0))
-    held_against_peers(N_NAMES, 0.3, 10, Goal(ratio_at_least=8.0), rebalances=True)
+    report_against_peers(N_NAMES, 0.3, 20, Goal(ratio_at_least=8.0))
+    report_against_peers(N_NAMES, 0.3, 10, Goal(ratio_at_least=8.0), rebalances=True)
 
 
 if __name__ == "__main__":

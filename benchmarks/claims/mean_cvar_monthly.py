@@ -1,4 +1,4 @@
-"""Sixty monthly mean-CVaR rebalances of 50 names on 10,000 scenarios each, from past returns to weights."""
+"""Sixty monthly mean-CVaR rebalances of 50 names on 10,000 scenarios each."""
 
 from statistics import median
 from time import process_time
@@ -14,7 +14,7 @@ N_NAMES, N_SCENARIOS, N_WINDOWS, LOOKBACK, MONTH, N_ROUNDS = 50, 10_000, 60, 504
 
 
 def walk(seed: int, n_windows: int = N_WINDOWS) -> tuple[float, float]:
-    """CPU seconds of drawing and of solving, over windows of which each starts from the drifted weights of the last."""
+    """CPU seconds of drawing and of solving; each window starts from drifted weights."""
     returns = fat_tailed_returns(N_NAMES, LOOKBACK + MONTH * N_WINDOWS)
     spec, generator = KernelDensity(n_scenarios=N_SCENARIOS, horizon=MONTH), np.random.default_rng(seed)
     optimizer = MeanCvar(

@@ -1,4 +1,4 @@
-"""The certified optimum of mean-CVaR portfolios against the whole Rockafellar-Uryasev program, on random instances."""
+"""Optimum of random mean-CVaR portfolios against the whole Rockafellar-Uryasev program."""
 
 from collections import Counter
 from typing import cast
@@ -15,11 +15,11 @@ N_INSTANCES = 300
 SIZES = ((3, 500), (8, 1000), (8, 5000), (20, 1000), (20, 2000), (50, 1000), (100, 1000))
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 CLOSE = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
-SMALLEST = 1e-6  # of the losses' deviation x risk aversion: objectives below it are held against this much
+SMALLEST = 1e-6  # of the deviation of losses x risk aversion: smallest denominator of a relative difference
 
 
 def scenarios_of(generator: np.random.Generator, n_names: int, n_scenarios: int) -> FloatArray:
-    """Smooth scenarios, blocks with many ties, or the past itself."""
+    """Draw smooth scenarios, blocks with many ties, or historical returns."""
     past, horizon = fat_tailed_returns(n_names), int(generator.integers(1, 21))
     kinds = (
         KernelDensity(n_scenarios=n_scenarios, horizon=horizon),
@@ -30,12 +30,12 @@ def scenarios_of(generator: np.random.Generator, n_names: int, n_scenarios: int)
 
 
 def difference(seed: int) -> tuple[float, str] | None:
-    """Of the objectives, relative to the reference's, and who solved the reference.
+    """Relative difference of the objective to the reference, and the solver of the reference.
 
-    None where the random constraints contradict each other, for this package and for a program of their own.
+    None if the random constraints are infeasible, for this package and for an independent program.
 
     Raises:
-        RuntimeError: if only one of the two finds that they do.
+        RuntimeError: if only the package finds them infeasible.
     """
     generator = np.random.default_rng(seed)
     n_names, n_scenarios = SIZES[generator.integers(len(SIZES))]
@@ -68,8 +68,8 @@ def difference(seed: int) -> tuple[float, str] | None:
         optimizer = MeanCvar(names(n_names), constraints, objective)
         found = optimizer.solve(scenarios, **market).objective
     except InfeasibleError as failure:
-        if attainable(constraints, n_names, market["current"]):
-            raise RuntimeError(f"no portfolio must keep the constraints of seed {seed}, but one does") from failure
+        if is_feasible(constraints, n_names, market["current"]):
+            raise RuntimeError(f"the constraints of seed {seed} are feasible, but the solver failed") from failure
         return None
     reference = optimizer.reference(scenarios, **market)
     solver, settings = (cp.CLARABEL, CLOSE) if volatile else (cp.HIGHS, EXACT)
@@ -78,21 +78,26 @@ def difference(seed: int) -> tuple[float, str] | None:
     return abs(found - expected) / max(abs(expected), smallest), solver
 
 
-def attainable(constraints: Constraints, n_names: int, current: FloatArray | None) -> bool:
-    """Whether a portfolio keeps the constraints, by a program that shares nothing with the package."""
+def is_feasible(constraints: Constraints, n_names: int, current: FloatArray | None) -> bool:
+    """Whether a portfolio meets the constraints, by an independent program."""
     weights = cp.Variable(n_names)
     cash = 1.0 - cp.sum(weights)
     ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
-    kept = [weights >= constraints.floor, weights <= constraints.cap, cash >= constraints.cash_floor, cash <= ceiling]
+    limits = [
+        weights >= constraints.floor,
+        weights <= constraints.cap,
+        cash >= constraints.cash_floor,
+        cash <= ceiling,
+    ]
     if constraints.turnover is not None and current is not None:
         changes = cp.norm1(weights - current) + cp.abs(cash - (1.0 - current.sum()))
-        kept.append(0.5 * changes <= constraints.turnover)
+        limits.append(0.5 * changes <= constraints.turnover)
     if constraints.gross is not None:
-        kept.append(cp.norm1(weights) <= constraints.gross)
+        limits.append(cp.norm1(weights) <= constraints.gross)
     for sector, cap in constraints.sector_caps.items():
         members = [i for i, name in enumerate(names(n_names)) if constraints.sectors[name] == sector]
-        kept.append(cp.sum(weights[members]) <= cap)
-    problem = cp.Problem(cp.Minimize(0.0), kept)
+        limits.append(cp.sum(weights[members]) <= cap)
+    problem = cp.Problem(cp.Minimize(0.0), limits)
     problem.solve(solver=cp.HIGHS)
     return problem.status != cp.INFEASIBLE
 

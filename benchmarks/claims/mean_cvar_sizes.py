@@ -1,4 +1,4 @@
-"""Mean-CVaR over names, scenarios and correlation, against the whole Rockafellar-Uryasev program in HiGHS."""
+"""Mean-CVaR by names, scenarios and correlation against the whole program in HiGHS."""
 
 from functools import partial
 from itertools import product
@@ -8,14 +8,14 @@ from typing import get_args
 
 import numpy as np
 
-from benchmarks.claim import Goal, median_ratio, report, rounds
+from benchmarks.claim import Goal, median_ratio, report, time_rounds
 from benchmarks.fat_tailed import FloatArray, names
 from nvtrader_pipelines.portfolio.mean_cvar import MeanCvar, MeanCvarSolution
 from nvtrader_pipelines.portfolio.mean_cvar.solution import Method
 
 NAMES, SCENARIOS, N_ROUNDS = (20, 50, 100, 150), (250, 1000, 5000), 3
 GOALS = {0.0: Goal(ratio_at_most=3.5), 0.3: Goal(ratio_at_most=1.0)}
-SAME_OBJECTIVE = 1e-6
+OBJECTIVE_TOLERANCE = 1e-6
 
 
 def equicorrelated_returns(n_names: int, n_scenarios: int, correlation: float, seed: int) -> FloatArray:
@@ -27,7 +27,7 @@ def equicorrelated_returns(n_names: int, n_scenarios: int, correlation: float, s
 
 
 def compare_methods(n_names: int, n_scenarios: int, correlation: float) -> tuple[float, float, str]:
-    """CPU milliseconds of a solve, its ratio to the whole program's, and the method that ended the solve.
+    """CPU milliseconds of a solve, its ratio to the whole program, and the method that ended it.
 
     Raises:
         RuntimeError: if the two objectives differ by more than 1e-6.
@@ -40,10 +40,10 @@ def compare_methods(n_names: int, n_scenarios: int, correlation: float) -> tuple
         solutions[method, number] = optimizer.solve(markets[number], method=method)
 
     implementations = {method: partial(solve, method) for method in get_args(Method)}
-    seconds = rounds(implementations, N_ROUNDS, clock=process_time)
+    seconds = time_rounds(implementations, N_ROUNDS, clock=process_time)
     for number in range(N_ROUNDS):
         found, whole = solutions["cuts", number].objective, solutions["rockafellar_uryasev", number].objective
-        if not abs(found / whole - 1.0) <= SAME_OBJECTIVE:
+        if not abs(found / whole - 1.0) <= OBJECTIVE_TOLERANCE:
             raise RuntimeError(f"the objectives of both methods must be equal, but are {found} and {whole}")
     used = sorted({solutions["cuts", number].method for number in range(N_ROUNDS)})
     ratio = median_ratio(seconds, "cuts", "rockafellar_uryasev")

@@ -1,4 +1,4 @@
-"""A year of sessions on the sample market through `nvtrader trade`, as a person runs it, held to the back-test."""
+"""A year on the sample market through `nvtrader trade`, compared with the back-test."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from nvtrader_pipelines.storage.home import Home
 NVTRADER = str(Path(sys.executable).with_name("nvtrader"))
 YEAR = ("2018-01-01", "2018-12-31")
 N_ROUNDS = 3
-MOST_APART = 1e-12  # of equity, from that of the back-test
+MAX_EQUITY_DIFFERENCE = 1e-12  # relative, of equity from the back-test
 EXPERIMENT = {
     "name": "year",
     "agent": {"kind": "ppo", "total_timesteps": 10_240},
@@ -28,7 +28,7 @@ EXPERIMENT = {
 
 
 def main() -> None:
-    """Train and activate a policy, then replay the year on a new account in every round."""
+    """Train and activate a policy, then trade the year on a new account in every round."""
     with TemporaryDirectory(prefix="nvtrader-paper-", dir="/var/tmp") as folder:
         home = Home(Path(folder))
         home.experiments.mkdir(parents=True)
@@ -38,8 +38,8 @@ def main() -> None:
             (home.accounts / f"round-{i}.yaml").write_text("kind: simulated\n")
         _nvtrader(folder, "experiments", "run", "year")
         _nvtrader(folder, "policies", "activate", "year")
-        seconds, told = zip(*(_replayed(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)
-    first = told[0]
+        seconds, summaries = zip(*(_replay_year(folder, f"round-{i}") for i in range(N_ROUNDS)), strict=True)
+    first = summaries[0]
     report(
         "paper_year",
         median(seconds),
@@ -48,22 +48,23 @@ def main() -> None:
         note=f"wall clock of the command from its start to its end, median of {N_ROUNDS} accounts; "
         f"{first['n_sessions']} sessions, 20 names, three seeds, {first['n_plans']} plans, {first['n_fills']} fills, "
         f"each event synced to disk, tables, views and picture written; equity differs from the back-test's by "
-        f"{max(each['backtest']['largest_difference'] for each in told):.1g}",
+        f"{max(each['backtest']['largest_difference'] for each in summaries):.1g}",
     )
 
 
-def _replayed(folder: str, account: str) -> tuple[float, dict[str, Any]]:
-    """Seconds of one year on a new account, and what the command told."""
+def _replay_year(folder: str, account: str) -> tuple[float, dict[str, Any]]:
+    """Seconds of one year on a new account, and the JSON summary of the command."""
     start = perf_counter()
-    told = json.loads(_nvtrader(folder, "paper", "--account", account, "--from", YEAR[0], "--to", YEAR[1], "--json"))
+    summary = json.loads(_nvtrader(folder, "trade", "--account", account, "--from", YEAR[0], "--to", YEAR[1], "--json"))
     seconds = perf_counter() - start
-    if not (told["backtest"] and told["backtest"]["largest_difference"] <= MOST_APART and told["n_fills"]):
-        raise AssertionError(f"the account must trade and its equity be the back-test's, but it told {told}")
-    return seconds, told
+    backtest = summary["backtest"]
+    if not (backtest and backtest["largest_difference"] <= MAX_EQUITY_DIFFERENCE and summary["n_fills"]):
+        raise AssertionError(f"the account did not trade or its equity differs from the back-test: {summary}")
+    return seconds, summary
 
 
 def _nvtrader(folder: str, *arguments: str) -> str:
-    """What a command writes."""
+    """Output of a command."""
     environment = {**os.environ, "NVTRADER_HOME": folder}
     return subprocess.run([NVTRADER, *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 

@@ -1,4 +1,4 @@
-"""Steps of PPO per second of a whole training, beside a peer's environment under the same PPO."""
+"""Steps of PPO per second of a whole training, beside PPO on a peer's environment."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.claim import Goal, median_ratio, peer, report, rounds
+from benchmarks.claim import Goal, import_peer, median_ratio, report, time_rounds
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
@@ -24,7 +24,7 @@ SMALL_BATCHES = PpoAgent(  # the defaults of SB3 and FinRL
 
 
 def main() -> None:
-    """Report steps per CPU second of our training, at FinRL's and at our settings, and the ratio to a peer's."""
+    """Report steps per CPU second at SB3's and at our settings, and the ratio to a peer."""
     panel = sample_panel()
     narrow = replace(panel, features=np.zeros((*panel.eligible.shape, 0)), feature_names=())  # 422 columns
     implementations: dict[str, Callable[[int], object]] = {
@@ -32,10 +32,10 @@ def main() -> None:
         "small_batches": lambda _: SMALL_BATCHES.train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
     }
     steps = {"defaults": DEFAULTS.total_timesteps, "small_batches": SMALL_BATCHES.total_timesteps}
-    module = peer("gym_trading_env.environments")
+    module = import_peer("gym_trading_env.environments")
     if module is not None:
         implementations["peer"] = lambda _: train_peer(module)
-    seconds = rounds(implementations, 3, clock=process_time)
+    seconds = time_rounds(implementations, 3, clock=process_time)
     speed = {name: count / min(seconds[name]) for name, count in steps.items()}
     how = (
         "CPU seconds of the whole train(), checkpoints included, best of 3 after one that warms up, "
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def train_peer(module: Any) -> None:
-    """SB3's PPO on one asset of the sample in gym-trading-env, both at their own defaults."""
+    """Train SB3's PPO on one asset in gym-trading-env, both with their defaults."""
     import pandas as pd  # the peer's own table
     from stable_baselines3 import PPO
 

@@ -1,4 +1,4 @@
-"""Rows of trajectories: what a sampler and a back-test write per second, and what sampling costs a training."""
+"""Trajectory rows per second of a sampler and a recorder, and the cost of sampling."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from benchmarks.claim import Goal, report, rounds
+from benchmarks.claim import Goal, report, time_rounds
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -34,7 +34,7 @@ N_ROUNDS = 7
 
 
 class Scripted:
-    """Wants weights drawn beforehand, and says what a learned policy would."""
+    """Policy with predetermined weights and the outputs of a learned policy."""
 
     def __init__(self, panel: MarketPanel, seed: int) -> None:
         n_weights = len(panel.symbols) + 1
@@ -42,22 +42,22 @@ class Scripted:
         self._decisions = [Decision(target, target.astype(np.float32), 1, 0.5, -1.0) for target in targets]
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 - a policy's signature
-        """What was drawn for the session."""
+        """Return the predetermined decision of the session."""
         return self._decisions[t]
 
 
 def main() -> None:
-    """Report rows per CPU second from arrays, and the ratios of trainings that are sampled to one that is not."""
+    """Report rows per CPU second, and the ratios of sampled to unsampled trainings."""
     panel = sample_panel()
     simulation = PortfolioSimulation(panel, SPEC, N_PORTFOLIOS, first=WINDOW[0], last=WINDOW[1])
-    game = played(simulation)
-    who, steps = walked(panel)
+    game = random_game(simulation)
+    who, steps = scripted_walk(panel)
     n_rows = {"sampler": sample(simulation, game), "recorder": record(panel, who, steps)}
     writers = {
         "sampler": lambda _: sample(simulation, game),
         "recorder": lambda _: record(panel, who, steps),
     }
-    seconds = rounds(writers, 5, clock=process_time)
+    seconds = time_rounds(writers, 5, clock=process_time)
     speed = {name: n / min(seconds[name]) for name, n in n_rows.items()}
     how = "rows per CPU second, best of 5, all threads of the process counted"
     sizes = f"{N_PORTFOLIOS} portfolios by {N_STEPS} steps, 20 names, every episode taken, hashed and compressed"
@@ -65,7 +65,7 @@ def main() -> None:
     sizes = f"{N_ACCOUNTS} accounts by {len(steps)} steps of 5 sessions, 20 names, into four tables"
     report("rows_recorder", speed["recorder"], "rows/s", Goal(value_at_least=200_000), note=f"{sizes}; {how}")
     trainings = {name: lambda _, rate=rate: train(panel, rate) for name, rate in RATES.items()}
-    seconds = rounds(trainings, N_ROUNDS, clock=process_time)
+    seconds = time_rounds(trainings, N_ROUNDS, clock=process_time)
     fastest = {name: min(times) for name, times in seconds.items()}
     sizes = f"PPO, {AGENT.total_timesteps} steps by {AGENT.n_envs} portfolios, 20 names, with its checkpoints"
     report(
@@ -88,8 +88,8 @@ def main() -> None:
     )
 
 
-def played(simulation: PortfolioSimulation) -> list[PlayedStep]:
-    """A game at random."""
+def random_game(simulation: PortfolioSimulation) -> list[PlayedStep]:
+    """Steps of an episode with random actions."""
     env, generator = PortfolioVecEnv(simulation), np.random.default_rng(0)
     env.reset()
     game = []
@@ -100,23 +100,23 @@ def played(simulation: PortfolioSimulation) -> list[PlayedStep]:
 
 
 def sample(simulation: PortfolioSimulation, game: list[PlayedStep]) -> int:
-    """Record the game with all its episodes; the number of rows kept."""
-    sampler, said = EpisodeSampler(simulation, 1.0, 0), torch.zeros(N_PORTFOLIOS)
+    """Sample all episodes of the game; return the number of rows."""
+    sampler, zeros = EpisodeSampler(simulation, 1.0, 0), torch.zeros(N_PORTFOLIOS)
     for step in game:
-        sampler.record(step, said, said)
+        sampler.record(step, zeros, zeros)
     sampler.rollouts()
     return N_PORTFOLIOS * len(game)
 
 
-def walked(panel: MarketPanel) -> tuple[list[PolicyAccount], list[WalkStep]]:
-    """A walk of scripted accounts, and its steps."""
+def scripted_walk(panel: MarketPanel) -> tuple[list[PolicyAccount], list[WalkStep]]:
+    """Accounts of scripted policies, and the steps of their walk."""
     fold = Fold(0, WINDOW[0], WINDOW[0] + 1, WINDOW[0] + 2, WINDOW[1])
     who = [PolicyAccount(f"account-{i}", "policy", (i,), (Scripted(panel, i),)) for i in range(N_ACCOUNTS)]
     return who, list(walk(panel, SPEC, [fold], who))
 
 
 def record(panel: MarketPanel, who: list[PolicyAccount], steps: list[WalkStep]) -> int:
-    """Record the walk; the number of rows of its four tables."""
+    """Record the walk; return the number of rows in its four tables."""
     recorder = Recorder(panel, who, "test")
     for step in steps:
         recorder.record(step)
@@ -125,12 +125,12 @@ def record(panel: MarketPanel, who: list[PolicyAccount], steps: list[WalkStep]) 
 
 
 def train(panel: MarketPanel, rate: float) -> None:
-    """Train, with so many of the episodes sampled."""
+    """Train with a share of the episodes sampled."""
     AGENT.train(panel, SPEC, WINDOW, 0, TrainingHooks(checkpoint=lambda _: None, sample_rate=rate))
 
 
 def share_of_sampler(panel: MarketPanel, rate: float) -> float:
-    """CPU seconds that a training spends in its sampler, as a share of all."""
+    """Share of a training's CPU seconds that the sampler takes."""
     spent = [0.0]
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:

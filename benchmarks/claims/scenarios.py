@@ -1,4 +1,4 @@
-"""Scenarios of the next sessions: milliseconds of a draw, and the kernel density against SciPy's."""
+"""Scenarios of future sessions: milliseconds of a draw, and SciPy's kernel density beside."""
 
 from importlib.metadata import version
 from statistics import median
@@ -7,7 +7,7 @@ from time import process_time
 import numpy as np
 from scipy.stats import gaussian_kde
 
-from benchmarks.claim import Goal, median_ratio, report, rounds
+from benchmarks.claim import Goal, median_ratio, report, time_rounds
 from benchmarks.fat_tailed import FloatArray, fat_tailed_returns
 from nvtrader_pipelines.portfolio.scenarios import (
     CommonRandomNumbers,
@@ -26,14 +26,14 @@ CASES = (  # names, scenarios, sessions, milliseconds
 
 
 def scipy_draw(past: FloatArray, n_scenarios: int, horizon: int, seed: int) -> FloatArray:
-    """The density fitted, and as many draws as sessions summed up."""
+    """Fit SciPy's density and sum draws over the sessions."""
     density = gaussian_kde(np.log1p(past).T)
     drawn = density.resample(n_scenarios * horizon, seed=seed)
     return np.expm1(drawn.reshape(len(drawn), n_scenarios, horizon).sum(axis=2).T)
 
 
-def check_same_distribution(ours: FloatArray, theirs: FloatArray) -> None:
-    """Refuse another mean or covariance than chance allows.
+def require_same_distribution(ours: FloatArray, theirs: FloatArray) -> None:
+    """Raise if means or deviations differ more than chance allows.
 
     Raises:
         RuntimeError: if a mean differs by six standard errors, or a deviation by a tenth.
@@ -45,12 +45,12 @@ def check_same_distribution(ours: FloatArray, theirs: FloatArray) -> None:
         raise RuntimeError(f"draws must be of one distribution, but differ by {errors.max()} errors, {spread.max()}")
 
 
-def held_to_milliseconds(n_names: int, n_scenarios: int, horizon: int, milliseconds: float) -> None:
-    """Report a draw of the default kernel density, and beside it other ways to the scenarios."""
+def report_draw_time(n_names: int, n_scenarios: int, horizon: int, milliseconds: float) -> None:
+    """Report the time of a draw of the default kernel density, and of the alternatives."""
     past, common = fat_tailed_returns(n_names), CommonRandomNumbers(0)
     spec = KernelDensity(n_scenarios=n_scenarios, horizon=horizon)
     stationary = StationaryBootstrap(n_scenarios=n_scenarios, horizon=horizon)
-    seconds = rounds(
+    seconds = time_rounds(
         {
             "kde": lambda number: spec.draw(past, np.random.default_rng(number)),
             "common": lambda _: spec.draw(past, common),
@@ -71,11 +71,11 @@ def held_to_milliseconds(n_names: int, n_scenarios: int, horizon: int, milliseco
     )
 
 
-def held_against_scipy(n_names: int, n_scenarios: int, horizon: int) -> None:
-    """Report how many times longer SciPy takes to the same distribution."""
+def report_against_scipy(n_names: int, n_scenarios: int, horizon: int) -> None:
+    """Report how many times longer SciPy takes to draw the same distribution."""
     past, spec = fat_tailed_returns(n_names), PlainKernelDensity(n_scenarios=n_scenarios, horizon=horizon)
-    check_same_distribution(spec.draw(past, np.random.default_rng(0)), scipy_draw(past, n_scenarios, horizon, seed=1))
-    seconds = rounds(
+    require_same_distribution(spec.draw(past, np.random.default_rng(0)), scipy_draw(past, n_scenarios, horizon, seed=1))
+    seconds = time_rounds(
         {
             "ours": lambda number: spec.draw(past, np.random.default_rng(number)),
             "scipy": lambda number: scipy_draw(past, n_scenarios, horizon, number),
@@ -95,11 +95,11 @@ def held_against_scipy(n_names: int, n_scenarios: int, horizon: int) -> None:
 
 
 def main() -> None:
-    """Report each size, and SciPy beside one and beside twenty sessions."""
+    """Report each size, and the comparison with SciPy over one and twenty sessions."""
     for case in CASES:
-        held_to_milliseconds(*case)
-    held_against_scipy(8, 5_000, 1)
-    held_against_scipy(8, 5_000, 20)
+        report_draw_time(*case)
+    report_against_scipy(8, 5_000, 1)
+    report_against_scipy(8, 5_000, 20)
 
 
 if __name__ == "__main__":

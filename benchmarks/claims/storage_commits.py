@@ -1,4 +1,4 @@
-"""The thousandth commit of a table, against its tenth."""
+"""The thousandth commit of a table against its tenth."""
 
 from importlib.metadata import version
 from statistics import fmean, median
@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 import polars as pl
 
 from benchmarks.claim import Goal, report
-from benchmarks.storage_rows import SPEC_HASH, scratch, trajectories
+from benchmarks.storage_rows import SPEC_HASH, scratch_store, trajectories
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 
@@ -17,9 +17,9 @@ EARLY, LATE = slice(5, 15), slice(N_COMMITS - 100, N_COMMITS)  # about the tenth
 
 
 def main() -> None:
-    """Every commit is a run's own rows, under the shipped configuration and without upkeep."""
+    """Commit a run's rows a thousand times with the shipped settings and without upkeep."""
     rows = trajectories(N_ROWS)
-    with scratch() as (_, store):
+    with scratch_store() as (_, store):
         wall, cpu = zip(*(_commit(store, rows, f"{i:016x}") for i in range(N_COMMITS)), strict=True)
         state, n_snapshots = store.tables.describe(TRAJECTORIES), len(store.tables.load(TRAJECTORIES).snapshots())
     assert state.n_rows == N_COMMITS * N_ROWS
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _commit(store: Store, rows: pl.DataFrame, run_id: str) -> tuple[float, float]:
-    """Seconds of wall clock and of the processor."""
+    """Seconds of wall clock and of CPU of one commit."""
     own = rows.with_columns(run_id=pl.lit(run_id))
     start = perf_counter(), process_time()
     store.tables.replace(TRAJECTORIES, own, {"spec_hash": [SPEC_HASH], "run_id": [run_id]})

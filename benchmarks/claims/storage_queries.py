@@ -1,4 +1,4 @@
-"""Queries of docs/reference/sql.md over a million steps, against DuckDB on plain Parquet files of the same rows."""
+"""Documented queries over a million steps against DuckDB on plain Parquet files."""
 
 import re
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars.testing import assert_frame_equal
 
-from benchmarks.claim import Goal, median_ratio, report, rounds
-from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_decomposition, scratch
+from benchmarks.claim import Goal, median_ratio, report, time_rounds
+from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_decomposition, scratch_store
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
@@ -33,11 +33,11 @@ QUERIES = {
 
 
 def main() -> None:
-    """Each query on the published views, as any client opens them, and on views of the plain files."""
+    """Run each query on the published views and on views of the plain files."""
     page = (Path(__file__).parents[2] / "docs/reference/sql.md").read_text()
     texts = re.findall(r"## (.+)\n\n```sql\n([^`]+)```", page)
     queries = {name: dict(texts)[title] for name, title in QUERIES.items()}
-    with scratch() as (folder, store), duckdb.connect() as plain:
+    with scratch_store() as (folder, store), duckdb.connect() as plain:
         plain.execute("CREATE SCHEMA rl")
         for table in ROWS:
             _write(store, plain, table, folder / f"{table.table}.parquet")
@@ -60,7 +60,7 @@ def _compare(name: str, query: str, views: duckdb.DuckDBPyConnection, plain: duc
         "views": lambda _: read_query(views, query),
         "plain": lambda _: read_query(plain, query),
     }
-    seconds = rounds(implementations, N_ROUNDS)
+    seconds = time_rounds(implementations, N_ROUNDS)
     report(
         f"storage_query_{name}",
         median(seconds["views"]) * 1e3,

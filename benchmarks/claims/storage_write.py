@@ -1,4 +1,4 @@
-"""A million steps of trajectories into Iceberg, against the same rows as a plain Parquet file."""
+"""A million trajectory steps into Iceberg, against the same rows as a Parquet file."""
 
 from importlib.metadata import version
 from statistics import median
@@ -6,8 +6,8 @@ from time import process_time
 
 import pyarrow.parquet as pq
 
-from benchmarks.claim import Goal, median_ratio, report, rounds
-from benchmarks.storage_rows import N_NAMES, RUN, scratch, trajectories
+from benchmarks.claim import Goal, median_ratio, report, time_rounds
+from benchmarks.storage_rows import N_NAMES, RUN, scratch_store, trajectories
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 
 N_STEPS = 1_000_000
@@ -16,17 +16,17 @@ N_ROUNDS = 5
 
 
 def main() -> None:
-    """Checks, files, sync and one commit that replaces the last round's rows, against `pq.write_table` alone."""
+    """Report checked, synced and committed writes against `pq.write_table` alone."""
     rows = trajectories(N_STEPS)
     table = rows.to_arrow()
-    with scratch() as (folder, store):
+    with scratch_store() as (folder, store):
         implementations = {
             "plain": lambda _: pq.write_table(table, folder / "plain.parquet", compression="zstd"),
             "at_once": lambda _: store.tables.replace(TRAJECTORIES, rows, RUN),
             "in_batches": lambda _: store.tables.replace(TRAJECTORIES, rows.iter_slices(BATCH), RUN),
         }
-        wall = rounds(implementations, N_ROUNDS)
-        cpu = rounds(implementations, 2, clock=process_time)
+        wall = time_rounds(implementations, N_ROUNDS)
+        cpu = time_rounds(implementations, 2, clock=process_time)
         assert store.tables.read(TRAJECTORIES, RUN).equals(rows)
     for name in ("at_once", "in_batches"):
         report(

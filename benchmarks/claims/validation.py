@@ -1,4 +1,4 @@
-"""The validation of 50 trials over 8,300 sessions: inference, active returns, overfitting and intervals."""
+"""Validation of 50 trials over 8,300 sessions: inference, overfitting and intervals."""
 
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -16,7 +16,7 @@ BASELINES = ("anchor", "buy_and_hold", "equal_weight", "minimum_variance")
 
 
 def trials() -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Runs as the ledger has them, and their returns: a market, and what each account earns beside it."""
+    """Runs as in the ledger, and the returns of each account on a common market."""
     generator = np.random.default_rng(0)
     days = np.busday_offset(np.datetime64("1990-01-02"), np.arange(N_SESSIONS)).tolist()
     market = generator.normal(0.0004, 0.011, N_SESSIONS)
@@ -34,7 +34,7 @@ def trials() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def verdicts(runs: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:
-    """One verdict of each run over all sessions, as far as its curve needs it."""
+    """Verdict of each run over all sessions, with the columns its curve needs."""
     return runs.select(
         "run_id",
         kind=pl.lit("ensemble"),
@@ -49,7 +49,7 @@ def verdicts(runs: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:
 
 
 def main() -> None:
-    """Report the time of the validation, and that of the deflated curve of the same runs."""
+    """Report the time of the validation and of the deflated curve of the same runs."""
     runs, curves = trials()
     evaluations, settings = verdicts(runs, curves), ValidationSettings()
     judged, whole, curve = validate_sources(runs, curves, evaluations, settings), [], []  # and loads what is lazy

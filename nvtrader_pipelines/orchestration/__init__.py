@@ -1,1 +1,1 @@
-"""The only place that knows Dagster: assets, checks, partitions, resources, jobs, schedules, sensors."""
+"""Dagster: assets, checks, partitions, resources, jobs, schedules and sensors."""

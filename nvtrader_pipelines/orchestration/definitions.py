@@ -1,4 +1,4 @@
-"""All definitions by name; tests and the command line build them through the same seam."""
+"""All Dagster definitions of a home folder."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,15 +7,15 @@ import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.orchestration.assets import ASSETS
-from nvtrader_pipelines.orchestration.checks import CHECKS
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
+from nvtrader_pipelines.orchestration.table_checks import CHECKS
 from nvtrader_pipelines.storage.home import Home
 
 EXECUTOR = dg.multiprocess_executor.configured(
@@ -27,11 +27,11 @@ EXECUTOR = dg.multiprocess_executor.configured(
 
 
 def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = None) -> dg.Definitions:
-    """The code location over one home folder (by default the one found from here).
+    """Build the definitions of a home folder.
 
     Args:
-        overrides: resources by name to use instead.
-        home: where data and warehouse lie.
+        overrides: resources by name that replace the default ones.
+        home: root folder with `data/` and `warehouse/`; by default found from the environment.
     """
     home = home or Home.find()
     resources = {

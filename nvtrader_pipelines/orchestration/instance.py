@@ -1,4 +1,4 @@
-"""The Dagster instance of a home folder: its own DAGSTER_HOME under the warehouse."""
+"""Dagster instance of a home folder, with its DAGSTER_HOME under the warehouse."""
 
 import os
 from pathlib import Path
@@ -14,14 +14,14 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
-IN_PROCESS = "in-process.yaml"  # the same settings but for this
+IN_PROCESS = "in-process.yaml"  # dagster.yaml without captured output
 PROCESS_TAG = "nvtrader/process"
 # Dagster documents this class, and dagster.yaml names one by the path of its module.
-NOT_CAPTURED = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
 def dagster_home(home: Home) -> Path:
-    """The folder, made with the shipped settings where it is missing."""
+    """Return the DAGSTER_HOME of a home; create it with the shipped settings if missing."""
     folder = home.dagster
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "dagster.yaml"
@@ -31,25 +31,25 @@ def dagster_home(home: Home) -> Path:
 
 
 def open_instance(store: Store) -> dg.DagsterInstance:
-    """The instance for runs of this process; close it or use it as a context manager.
+    """Open the instance for runs of this process; close it or use it as a context manager.
 
-    What steps print stays on the console: to capture it too, Dagster would start four processes a step.
+    Output of steps stays on the console: capturing it takes Dagster four processes per step.
     """
     folder = dagster_home(store.home)
     os.environ["DAGSTER_HOME"] = str(folder)  # child processes of a run find the instance by it
     settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
-    write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NOT_CAPTURED}).encode())
+    write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NO_COMPUTE_LOGS}).encode())
     instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
-    end_dead_runs(instance)
-    close_ended(store.ledger, instance)
+    cancel_dead_runs(instance)
+    close_ended_runs(store.ledger, instance)
     return instance
 
 
-def close_ended(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
-    """Close in the ledger the runs on which nobody works any more: their process is dead, or their Dagster run ended.
+def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
+    """Close the runs in the ledger whose Dagster run has ended.
 
     Returns:
-        Their ids.
+        The ids of the closed runs.
     """
     launchers = ledger.runs().filter(pl.col("status") == "running")["dagster_run_id"].drop_nulls().to_list()
     runs = instance.get_runs(dg.RunsFilter(run_ids=launchers)) if launchers else []
@@ -57,15 +57,15 @@ def close_ended(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
 
 
 def process_tag() -> dict[str, str]:
-    """The tag by which a run in this process is known to be dead when the process is."""
-    return {PROCESS_TAG: _mark(psutil.Process())}
+    """Tag of a run with its process, so that the run can be canceled once that is dead."""
+    return {PROCESS_TAG: _process_key(psutil.Process())}
 
 
-def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Cancel the runs whose process was killed, and free what they held of a pool: the next run would wait for it.
+def cancel_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Cancel runs whose process was killed and free their pool slots for the next run.
 
     Returns:
-        Their ids.
+        The ids of the canceled runs.
     """
     ended = []
     for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
@@ -77,12 +77,12 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     return ended
 
 
-def _mark(process: psutil.Process) -> str:
-    return f"{process.pid}@{process.create_time():.0f}"  # a number is used again, but not with the same time
+def _process_key(process: psutil.Process) -> str:
+    return f"{process.pid}@{process.create_time():.0f}"  # process ids are reused, but not with the same start time
 
 
 def _is_alive(mark: str) -> bool:
     try:
-        return _mark(psutil.Process(int(mark.partition("@")[0]))) == mark
+        return _process_key(psutil.Process(int(mark.partition("@")[0]))) == mark
     except psutil.NoSuchProcess:
         return False

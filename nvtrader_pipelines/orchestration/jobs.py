@@ -1,4 +1,4 @@
-"""Jobs: what schedules, sensors and the command line launch."""
+"""Jobs that schedules, sensors and the command line launch."""
 
 from dataclasses import asdict
 from datetime import UTC, date, datetime
@@ -10,7 +10,7 @@ from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.runs.launch import replay_run, replay_window
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.store import Store
 MARKET = dg.define_asset_job(
     "market",
     dg.AssetSelection.groups("bronze", "silver", "gold"),
-    description="Ingest, clean and derive the market, year by year, and pin its panels.",
+    description="Ingest and clean the bars, derive returns and features by year, and pin the market panels.",
     run_tags={"nvtrader/layer": "market"},
 )
 PER_EXPERIMENT = dg.AssetSelection.assets(
@@ -28,13 +28,13 @@ PER_EXPERIMENT = dg.AssetSelection.assets(
 EXPERIMENT = dg.define_asset_job(
     "experiment",
     PER_EXPERIMENT,
-    description="Train one experiment on every fold and seed, judge it walk-forward, extract its preference pairs.",
+    description="Train one experiment per fold and seed, evaluate it walk-forward and extract its preference pairs.",
     run_tags={"nvtrader/layer": "experiment", "nvtrader/training": "yes"},
 )
 PREFERENCES = dg.define_asset_job(
     "preferences",
     dg.AssetSelection.groups("preferences"),
-    description="Extract the preference pairs of one experiment again.",
+    description="Extract the preference pairs of one experiment.",
     run_tags={"nvtrader/layer": "preferences"},
 )
 DPO_CHECK = dg.define_asset_job(
@@ -42,19 +42,19 @@ DPO_CHECK = dg.define_asset_job(
     dg.AssetSelection.checks(
         dg.AssetCheckKey(dg.AssetKey(["preferences", "preference_pairs"]), "enough_pairs_for_dpo")
     ),
-    description="Say whether there are enough preference pairs to tune a policy on.",
+    description="Check that there are enough preference pairs to tune a policy on.",
     run_tags={"nvtrader/layer": "preferences"},
 )
 JUDGEMENT = dg.define_asset_job(
     "judgement",
     dg.AssetSelection.groups("evaluation") - PER_EXPERIMENT,
-    description="Judge every completed run beside all others: rank them, discount them for their number.",
+    description="Rank all completed runs and deflate their results for the number of trials.",
     run_tags={"nvtrader/layer": "evaluation"},
 )
 PROMOTION = dg.define_asset_job(
     "promotion",
     dg.AssetSelection.assets(ACTIVE_POLICY_KEY),
-    description="Ask the promotion gate about every experiment's newest policy; one that passes trades from then on.",
+    description="Let the promotion gate decide on the newest run of every experiment; a run that passes is activated.",
     run_tags={"nvtrader/layer": "portfolio"},
 )
 REBALANCE = dg.define_asset_job(
@@ -63,69 +63,81 @@ REBALANCE = dg.define_asset_job(
     description="After the close: orders, state, target weights and the next plan of an account (resource `desk`).",
     run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
 )
-CONTEST = "nvtrader/contest"  # the tag of a judgement: the state of what competes; of a promotion: and of its gate
+CONTEST = "nvtrader/contest"  # tag of a run of `judgement` (contest state) or `promotion` (promotion state)
 
 
-def is_judged(instance: dg.DagsterInstance, contest: str) -> bool:
-    """Whether the last judgement that ended well was of what competes now."""
-    return _is_done(instance, JUDGEMENT.name, contest)
+def is_contest_judged(instance: dg.DagsterInstance, contest: str) -> bool:
+    """Whether the last successful run of `judgement` had this contest state."""
+    return _is_last_success(instance, JUDGEMENT.name, contest)
 
 
-def is_promoted(instance: dg.DagsterInstance, question: str) -> bool:
-    """Whether the gate, as it is now, was last asked about what competes now."""
-    return _is_done(instance, PROMOTION.name, question)
+def is_promotion_current(instance: dg.DagsterInstance, state: str) -> bool:
+    """Whether the last successful run of `promotion` had this promotion state."""
+    return _is_last_success(instance, PROMOTION.name, state)
 
 
-def _is_done(instance: dg.DagsterInstance, job: str, contest: str) -> bool:
+def _is_last_success(instance: dg.DagsterInstance, job: str, state: str) -> bool:
     done = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS])
-    return [run.tags.get(CONTEST) for run in instance.get_runs(done, limit=1)] == [contest]
+    return [run.tags.get(CONTEST) for run in instance.get_runs(done, limit=1)] == [state]
 
 
-@dg.op(description="Merge small files, expire superseded snapshots, delete files that nothing refers to.")
+@dg.op(description="Merge small files, expire superseded snapshots and delete orphaned files.")
 def expire_and_sweep(context: dg.OpExecutionContext, store: dg.ResourceParam[Store]) -> None:
-    """Keep commits and scans fast as the history grows; what a panel or a run pins stays readable."""
-    gone = tidy(store.tables, datetime.now(UTC), on_table=lambda table, part: context.log.info("%s: %s", table, part))
-    context.log.info("%s", gone)
-    context.add_output_metadata(asdict(gone))
+    """Tidy every table; snapshots pinned by a panel or a run stay readable."""
+    removed = tidy(
+        store.tables, datetime.now(UTC), on_table=lambda table, part: context.log.info("%s: %s", table, part)
+    )
+    context.log.info("%s", removed)
+    context.add_output_metadata(asdict(removed))
 
 
-@dg.job(name="upkeep", description="Keep the warehouse small.", tags={"nvtrader/layer": "storage"})
+@dg.job(
+    name="upkeep",
+    description="Merge small files, expire superseded snapshots and delete orphaned files in every table.",
+    tags={"nvtrader/layer": "storage"},
+)
 def upkeep() -> None:
-    """One step over every table."""
+    """Tidy every table in one step."""
     expire_and_sweep()
 
 
 class ReplayConfig(dg.Config):
-    """Which run's policies, and over which sessions."""
+    """Run and window of a replay."""
 
-    run_id: str = Field(description="the run's id, or enough of its beginning")
-    first: str | None = Field(default=None, description="first day (YYYY-MM-DD); without one, its own tests' first")
-    last: str | None = Field(default=None, description="last day (YYYY-MM-DD); without one, its own tests' last")
-    pinned: bool = Field(default=False, description="on the market the run recorded, not the present one")
+    run_id: str = Field(description="id of the run, or an unambiguous prefix")
+    first: str | None = Field(
+        default=None, description="first day (YYYY-MM-DD); by default the first test session of the run"
+    )
+    last: str | None = Field(
+        default=None, description="last day (YYYY-MM-DD); by default the last test session of the run"
+    )
+    pinned: bool = Field(
+        default=False, description="use the market snapshots recorded by the run instead of the current market"
+    )
 
 
-@dg.op(description="Walk a run's own policies through another window, or through its own again.")
+@dg.op(description="Walk the policies of a run through another window, or again through its test window.")
 def replay_policies(
     context: dg.OpExecutionContext,
     config: ReplayConfig,
     store: dg.ResourceParam[Store],
     progress: dg.ResourceParam[ProgressLog],
 ) -> None:
-    """A new run of the same version, whose parent is the run that trained the policies."""
-    days = (day_of(config.first), day_of(config.last))
+    """Replay as a new run of the same version, with the training run as its parent."""
+    days = (parse_day(config.first), parse_day(config.last))
     window = replay_window(store, config.run_id, days)
     launch = Launch(context.run_id, context.run_id)
-    drain(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.to(context))
+    drain(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.reporter(context))
 
 
-def day_of(text: str | None) -> date | None:
-    """A day from its text."""
+def parse_day(text: str | None) -> date | None:
+    """Parse an ISO date; None stays None."""
     return None if text is None else date.fromisoformat(text)
 
 
-@dg.job(name="replay", description="Would a trained policy have held up in that window?", tags={"nvtrader/layer": "rl"})
+@dg.job(name="replay", description="Walk the policies of a run through another window.", tags={"nvtrader/layer": "rl"})
 def replay() -> None:
-    """One step, configured in the launchpad."""
+    """Replay one run; configure the run and the window in the launchpad."""
     replay_policies()
 
 

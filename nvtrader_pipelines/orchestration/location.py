@@ -1,4 +1,4 @@
-"""The code location of an installed package, for a home folder without a checkout's `definitions.py`."""
+"""Code location of the installed package, for a home without its own `definitions.py`."""
 
 import dagster as dg
 
@@ -7,5 +7,5 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Assets, checks, jobs, schedules and sensors over the home folder found from the environment."""
+    """Build the definitions of the home folder found from the environment."""
     return build_defs()

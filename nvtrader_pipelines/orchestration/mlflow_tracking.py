@@ -1,4 +1,4 @@
-"""MLflow as a resource: one MLflow run per experiment run, found again on a retry."""
+"""MLflow resource: one MLflow run per experiment run, reused on a retry."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 EXPERIMENT = "nvtrader"
 RUN_TAG = "nvtrader.run_id"
 CURVE_POINTS = 200
-PARAM_LENGTH = 500  # what the store takes of a parameter
+PARAM_LENGTH = 500  # longest value of a parameter that MLflow stores
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """One open MLflow run."""
+    """Open MLflow run."""
 
     client: "MlflowClient"
     experiment_id: str
@@ -31,23 +31,23 @@ class TrackedRun:
 
     @property
     def path(self) -> str:
-        """The run's place in MLflow's web page."""
+        """Path of the run in the MLflow web page."""
         return f"#/experiments/{self.experiment_id}/runs/{self.mlflow_run_id}"
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What links an asset to the run."""
+        """Asset metadata that links to the run."""
         return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": self.path}
 
     def log_training(self, plan: RunPlan, curves: pl.DataFrame, folder: Path) -> None:
-        """The spec's fields, the warnings, the mean learning curve over folds and seeds, and the policy files."""
-        self.log({**flat(plan.spec.model_dump(mode="json")), "warnings": " ".join(plan.warnings)}, {})
+        """Log the spec, the warnings, the mean learning curve and the policy files."""
+        self.log({**flatten(plan.spec.model_dump(mode="json")), "warnings": " ".join(plan.warnings)}, {})
         mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
         self.log_curve("mean_reward", list(mean.iter_rows()))
         self.log_files(folder)
 
     def log_verdict(self, verdict: pl.DataFrame) -> None:
-        """The ensemble's figures over each period."""
+        """Log the figures of the ensemble per period."""
         names = ("sharpe", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference")
         rows = verdict.filter((pl.col("kind") == "ensemble") & (pl.col("period") != "fold"))
         metrics = {
@@ -59,7 +59,7 @@ class TrackedRun:
         self.log({}, metrics)
 
     def log(self, params: Mapping[str, str], metrics: Mapping[str, float]) -> None:
-        """Parameters and single metrics."""
+        """Log parameters and single metrics."""
         from mlflow.entities import Metric, Param  # takes seconds to import
 
         self.client.log_batch(
@@ -69,41 +69,41 @@ class TrackedRun:
         )
 
     def log_curve(self, name: str, points: list[tuple[int, float]]) -> None:
-        """A curve of at most 200 points: step, value."""
+        """Log a curve of at most 200 points (step, value)."""
         from mlflow.entities import Metric  # takes seconds to import
 
         if len(points) > CURVE_POINTS:
-            raise ValueError(f"a curve has at most {CURVE_POINTS} points, but {name!r} has {len(points)}; thin it")
+            raise ValueError(f"curve {name!r} has {len(points)} points, more than {CURVE_POINTS}")
         self.client.log_batch(self.mlflow_run_id, metrics=[Metric(name, value, 0, step) for step, value in points])
 
     def log_files(self, folder: Path) -> None:
-        """Every file of a folder."""
+        """Log every file of a folder as an artifact."""
         self.client.log_artifacts(self.mlflow_run_id, str(folder), folder.name)
 
 
-def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A nested document as dotted names and text."""
+def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Flatten a nested document to dotted names and text."""
     named = {}
     for key, value in content.items():
-        named |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
+        named |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": str(value)}
     return named
 
 
 class MlflowTracking(dg.ConfigurableResource):
-    """The MLflow store under `warehouse/mlflow`."""
+    """MLflow store under `warehouse/mlflow`."""
 
     folder: str
 
     def _client(self) -> "MlflowClient":
         from mlflow import MlflowClient  # takes seconds to import
 
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of every table it makes
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table it creates
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
 
     @contextmanager
     def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
-        """The MLflow run of an experiment's run, new or found by its tag; failed if the block raises."""
+        """Open the MLflow run of an experiment run, found by its tag or new."""
         client = self._client()
         found = client.get_experiment_by_name(EXPERIMENT)
         artifacts = (Path(self.folder) / "artifacts").as_uri()

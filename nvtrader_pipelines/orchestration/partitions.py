@@ -1,4 +1,4 @@
-"""Every partitioning: years of sessions for the market, one experiment version for the rest."""
+"""Partitions: years of sessions for the market, experiment versions for the rest."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,44 +10,44 @@ from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.market.ingest import FIRST_YEAR
 from nvtrader_pipelines.storage.ledger import Ledger
 
-# Dagster marks this one parameter beta; its meaning here is tested.
+# Dagster marks this parameter as beta; tests cover its use here.
 warnings.filterwarnings("ignore", message="Parameter `backfill_policy`", category=dg.BetaWarning)
 
 YEARS = dg.TimeWindowPartitionsDefinition(
     start="1990",
     fmt="%Y",
     cron_schedule="0 0 1 1 *",
-    end_offset=1,  # the running year is a partition too
+    end_offset=1,  # the current year is a partition too
     timezone=EXCHANGE_TIME.key,
 )
 EXPERIMENTS = dg.DynamicPartitionsDefinition(name="experiment")  # name@hash8
 
-ONE_RUN = dg.BackfillPolicy.single_run()  # history in one run: a year alone costs as much as all
+ONE_RUN = dg.BackfillPolicy.single_run()  # one year costs as much as the whole history
 # Experiments have no policy: `multi_run(1)` would launch runs of a range, which have no partition key.
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
 def all_partitions(key: dg.AssetKey | Sequence[str]) -> dg.AssetDep:
-    """A dependency on every year or every experiment of an asset."""
+    """Dependency on every year or every experiment of an asset."""
     return dg.AssetDep(key, partition_mapping=dg.AllPartitionMapping())
 
 
-def whole_history() -> dict[str, str]:
-    """Run tags that materialise every year in one run."""
+def whole_history_tags() -> dict[str, str]:
+    """Run tags that materialize every year in one run."""
     keys = YEARS.get_partition_keys()
     return {RANGE_START: keys[0], RANGE_END: keys[-1]}
 
 
-def years_of(context: dg.AssetExecutionContext) -> list[int]:
-    """The years this run materialises; the first partition also holds what came before it."""
+def partition_years(context: dg.AssetExecutionContext) -> list[int]:
+    """Years of the partitions of this run; the first partition includes all earlier years."""
     years = [int(key) for key in context.partition_keys]
     first = int(YEARS.get_first_partition_key() or years[0])
     return [*range(FIRST_YEAR, first), *years] if first in years else years
 
 
-def register_all(ledger: Ledger, specs: Sequence[ExperimentSpec]) -> list[str]:
-    """Keep the specs in the ledger; the partitions that run: their own, or those of an ablation's variants."""
+def register_specs(ledger: Ledger, specs: Sequence[ExperimentSpec]) -> list[str]:
+    """Register specs and return their partition keys; an ablation yields its variants."""
     keys = []
     for spec in specs:
         parent = ledger.register(spec)

@@ -1,4 +1,4 @@
-"""The whole graph in one process, for the command line: what is up to date is left alone."""
+"""Materialization of the whole graph in one process; up-to-date parts are skipped."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,20 +9,20 @@ import dagster as dg
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
-from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_judged, is_promoted
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
-from nvtrader_pipelines.orchestration.progress import ProgressLog, Watch
+from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_contest_judged, is_promotion_current
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
+from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.runs.fingerprints import (
     contest_state,
     market_is_current,
     market_state,
-    question_state,
-    remember_market,
+    promotion_state,
+    record_market_state,
 )
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
-from nvtrader_pipelines.runs.planning import completed_run, unwritten
+from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -32,17 +32,17 @@ from nvtrader_pipelines.storage.views import publish
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
 
 
-class _Run:
-    """Jobs of one `nvtrader materialize`, one after the other on one instance."""
+class _Materialization:
+    """Jobs of one `nvtrader materialize`, run one after the other on one instance."""
 
     def __init__(self, store: Store, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
         self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, store.home)
         self.store, self.instance, self.quiet = store, instance, quiet
 
-    def say(self, line: str) -> None:
-        """Tell the person who waits."""
+    def print_progress(self, line: str) -> None:
+        """Print one line with the time, unless quiet."""
         if not self.quiet:
-            print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)  # noqa: T201 - progress is this class's purpose
+            print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)  # noqa: T201 - console output
 
     def launch(
         self,
@@ -51,11 +51,11 @@ class _Run:
         tags: Mapping[str, str] | None = None,
         tables: Sequence[Table] = (),
     ) -> dg.ExecuteInProcessResult:
-        """Run a job to its end, or only that of it which writes some tables.
+        """Run a job to its end, restricted to the assets of some tables if given.
 
         Raises:
             PipelineError: if a step fails.
-            KeyboardInterrupt: if it was interrupted.
+            KeyboardInterrupt: if the job is interrupted.
         """
         level = "CRITICAL" if self.quiet else "DEBUG"  # Dagster logs the steps themselves at DEBUG
         run_id = str(uuid4())
@@ -73,37 +73,37 @@ class _Run:
             self.store.ledger.close_interrupted([run_id], INTERRUPTED)
             raise KeyboardInterrupt from interrupt
         if not result.success:
-            failure = _failure(job, result)  # a check or an interrupt may have stopped it between two steps
+            failure = _failure(job, result)  # a check or an interrupt may have ended the job between two steps
             self.store.ledger.close_interrupted(
                 [run_id], INTERRUPTED if isinstance(failure, KeyboardInterrupt) else None
             )
             raise failure
         return result
 
-    def experiment(self, key: str, title: str) -> None:
-        """Bring one experiment up to date."""
+    def update_experiment(self, key: str, title: str) -> None:
+        """Train and evaluate one experiment, or write only its missing tables."""
         run_id = completed_run(self.store, key)
         if run_id is None:
-            self.say(title)
+            self.print_progress(title)
             self.launch("experiment", key)
-        elif lacking := unwritten(self.store, run_id):
-            self.say(f"{title} lacks {', '.join(table.name for table in lacking)}")
-            self.launch("experiment", key, tables=lacking)
+        elif missing := missing_tables(self.store, run_id):
+            self.print_progress(f"{title} lacks {', '.join(table.name for table in missing)}")
+            self.launch("experiment", key, tables=missing)
         else:
-            self.say(f"{title} is up to date")
+            self.print_progress(f"{title} is up to date")
 
-    def promotion(self, question: str) -> None:
-        """Ask the gate about what was judged, once, and say in one line what it answered."""
-        if is_promoted(self.instance, question):
-            self.say("promotion: up to date")
+    def update_promotion(self, state: str) -> None:
+        """Run the promotion gate once per promotion state and print its decision."""
+        if is_promotion_current(self.instance, state):
+            self.print_progress("promotion: up to date")
             return
-        result = self.launch(PROMOTION.name, tags={CONTEST: question})
+        result = self.launch(PROMOTION.name, tags={CONTEST: state})
         (event,) = result.get_asset_materialization_events()
-        self.say(f"promotion: {event.materialization.metadata[VERDICT].value}")
+        self.print_progress(f"promotion: {event.materialization.metadata[VERDICT].value}")
 
 
 def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | KeyboardInterrupt:
-    """The first failure as a sentence, with the step's own trace as a note; Dagster counts an interrupt as one."""
+    """First failure of a job with its trace as a note; an interrupt is reported as one."""
     for event in result.filter_events(lambda event: event.is_step_failure):
         error = event.step_failure_data.error
         cause = error.cause if error and error.cause else error
@@ -116,59 +116,59 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
     return PipelineError(f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`")
 
 
-def chosen_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
-    """The experiments to run, by the names of files' experiments or of an ablation's variants.
+def select_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
+    """Return the specs of the named experiments or ablation variants; without names, all.
 
     Raises:
-        ValueError: if a file does not hold a valid experiment, or a name is unknown.
+        ValueError: if a file is not a valid experiment, or a name is unknown.
     """
     found = read_experiments(home)
     known = {each.name: each for spec in found.specs for each in (*spec.variants(), spec)}
-    strangers = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in known]
     for problem in found.problems.values():
-        if strangers or not names:  # else it is not asked for
+        if unknown or not names:  # an invalid file matters only where it may be selected
             raise ValueError(problem)
     if not known:
         raise ValueError(
             f"there is no experiment in {home.experiments}; put a YAML file there, or `nvtrader experiments new NAME`"
         )
-    if strangers:
-        there = ", ".join(spec.name for spec in found.specs)
-        raise ValueError(f"no experiment is named {', '.join(strangers)}; there are: {there}")
+    if unknown:
+        known_names = ", ".join(spec.name for spec in found.specs)
+        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}")
     return [known[name] for name in names] if names else list(found.specs)
 
 
 def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
-    """Bring the market, the experiments (an ablation's variants) and the judgement of all up to date.
+    """Bring the market, the experiments, their ranking and the promotion up to date.
 
     Returns:
-        The names of the experiments that are now up to date.
+        Names of the experiments.
 
     Raises:
         PipelineError: if a step fails.
         ValueError: if an experiment is invalid or unknown.
     """
-    home, specs = store.home, chosen_specs(store.home, names)
+    home, specs = store.home, select_specs(store.home, names)
     with open_instance(store) as instance:
-        run = _Run(store, instance, watch, quiet=quiet)
+        run = _Materialization(store, instance, watch, quiet=quiet)
         state = market_state(home)
         if market_is_current(store):
-            run.say("market: up to date")
+            run.print_progress("market: up to date")
         else:
-            run.say("market: ingesting, cleaning, deriving")
-            run.launch("market", tags=whole_history())
-            remember_market(home, state)
-        register_all(store.ledger, read_experiments(home).specs)  # a variant run alone has its ablation as parent too
-        keys = register_all(store.ledger, specs)
+            run.print_progress("market: ingesting bars, deriving returns and features")
+            run.launch("market", tags=whole_history_tags())
+            record_market_state(home, state)
+        register_specs(store.ledger, read_experiments(home).specs)  # an ablation precedes its variants
+        keys = register_specs(store.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
-            run.experiment(key, f"experiment {count} of {len(keys)}: {key}")
+            run.update_experiment(key, f"experiment {count} of {len(keys)}: {key}")
         contest = contest_state(store)
-        if is_judged(instance, contest):
-            run.say("judgement: up to date")
+        if is_contest_judged(instance, contest):
+            run.print_progress("judgement: up to date")
         else:
-            run.say("judgement: every run beside all others")
+            run.print_progress("judgement: ranking and validating all runs")
             run.launch(JUDGEMENT.name, tags={CONTEST: contest})
-        run.promotion(question_state(home, contest))
+        run.update_promotion(promotion_state(home, contest))
         publish(store)
     return [key.partition("@")[0] for key in keys]

@@ -1,4 +1,4 @@
-"""Checks of what an account wants, holds and has done; each that does not pass stops the run, and the next ones."""
+"""Blocking checks of an account's tables; each puts the account on hold until it passes."""
 
 from collections.abc import Callable
 
@@ -10,16 +10,16 @@ from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.execution.compliance import tightest_limits
 from nvtrader_pipelines.execution.invariants import invalid_stage_sums, limit_breaches, missing_numbers
 from nvtrader_pipelines.execution.plan_records import PLACEABLE
-from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, of_account
-from nvtrader_pipelines.orchestration.checks import verdict
+from nvtrader_pipelines.orchestration.assets.portfolio import STATE_KEY, read_account_rows
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
+from nvtrader_pipelines.orchestration.table_checks import check_result
 from nvtrader_pipelines.storage.compliance_files import read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, Table
 
-MAY_BE_TRADED = {"waiting", *PLACEABLE}  # not blocked, and not all of its orders have ended
+TRADABLE_STATUSES = {"waiting", *PLACEABLE}  # not blocked, and with orders that may still be placed or filled
 NUMBERS = {
     ORDERS: ("quantity", "quote", "target_weight", "filled_quantity"),
     PORTFOLIO_STATE: ("equity", "value", "net_return", "drawdown", "turnover", "cost", "cash", "weights"),
@@ -31,14 +31,14 @@ NUMBERS = {
 def account_check(
     table: Table, name: str, broken: Callable[[Desk, pl.DataFrame], pl.DataFrame], description: str
 ) -> dg.AssetChecksDefinition:
-    """A blocking check of the rows of one account, which is held until it passes."""
+    """Build a blocking check of one account's rows; the account is on hold until it passes."""
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
         hold_account(store.home, desk.account, f"{table.name}.{name}")
         trading = desk.of(store)
-        rows = of_account(trading, table)
-        found = verdict(broken(trading, rows), len(rows))
+        rows = read_account_rows(trading, table)
+        found = check_result(broken(trading, rows), len(rows))
         if found.passed:
             release_account(store.home, desk.account, f"{table.name}.{name}")
         return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), "account": desk.account})
@@ -47,28 +47,28 @@ def account_check(
 
 
 def no_nan(table: Table) -> dg.AssetChecksDefinition:
-    """A blocking check that every number of an account's rows is one; tables keep NaN as null."""
+    """Build a blocking check that an account's numbers are finite; tables store NaN as null."""
     return account_check(
         table,
         "no_nan",
         lambda _, rows: missing_numbers(rows, *NUMBERS[table]),
-        f"Every number of {table.name} is known and finite.",
+        f"Every number in {table.name} is known and finite.",
     )
 
 
 def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
-    """Plans that may still be traded beyond the tighter of their spec's limits and of the desk's.
+    """Target weights of tradable plans beyond the tighter of spec and desk limits.
 
-    It comes after compliance, which blocks such plans without stopping the run: one that is found was let through, and
-    a person rejects it; what waits at a broker `nvtrader halt` cancels, and `nvtrader trade` then brings the rows up to
-    date. Plans before were made under the limits of their time.
+    Compliance blocks such plans beforehand without ending the run, so a plan found here slipped through: reject it,
+    cancel its open orders with `nvtrader halt`, then update the rows with `nvtrader trade`. Ended plans are not
+    checked: other limits were in force.
     """
-    target_weights = of_account(desk, TARGET_WEIGHTS)
-    ledger, of_desk = desk.store.ledger, read_limits(desk.store.home)
-    found = [limit_breaches(target_weights.clear(), of_desk)]
-    alive = plans.filter(pl.col("status").is_in(MAY_BE_TRADED))
-    for (key,), version in alive.partition_by("partition_key", as_dict=True).items():
-        limits = tightest_limits(ledger.read(str(key)).pipeline.risk_limits, of_desk)
+    target_weights = read_account_rows(desk, TARGET_WEIGHTS)
+    ledger, desk_limits = desk.store.ledger, read_limits(desk.store.home)
+    found = [limit_breaches(target_weights.clear(), desk_limits)]
+    tradable = plans.filter(pl.col("status").is_in(TRADABLE_STATUSES))
+    for (key,), version in tradable.partition_by("partition_key", as_dict=True).items():
+        limits = tightest_limits(ledger.read(str(key)).pipeline.risk_limits, desk_limits)
         found.append(limit_breaches(target_weights.join(version, on="plan_id", how="semi"), limits))
     return pl.concat(found)
 
@@ -76,10 +76,10 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
 @dg.asset_check(
     asset=STATE_KEY,
     blocking=True,
-    description="The account holds what was held before each session and what was filled, or a person accepted it.",
+    description="Holdings equal those before the session plus its fills, or a person accepted the differences.",
 )
 def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
-    """By the desk's own rule, which holds the account wherever it is traded from; so no run asks for this check."""
+    """Report the desk's own reconciliation, which stops the account wherever it is traded from."""
     found = desk.of(store).open_differences()
     metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
     return dg.AssetCheckResult(passed=not found, metadata=metadata)
@@ -88,10 +88,10 @@ def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Ass
 @dg.asset_check(
     asset=asset_key(ORDERS),
     blocking=True,
-    description="Every row of the audit is what was appended, and follows from the row before.",
+    description="The hash chain of the audit is intact: no row was changed, inserted or deleted.",
 )
 def audit_is_whole(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Reads the whole audit again; it is of all accounts, and holds all of them where it does not pass."""
+    """Verify the whole audit, which all accounts share; a failure puts all of them on hold."""
     try:
         state = store.audit.verify()
     except StorageError as error:
@@ -109,12 +109,12 @@ PORTFOLIO_CHECKS = [
         REBALANCE_PLAN,
         "limits_hold",
         outside_limits,
-        "What may still be traded is within the limits in force: the tighter of the spec's and of the desk's.",
+        "Tradable plans are within the limits in force: the tighter of the spec's and the desk's.",
     ),
     account_check(
         TARGET_WEIGHTS,
         "weights_sum_to_one",
         lambda _, rows: invalid_stage_sums(rows),
-        "Weights after every stage are not negative and sum to one.",
+        "Weights after every stage are non-negative and sum to one.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Resources that assets ask for."""
+"""Resources of the assets: the store and the desk of an account."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from nvtrader_pipelines.storage.store import Store
 
 
 class StoreResource(dg.ConfigurableResource):
-    """The store of one home folder, opened once in each run, step process or tick."""
+    """Store of a home folder, opened once per run, step process or tick."""
 
     root: str
 
@@ -21,13 +21,13 @@ class StoreResource(dg.ConfigurableResource):
 
 
 class DeskResource(dg.ConfigurableResource):
-    """Whose account a rebalance moves."""
+    """Account that a rebalance trades."""
 
-    account: str = Field(default="paper", description="name of the account: data/accounts/<name>.yaml")
+    account: str = Field(default="paper", description="account in data/accounts/<name>.yaml")
     acknowledge: bool = Field(
-        default=False, description="acknowledge soft findings of compliance, which else wait for a person"
+        default=False, description="acknowledge soft compliance findings, which otherwise wait for a person"
     )
 
     def of(self, store: Store) -> Desk:
-        """The desk of the account."""
+        """Open the desk of the account."""
         return Desk.open(store, self.account, by="dagster")

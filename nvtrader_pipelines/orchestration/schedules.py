@@ -1,4 +1,4 @@
-"""Schedules in the exchange's time zone; the times are our own choice, after the close and before the open."""
+"""Schedules in the time zone of the exchange, after the close and before the open."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,58 +9,58 @@ from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.rebalancing import SESSION
+from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 
-on_new_york_time = partial(
+new_york_schedule = partial(
     dg.schedule, execution_timezone=EXCHANGE_TIME.key, default_status=dg.DefaultScheduleStatus.RUNNING
 )
 
 
-def experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
-    """The registered experiments that `data/experiments` still holds; superseded versions are left in peace."""
+def current_experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
+    """Registered experiments that `data/experiments` still has; superseded versions are skipped."""
     current = {each.partition_key for spec in read_experiments(store.home).specs for each in spec.variants()}
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="30 17 * * 1-5",
     job=MARKET,
-    description="After the close of every session of the exchange: ingest, clean and derive the running year.",
+    description="After the close of every session: ingest the bars of the current year, derive returns and features.",
 )
 def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """One run a session, also of one that closes early."""
+    """Request one run per session, early closes included."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
-        return dg.SkipReason(f"{day} is no session of the exchange")
+        return dg.SkipReason(f"{day} is not a session of the exchange")
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 18 * * 1-5",
     job=REBALANCE,
-    description="After the ingest of every session of the exchange: an account's orders, state, weights and next plan.",
+    description="After the ingest of every session: orders, state, target weights and next plan of an account.",
 )
 def eod_rebalance(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """One run a session, also of one that closes early; it waits for bars that are still being ingested."""
+    """Request one run per session; the run waits for bars that are still being ingested."""
     day = context.scheduled_execution_time.date()
     if not is_session(day):
-        return dg.SkipReason(f"{day} is no session of the exchange")
+        return dg.SkipReason(f"{day} is not a session of the exchange")
     reason = skip_reason(store, desk.account, day)
     if reason is not None:
         return dg.SkipReason(reason)
     return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
 
 
-def per_experiment(
+def experiment_run_requests(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], period: str
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per current experiment and period."""
-    keys = experiments(context, store)
+    """Request one run per current experiment and period."""
+    keys = current_experiments(context, store)
     if not keys:
         yield dg.SkipReason(
             "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"
@@ -69,47 +69,47 @@ def per_experiment(
         yield dg.RunRequest(run_key=f"{period}:{key}", partition_key=key)
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 2 * * *",
     job=PREFERENCES,
-    description="Every night: preference pairs of every experiment, whose outcomes may have come in.",
+    description="Every night: preference pairs of every experiment, whose outcomes may have become known.",
 )
 def nightly_preference_extract(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per experiment and night."""
-    yield from per_experiment(context, store, context.scheduled_execution_time.date().isoformat())
+    """Request one run per experiment and night."""
+    yield from experiment_run_requests(context, store, context.scheduled_execution_time.date().isoformat())
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 3 * * *",
     job=DPO_CHECK,
-    description="Every night after the extract: are there enough preference pairs to tune on?",
+    description="Every night after the extract: check that there are enough preference pairs to tune a policy on.",
 )
 def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """One run a night."""
+    """Request one run per night."""
     return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 6 * * 0",
     job=EXPERIMENT,
-    description="Every Sunday: train every experiment on the market as it stands; unchanged ones are found done.",
+    description="Every Sunday: train every experiment on the current market; up-to-date ones are skipped.",
 )
 def weekly_retrain(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """One run per experiment and week."""
-    yield from per_experiment(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
+    """Request one run per experiment and week."""
+    yield from experiment_run_requests(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
 
 
-@on_new_york_time(
+@new_york_schedule(
     cron_schedule="0 5 * * 0",
     job=upkeep,
-    description="Every Sunday before the retrain: keep the warehouse small.",
+    description="Every Sunday before the training: expire old snapshots and delete orphaned files.",
 )
 def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """One run a week."""
+    """Request one run per week."""
     return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
 
 

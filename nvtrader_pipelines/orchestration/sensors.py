@@ -1,4 +1,4 @@
-"""Sensors: a landed file, an experiment, a policy retrained, judged, activated; a run that ended well, or did not."""
+"""Sensors for landed files, experiment files, evaluated runs, activations and run ends."""
 
 import dagster as dg
 
@@ -10,55 +10,55 @@ from nvtrader_pipelines.orchestration.jobs import (
     MARKET,
     PROMOTION,
     REBALANCE,
-    is_judged,
-    is_promoted,
+    is_contest_judged,
+    is_promotion_current,
 )
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_all, whole_history
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
+from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import publish
 
-RUNNING = dg.DefaultSensorStatus.RUNNING
+STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
 
 
 @dg.sensor(
     job=MARKET,
     minimum_interval_seconds=30,
-    default_status=RUNNING,
-    description="A file new or changed in `data/landing`: ingest it and derive the market again.",
+    default_status=STARTED_BY_DEFAULT,
+    description="New or changed file in `data/landing`: ingest it and derive the market again.",
 )
 def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult | dg.SkipReason:
-    """One run per state of the folder; none where `nvtrader materialize` has built the market from it."""
+    """Request one run per state of the folder, unless the market was built from it."""
     found = landing_fingerprint(store.home)
     if not found or found == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
-    if market_is_current(store):  # `nvtrader materialize` was here first
+    if market_is_current(store):  # built by `nvtrader materialize`
         return dg.SensorResult(cursor=found, skip_reason="the market was already built from these files")
-    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history())], cursor=found)
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history_tags())], cursor=found)
 
 
 @dg.sensor(
     job=EXPERIMENT,
     minimum_interval_seconds=30,
-    default_status=RUNNING,
-    description="A spec new or changed in `data/experiments`: register it, or its variants, as partitions; run them.",
+    default_status=STARTED_BY_DEFAULT,
+    description="New or changed spec in `data/experiments`: register it or its variants as partitions and run them.",
 )
 def experiment_file(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.SensorResult | dg.SkipReason:
-    """One run per new partition; a file that holds no valid experiment is told in the tick's log."""
+    """Request one run per new partition; log a warning for a file without a valid experiment."""
     found = read_experiments(store.home)
     for path, problem in found.problems.items():
-        context.log.warning("%s is left out: %s", path, problem)
+        context.log.warning("%s is skipped: %s", path, problem)
     known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [key for key in register_all(store.ledger, found.specs) if key not in known]
+    new = [key for key in register_specs(store.ledger, found.specs) if key not in known]
     if not new:
         return dg.SkipReason("no new or changed experiment")
     if not has_panel(store):
-        return dg.SkipReason("the market has no panel yet; materialise the market job or run `nvtrader materialize`")
+        return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
     return dg.SensorResult(
         run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in new],
         dynamic_partitions_requests=[EXPERIMENTS.build_add_request(new)],
@@ -68,16 +68,16 @@ def experiment_file(
 @dg.asset_sensor(
     asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]),
     job=JUDGEMENT,
-    default_status=RUNNING,
-    description="A policy newly trained and tested: judge it among all runs.",
+    default_status=STARTED_BY_DEFAULT,
+    description="Newly evaluated run: rank and validate it among all runs.",
 )
 def policy_retrained(
     context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
-    """One judgement for all that came since the last; none where `nvtrader materialize` has judged it."""
+    """Request one run per contest state, unless `nvtrader materialize` has judged it."""
     state = contest_state(store)
-    if is_judged(context.instance, state):  # `nvtrader materialize` was here first
-        return dg.SkipReason("all that competes was already judged")
+    if is_contest_judged(context.instance, state):  # by `nvtrader materialize`
+        return dg.SkipReason("the contest was already judged")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
 
@@ -85,67 +85,67 @@ def policy_retrained(
     run_status=dg.DagsterRunStatus.SUCCESS,
     monitored_jobs=[JUDGEMENT],
     request_job=PROMOTION,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
-    description="A judgement that ended well: ask the promotion gate about every experiment's newest policy.",
+    description="Successful run of `judgement`: let the promotion gate decide on the newest run of every experiment.",
 )
-def judged(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
-    """One question per judgement; none where the gate, as it is now, was asked about the same."""
+def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
+    """Request one promotion per scored contest, unless the gate has decided on this contest."""
     contest = context.dagster_run.tags.get(CONTEST) or contest_state(store)
-    state = question_state(store.home, contest)
-    if is_promoted(context.instance, state):  # `nvtrader materialize` was here first
-        return dg.SkipReason("the gate was asked about all that was judged")
+    state = promotion_state(store.home, contest)
+    if is_promotion_current(context.instance, state):  # by `nvtrader materialize`
+        return dg.SkipReason("the gate has already decided on this contest")
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})
 
 
 @dg.asset_sensor(
     asset_key=ACTIVE_POLICY_KEY,
     job=REBALANCE,
-    default_status=RUNNING,
-    description="The promotion gate was asked: rebalance with the policy that trades, once per activation.",
+    default_status=STARTED_BY_DEFAULT,
+    description="Decision of the promotion gate: rebalance with the active policy, once per activation.",
 )
 def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-    """Only the newest materialisation is seen, so each names the activation in force, and not only one that it made.
+    """Request one run per activation.
 
-    The activation is the run's key, of which Dagster launches one run; an account decides once at a close.
+    The sensor sees only the newest materialization, so each names the activation in force, whether it made it or not.
     """
     materialization = event.asset_materialization
     activation = materialization.metadata[ACTIVATION].value if materialization else ""
     if not activation:
-        return dg.SkipReason("no policy trades")
+        return dg.SkipReason("no policy is active")
     return dg.RunRequest(run_key=str(activation))
 
 
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.SUCCESS,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
-    description="A run that ended well: publish the DuckDB views over what it wrote.",
+    description="Successful run: publish the DuckDB views over the tables.",
 )
 def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
-    """A training it did not judge waits closed."""
+    """Publish the views; a training run without a verdict is closed as interrupted."""
     store.ledger.close_interrupted([context.dagster_run.run_id])
     publish(store)
 
 
 @dg.run_failure_sensor(
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
-    description="A run that failed or crashed: close what the ledger has as running under it.",
+    description="Failed or crashed run: close its running entries in the ledger.",
 )
 def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[Store]) -> None:
-    """Nobody works on it any more."""
+    """Close the runs in the ledger that this Dagster run had launched."""
     store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
-    default_status=RUNNING,
+    default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=30,
-    description="A run that was canceled: close what the ledger has as running under it.",
+    description="Canceled run: close its running entries in the ledger.",
 )
 def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
-    """Nobody works on it any more."""
+    """Close the runs in the ledger that this Dagster run had launched."""
     store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
@@ -153,7 +153,7 @@ SENSORS = [
     landed_file,
     experiment_file,
     policy_retrained,
-    judged,
+    run_scored,
     policy_activated,
     publish_views,
     close_failed,

@@ -1,4 +1,4 @@
-"""The Dagster UI with its daemon, as a child that stops when it is told to."""
+"""Dagster UI and daemon as a child process."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ HOST = "127.0.0.1"
 GRACE_SECONDS = 10.0
 
 
-def command(home: Home, port: int) -> list[str]:
-    """The command that serves this checkout's code location."""
+def server_command(home: Home, port: int) -> list[str]:
+    """Build the command that serves the code location of a home."""
     dagster = str(Path(sys.executable).with_name("dagster"))
     module = ["-m", "nvtrader_pipelines.orchestration.location"]
     workspace = home.root / "workspace.yaml"
@@ -28,9 +28,9 @@ def command(home: Home, port: int) -> list[str]:
 
 
 def serve(home: Home, port: int) -> int:
-    """Serve until stopped; the exit code of the server.
+    """Serve until stopped and return the exit code of the server.
 
-    The server runs in a session of its own: started from a shell in the background it would ignore SIGTERM.
+    The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
 
     Raises:
         ValueError: if another program listens on the port.
@@ -40,7 +40,7 @@ def serve(home: Home, port: int) -> int:
     environment = {**os.environ, "DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root)}
     sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n")
     sys.stdout.flush()
-    server = subprocess.Popen(command(home, port), env=environment, cwd=home.root, start_new_session=True)
+    server = subprocess.Popen(server_command(home, port), env=environment, cwd=home.root, start_new_session=True)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         server.terminate()
@@ -50,25 +50,25 @@ def serve(home: Home, port: int) -> int:
     try:
         return server.wait()
     finally:
-        end_session(server.pid)
+        terminate_session(server.pid)
 
 
 def require_free(port: int) -> None:
-    """Refuse a port that is taken, before anything is started.
+    """Raise if a port is taken.
 
     Raises:
-        ValueError: if another program listens on it.
+        ValueError: if another program listens on the port.
     """
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just closed is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
         try:
             probe.bind((HOST, port))
         except OSError as error:
             raise ValueError(f"port {port} of {HOST} is taken; name another with --port") from error
 
 
-def end_session(session: int) -> None:
-    """End what the server left behind: its code server and runs in progress, which resume when run again."""
+def terminate_session(session: int) -> None:
+    """Terminate processes left by the server: its code server and resumable runs."""
     left = [process for process in psutil.process_iter() if _session_of(process) == session]
     for process in left:
         with suppress(psutil.NoSuchProcess):

@@ -11,7 +11,7 @@ from nvtrader_pipelines.promotion.decide import Clock, activation_command, evalu
 from nvtrader_pipelines.promotion.library import find_policy
 from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.verification import sealed_run
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 

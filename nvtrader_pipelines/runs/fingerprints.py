@@ -1,4 +1,4 @@
-"""Digests of what an outcome was made from: the market, the contest, the question put to the gate."""
+"""Digests of the inputs of the market, the contest and the promotion gate."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from nvtrader_pipelines.experiments.identity import run_code, scoring_code
 from nvtrader_pipelines.runs.planning import has_panel
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
@@ -16,7 +16,7 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 def market_state(home: Home) -> str:
-    """A digest of what the market is made of: landed files, sources, code; and the day where a source is live."""
+    """Digest of the market's inputs: landed files, sources and code; plus the day if live."""
     market = read_market(home)
     live = any(source.kind == "yahoo" for source in market.sources)
     day = datetime.now(UTC).date().isoformat() if live else ""
@@ -25,7 +25,7 @@ def market_state(home: Home) -> str:
 
 
 def market_is_current(store: Store) -> bool:
-    """Whether the market was last built from what is there now."""
+    """Whether the market was built from the present inputs."""
     marker = store.home.warehouse / "market.json"
     return (
         marker.exists()
@@ -35,7 +35,7 @@ def market_is_current(store: Store) -> bool:
 
 
 def contest_state(store: Store) -> str:
-    """A digest of what competes: the completed runs as last tested, the entrants' files, the market, the code."""
+    """Digest of the contest: completed runs, entrants' files, market panels and scoring code."""
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), scoring_code()], default=str).encode())
@@ -45,12 +45,12 @@ def contest_state(store: Store) -> str:
     return state.hexdigest()[:32]
 
 
-def question_state(home: Home, contest: str) -> str:
-    """A digest of what the promotion gate is asked: what competes, and the gate's own file."""
+def promotion_state(home: Home, contest: str) -> str:
+    """Digest of the promotion gate's inputs: the contest and the gate's own file."""
     gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
     return hashlib.sha256(contest.encode() + b"|" + gate).hexdigest()[:32]
 
 
-def remember_market(home: Home, state: str) -> None:
-    """Keep the state the market was built from; take it before the build begins."""
+def record_market_state(home: Home, state: str) -> None:
+    """Store the state that the market was built from; compute it before the build."""
     write_atomically(home.warehouse / "market.json", json.dumps({"state": state}).encode())

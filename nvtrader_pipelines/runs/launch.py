@@ -1,4 +1,4 @@
-"""Use cases of a run: train, walk, judge, replay, carry forward; each yields its progress step by step."""
+"""Use cases of a run: train, walk, judge, replay, forward; each yields its progress."""
 
 from collections.abc import Generator
 from datetime import date
@@ -10,9 +10,9 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.runs.lifecycle import Launch, now, recorded
-from nvtrader_pipelines.runs.planning import read_forward, read_replay
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
+from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 
 Steps = Generator[Progress, None, None]
@@ -20,22 +20,22 @@ Window = tuple[date, date]
 
 
 def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
-    """Train what a plan's run lacks, and seal its policies; the run stays open to be walked and judged."""
-    steps = _with_policies(store, plan, _runtime(store, plan, launch).train())
-    return recorded(store.ledger, launch.row(plan), steps, closes=False)
+    """Train the missing policies of a run and seal them; the run stays open."""
+    steps = _record_policies(store, plan, _runtime(store, plan, launch).train())
+    return record_run(store.ledger, launch.row(plan), steps, closes=False)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
-    """Walk a sealed run through its tests and store the record; the run stays open to be judged."""
-    return recorded(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
+    """Walk a sealed run through its tests and store the record; the run stays open."""
+    return record_run(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
 
 
 def judge_run(
     store: Store, plan: RunPlan, launch: Launch, mlflow_run_id: str | None = None
 ) -> Generator[Progress, None, pl.DataFrame]:
-    """Give and store the verdict on a run that was walked, which completes it; return the verdict."""
+    """Evaluate a run that was walked, store its verdict, close the run; return the verdict."""
     steps = _runtime(store, plan, launch, mlflow_run_id=mlflow_run_id).judge()
-    return recorded(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
+    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
 def replay_run(
@@ -46,46 +46,46 @@ def replay_run(
     *,
     pinned: bool = False,
 ) -> Steps:
-    """Walk the policies of a sealed run, named by the begin of its id, through another window or its own again.
+    """Replay the policies of a sealed run on another window, or again on its test window.
 
-    The market is the one that is pinned now, or with `pinned` the one the run recorded.
+    The market is the current one, or with `pinned` that of the snapshots the run recorded.
 
     Raises:
-        StorageError: if there is no such run, it is not sealed, or its recorded market is gone.
+        StorageError: if there is no such run, it is not sealed, or its recorded market is missing.
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
-    parent = sealed_run(store, run_id)
-    plan = read_replay(store, parent, window, parent.snapshot_ids if pinned else None)
-    return recorded(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    parent = find_sealed_run(store, run_id)
+    plan = read_replay_plan(store, parent, window, parent.snapshot_ids if pinned else None)
+    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
-    """Carry the last policies of a sealed run on over every session since its tests, on the market as it is now.
+    """Walk the last policies of a sealed run through all sessions since its tests.
 
     Raises:
         StorageError: if there is no such run, or it is not sealed.
-        ValueError: if the market ends before its tests did.
+        ValueError: if the market ends before its tests.
     """
-    parent = sealed_run(store, run_id)
-    plan = read_forward(store, parent)
-    return recorded(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    parent = find_sealed_run(store, run_id)
+    plan = read_forward_plan(store, parent)
+    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
-    """The window of a replay whose first or last day is left open: there it is that of the run's own tests.
+    """Window of a replay; an open end is that of the run's test window.
 
     Raises:
         StorageError: if there is no such run, or it is not sealed.
     """
-    first, last = sealed_run(store, run_id).as_parent.window
+    first, last = find_sealed_run(store, run_id).as_parent.window
     return None if days == (None, None) else (days[0] or first, days[1] or last)
 
 
-def sealed_run(store: Store, run_id: str) -> SealedRun:
-    """The run whose policies are meant by the begin of a run's id; of a replay or forward run, its parent's.
+def find_sealed_run(store: Store, run_id: str) -> SealedRun:
+    """Find a sealed run by a prefix of its id; for a replay or forward run, its parent.
 
     Raises:
-        StorageError: if no run or several begin so, or its policies are not all there.
+        StorageError: if no run or several runs have this prefix, or a policy is missing.
     """
     found = store.ledger.find_run(run_id)
     return store.policies.read_sealed(found.partition_key, found.parent_run_id or found.run_id)
@@ -94,7 +94,7 @@ def sealed_run(store: Store, run_id: str) -> SealedRun:
 def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun) -> Steps:
     """Walk and judge with the policies of a parent."""
     runtime = _runtime(store, plan, launch, parent)
-    yield from _with_policies(store, plan, runtime.walk(), parent)
+    yield from _record_policies(store, plan, runtime.walk(), parent)
     yield from runtime.judge()
 
 
@@ -105,14 +105,14 @@ def _runtime(
     parent: SealedRun | None = None,
     mlflow_run_id: str | None = None,
 ) -> Runtime:
-    """Runtime of a plan that stores its results in this home."""
+    """Build the runtime of a plan that stores its results in this store."""
     return Runtime(plan, StoredRun(store, plan, now, parent, mlflow_run_id), launch.task_id, now)
 
 
-def _with_policies(
+def _record_policies(
     store: Store, plan: RunPlan, steps: Generator[Progress, None, object], parent: SealedRun | None = None
 ) -> Steps:
-    """The steps, after which the ledger knows the policies by their digests."""
+    """Yield the steps, then record the digests of the policies in the ledger."""
     yield from steps
     run = StoredRun(store, plan, now, parent).run
     store.ledger.record_policies(plan.run_id, run.policies, run.sha256)

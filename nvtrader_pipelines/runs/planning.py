@@ -1,4 +1,4 @@
-"""From a partition key to a run: the registered spec, the panel at its pinned snapshots, what is already done."""
+"""Plans of runs from registered specs and pinned panels, and their completed runs."""
 
 import json
 from datetime import date
@@ -10,17 +10,17 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, REGIME_EVALUATION, STRESS, Table
 
-AFTER_THE_VERDICT = (REGIME_EVALUATION, STRESS)  # of a run: they may be missing where its verdict is there
+TABLES_AFTER_VERDICT = (REGIME_EVALUATION, STRESS)  # may lack a run that has a verdict
 
 
 def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | None = None) -> RunPlan:
-    """The run of a registered experiment on the pinned market, or on the market at given snapshots.
+    """Plan the run of a registered experiment on the pinned or on given snapshots.
 
     Raises:
         StorageError: if the experiment is not registered, or its market has no panel.
@@ -32,30 +32,30 @@ def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | N
 
 
 def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
-    """The plan of a sealed run, on the snapshots it was trained on.
+    """Plan a sealed run again on the snapshots it was trained on.
 
     Raises:
-        StorageError: if the panel read now is not the one it was trained on.
+        StorageError: if its spec, snapshots or code now make another run.
     """
     plan = read_plan(store, run.partition_key, run.snapshot_ids)
     if plan.run_id != run.run_id:
         raise StorageError(
             f"the policies of {run.partition_key} were trained as run {run.run_id}, but its spec, market snapshots and "
-            f"code now make run {plan.run_id}; materialise trained_policy again"
+            f"code now make run {plan.run_id}; materialize trained_policy again"
         )
     return plan
 
 
-def read_replay(
+def read_replay_plan(
     store: Store,
     parent: SealedRun,
     window: tuple[date, date] | None = None,
     snapshot_ids: dict[str, int] | None = None,
 ) -> RunPlan:
-    """The replay of a sealed run over a window, on the pinned market or on the market at given snapshots.
+    """Plan the replay of a sealed run over a window, on the pinned or on given snapshots.
 
     Raises:
-        StorageError: if the experiment is not registered, or the market has no panel or not these snapshots any more.
+        StorageError: if the experiment is not registered, or the market has no panel or lacks these snapshots.
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
     spec = store.ledger.read(parent.partition_key)
@@ -64,17 +64,17 @@ def read_replay(
     if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
         raise StorageError(
             f"run {parent.run_id} was trained on the market {short_id(parent.panel_digest)}, but its snapshots give "
-            f"{short_id(plan.panel_digest)} by this version's code; replay it with the version {parent.code_version}"
+            f"{short_id(plan.panel_digest)} with the present code; replay it with code version {parent.code_version}"
         )
     return plan
 
 
-def read_forward(store: Store, parent: SealedRun) -> RunPlan:
-    """The forward run of a sealed run on the market as it is now.
+def read_forward_plan(store: Store, parent: SealedRun) -> RunPlan:
+    """Plan the forward run of a sealed run on the current market.
 
     Raises:
         StorageError: if the experiment is not registered, or the market has no panel.
-        ValueError: if the market ends before the run's own tests.
+        ValueError: if the market ends before the tests of the run.
     """
     spec = store.ledger.read(parent.partition_key)
     panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap)
@@ -82,7 +82,7 @@ def read_forward(store: Store, parent: SealedRun) -> RunPlan:
 
 
 def completed_run(store: Store, partition_key: str) -> str | None:
-    """The experiment's judged run on the pinned market by this code, where there is one."""
+    """Id of the experiment's judged run on the current market by this code, or None."""
     source = store.ledger.read(partition_key).market.source
     runs = walk_forward_runs(store).filter(pl.col("partition_key") == partition_key)
     pinned = json.dumps(pinned_snapshots(store.tables, source), sort_keys=True)
@@ -90,13 +90,13 @@ def completed_run(store: Store, partition_key: str) -> str | None:
     if known:
         return known[0]
     planned = read_plan(store, partition_key).run_id
-    return planned if planned in runs["run_id"] else None  # other snapshots may hold the same rows
+    return planned if planned in runs["run_id"] else None  # other snapshots may have the same rows
 
 
-def unwritten(store: Store, run_id: str) -> list[Table]:
-    """The tables that lack the rows of a judged run: it was interrupted after its verdict."""
+def missing_tables(store: Store, run_id: str) -> list[Table]:
+    """Tables without rows of a judged run that was interrupted after its verdict."""
     return [
-        table for table in AFTER_THE_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
+        table for table in TABLES_AFTER_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
     ]
 
 

@@ -17,7 +17,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.activations import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.entrant_specs import (
     BaselineEntrantSpec,
     EntrantFile,

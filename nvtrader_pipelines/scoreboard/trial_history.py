@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nvtrader_pipelines.runs.tables import WALK_FORWARD, walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD, walk_forward_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 

@@ -9,17 +9,17 @@ import pytest
 
 from benchmarks import __main__ as harness
 from benchmarks.claim import RESULTS
-from benchmarks.harness import benchmarks_in
+from benchmarks.harness import find_benchmarks
 from tests.benchmarks.conftest import REPORT
 
 FAST = 'report("fast", 1.0, "s", Goal(value_at_most=2))'
 SLOW = 'report("slow", 3.0, "s", Goal(value_at_most=2))'
-OURS = [each.name for each in benchmarks_in(RESULTS.parent)]
+OURS = [each.name for each in find_benchmarks(RESULTS.parent)]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_benchmark_says_in_a_sentence_what_it_measures(name):
-    (benchmark,) = [each for each in benchmarks_in(RESULTS.parent) if each.name == name]
+def test_every_benchmark_has_a_one_sentence_summary(name):
+    (benchmark,) = [each for each in find_benchmarks(RESULTS.parent) if each.name == name]
     assert benchmark.summary.endswith(".")
 
 
@@ -27,8 +27,8 @@ def test_benchmarks_are_modules_with_main_in_order(fakes):
     for name in ("of_20", "of_8", "environment"):
         folder = fakes(name, FAST)
     (folder / "no_benchmark.py").write_text("import a_peer_that_is_missing\n")
-    assert [each.name for each in benchmarks_in(folder)] == ["environment", "of_8", "of_20"]
-    assert benchmarks_in(folder)[0].summary == "How environment it is."
+    assert [each.name for each in find_benchmarks(folder)] == ["environment", "of_8", "of_20"]
+    assert find_benchmarks(folder)[0].summary == "How environment it is."
 
 
 def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):
@@ -51,12 +51,12 @@ def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):
     assert found == {
         "a_fast": (None, ["fast"]),
         "b_broken": ("OSError: the disk is full", ["before"]),
-        "c_silent": ("it ended without a figure", []),
+        "c_silent": ("it reported no figure", []),
         "d_slow": (None, ["slow"]),
     }
 
 
-def test_a_goal_that_is_missed_is_no_failure(fakes, capfd):
+def test_missed_goal_is_not_a_failure(fakes, capfd):
     assert harness.main(["slow"], fakes("slow", SLOW)) == harness.OK
 
 
@@ -69,13 +69,13 @@ def test_only_named_benchmarks_run_and_replace_earlier_results(fakes, capfd):
     assert {path.stem for path in (folder / "results").iterdir()} == {"fast", "slow"}
 
 
-def test_a_benchmark_that_is_not_there_is_refused_with_the_nearest(fakes, capsys):
+def test_unknown_benchmark_suggests_the_nearest_name(fakes, capsys):
     with pytest.raises(SystemExit, match="2"):
         harness.main(["environmant"], fakes("environment", FAST))
     assert "did you mean environment?" in capsys.readouterr().err
 
 
-def test_a_list_runs_nothing(fakes, capsys):
+def test_list_runs_no_benchmark(fakes, capsys):
     folder = fakes("environment", FAST)
     assert harness.main(["--list"], folder) == harness.OK
     assert capsys.readouterr().out == "environment  How environment it is.\n"

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from benchmarks.harness import Benchmark, benchmarks_in
-from benchmarks.page import BEGIN, END, FOLDER, PAGE, rendered, write_page
+from benchmarks.harness import Benchmark, find_benchmarks
+from benchmarks.page import BEGIN, END, FOLDER, PAGE, render_figures, write_page
 
 MACHINE = {
     "cpu": "Some CPU",
@@ -34,8 +34,8 @@ SHORT = {**FIGURE, "name": "reset", "value": 0.01234, "ratio": None, "goal": "<=
 BENCHMARKS = [Benchmark("environment", "How fast it steps."), Benchmark("learning_curves", "How fast it learns.")]
 
 
-def test_every_figure_is_a_row_under_its_benchmark(tmp_path):
-    text = rendered([FIGURE, SHORT], BENCHMARKS, tmp_path)
+def test_page_has_a_row_per_figure_under_its_benchmark(tmp_path):
+    text = render_figures([FIGURE, SHORT], BENCHMARKS, tmp_path)
     assert "| `env-steps` | 1,234,568 | steps/s | 12.3 | ≥ 10x | ok | 8 names \\| wall |" in text
     assert "| `reset` | 0.0123 | steps/s |  | ≤ 0.01 | **short** |" in text
     environment, learning = text.split("### `")[1:]
@@ -43,38 +43,40 @@ def test_every_figure_is_a_row_under_its_benchmark(tmp_path):
     assert "Not measured." in learning
 
 
-def test_the_page_says_what_was_measured_on_what_and_when(tmp_path):
-    text = rendered([FIGURE, {**SHORT, "measured_at": "2026-01-03T00:00:00+00:00", "load": 1.5}], BENCHMARKS, tmp_path)
+def test_page_states_machine_libraries_and_dates(tmp_path):
+    text = render_figures(
+        [FIGURE, {**SHORT, "measured_at": "2026-01-03T00:00:00+00:00", "load": 1.5}], BENCHMARKS, tmp_path
+    )
     for said in ("Some CPU, 2 cores, 8 GiB", "2026-01-02 to 2026-01-03", "0.2 to 1.5", "numpy 2.4.1", "bt 1.1.2"):
         assert said in text
     assert "1 of 2 reached" in text
 
 
-def test_a_picture_stands_by_its_benchmark_where_there_is_one(tmp_path):
-    assert "![" not in rendered([FIGURE], BENCHMARKS, tmp_path)
+def test_page_shows_the_picture_of_a_benchmark(tmp_path):
+    assert "![" not in render_figures([FIGURE], BENCHMARKS, tmp_path)
     (tmp_path / "learning-curves.png").touch()
-    assert "![How fast it learns.](images/learning-curves.png)" in rendered([FIGURE], BENCHMARKS, tmp_path)
+    assert "![How fast it learns.](images/learning-curves.png)" in render_figures([FIGURE], BENCHMARKS, tmp_path)
 
 
-def test_figures_of_two_machines_make_no_page(tmp_path):
+def test_figures_of_two_machines_raise(tmp_path):
     other = {**SHORT, "machine": {**MACHINE, "libraries": {"numpy": "2.5.0"}}}
-    with pytest.raises(ValueError, match="differ in their libraries; run `make bench`"):
-        rendered([FIGURE, other], BENCHMARKS, tmp_path)
+    with pytest.raises(ValueError, match="differ in libraries"):
+        render_figures([FIGURE, other], BENCHMARKS, tmp_path)
 
 
-def test_figures_of_benchmarks_that_are_no_more_are_left_out(tmp_path):
+def test_figures_of_deleted_benchmarks_are_omitted(tmp_path):
     gone = {**SHORT, "benchmark": "gone", "machine": {**MACHINE, "cpu": "Another CPU"}}
-    text = rendered([gone, FIGURE], BENCHMARKS, tmp_path)
+    text = render_figures([gone, FIGURE], BENCHMARKS, tmp_path)
     assert "1 of 1 reached" in text
     assert "gone" not in text
 
 
-def test_no_figures_make_no_page(tmp_path):
-    with pytest.raises(ValueError, match="run `make bench`"):
-        rendered([], BENCHMARKS, tmp_path)
+def test_page_without_figures_raises(tmp_path):
+    with pytest.raises(ValueError, match="make bench"):
+        render_figures([], BENCHMARKS, tmp_path)
 
 
-def test_what_is_kept_is_put_between_the_markers_and_the_rest_is_left(tmp_path, fakes):
+def test_write_page_replaces_only_the_text_between_markers(tmp_path, fakes):
     page, folder = tmp_path / "page.md", fakes("environment", "pass")
     page.write_text(f"# By hand\n\n{BEGIN}\nold\n{END}\n\nBy hand too\n")
     (folder / "results").mkdir()
@@ -89,20 +91,20 @@ def test_what_is_kept_is_put_between_the_markers_and_the_rest_is_left(tmp_path, 
     assert "| `env-steps` |" in text
 
 
-def test_a_page_without_markers_is_left_alone(tmp_path, fakes):
+def test_write_page_without_markers_raises(tmp_path, fakes):
     page = tmp_path / "page.md"
     page.write_text(f"{BEGIN}\n")
-    with pytest.raises(ValueError, match="must have the lines"):
+    with pytest.raises(ValueError, match="needs the lines"):
         write_page(page, fakes("environment", "pass"))
     assert page.read_text() == f"{BEGIN}\n"
 
 
-def test_the_page_of_the_documentation_has_its_markers():
+def test_documentation_page_has_its_markers():
     text = PAGE.read_text()
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
     assert text.index(BEGIN) < text.index(END)
 
 
-def test_the_benchmarks_that_the_page_names_to_run_are_there():
+def test_benchmarks_named_by_the_page_exist():
     (named,) = re.findall(r'make bench NAMES="([^"]+)"', PAGE.read_text())
-    assert set(named.split()) <= {each.name for each in benchmarks_in(FOLDER)}
+    assert set(named.split()) <= {each.name for each in find_benchmarks(FOLDER)}

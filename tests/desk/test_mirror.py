@@ -8,7 +8,7 @@ from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -308,7 +308,7 @@ def test_snapshots_of_a_plan_are_stored(store, log):
 def test_provenance_query_leads_from_fill_to_seeds(tmp_path):
     store = small_home(tmp_path / "home")
     run = sealed(store, planned(store))
-    complete(store, run, AT)
+    complete_run(store, run, AT)
     plan = a_plan(
         run_id=run.run_id,
         spec_hash=run.spec_hash,

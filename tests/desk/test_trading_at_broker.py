@@ -15,7 +15,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.order_placement import TOO_LATE
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import sessions
-from nvtrader_pipelines.orchestration.rebalancing import executed
+from nvtrader_pipelines.orchestration.rebalance_steps import execute_due_sessions
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.panel_prices import read_prices
@@ -144,7 +144,7 @@ def test_replay_cannot_acknowledge_findings_at_a_broker(home, exchange):
     for attempt in (
         lambda: replay(store),
         lambda: replay(store, None, days_of(store)[-1]),
-        lambda: executed(live(store), lambda _: None, acknowledge=True),
+        lambda: execute_due_sessions(live(store), lambda _: None, acknowledge=True),
     ):
         with pytest.raises(ExecutionError, match=r"acknowledged by the r.* must be simulated, but live is at a broker"):
             attempt()

@@ -1,4 +1,4 @@
-"""Evenings of an account as Dagster goes through them, one run after the other, and what goes wrong in some."""
+"""Scheduled rebalances of an account in Dagster, one run after the other, with faults."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""The whole graph in this process, on a home of its own whose training was done by another process."""
+"""The whole graph in this process, on a home that another process has trained."""
 
 import base64
 import datetime as dt
@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
 from tests.homes import (
@@ -58,7 +58,7 @@ def own_home(built_home, tmp_path_factory, instance):
 
 @pytest.fixture(scope="module")
 def first_state(own_home, instance):
-    """What the first runs gave, and after them the experiment's row of the ledger and the pictures."""
+    """Results of the first runs, the experiment's ledger row and its pictures."""
     market = run_market(own_home, instance)
     experiment = run_job(own_home, "experiment", instance, partition_key=KEY)
     runs = [market, experiment, run_job(own_home, "judgement", instance), run_job(own_home, "promotion", instance)]
@@ -93,7 +93,7 @@ def with_record(monkeypatch, changed) -> None:
     monkeypatch.setattr(StoredRun, "store_record", lambda store, _: keep(store, changed))
 
 
-def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
+def test_every_asset_materializes_and_passes_its_checks(first_runs, own_home):
     assert [step_errors(run) for run in first_runs] == ["", "", "", ""]
     specs = build_defs(home=own_home).resolve_all_asset_specs()
     expected = {spec.key.to_user_string() for spec in specs} - EVENING
@@ -109,7 +109,7 @@ def test_every_asset_materialises_and_passes_its_checks(first_runs, own_home):
     }
 
 
-def test_the_checks_of_a_promotion_warn_in_sentences_with_their_figures(first_runs):
+def test_promotion_checks_warn_with_figures(first_runs):
     found = {each.check_name: each for run in first_runs for each in run.get_asset_check_evaluations()}
     luck, choice = found["candidate_is_more_than_luck"], found["choice_is_not_overfitted"]
     for check in (luck, choice):
@@ -120,7 +120,7 @@ def test_the_checks_of_a_promotion_warn_in_sentences_with_their_figures(first_ru
     assert "the probability of overfitting against its best baseline is unknown" in choice.description
 
 
-def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(first_runs):
+def test_table_reports_rows_size_and_snapshot_as_data_version(first_runs):
     events = [event for run in first_runs for event in run.get_asset_materialization_events()]
     tables = [event.materialization for event in events if event.asset_key.path[0] != "policies"]
     for materialization in tables:
@@ -143,7 +143,7 @@ def test_every_table_reports_its_rows_its_size_and_its_snapshot_as_data_version(
         ("evaluation/regime_evaluation", "regimes"),
     ],
 )
-def test_plots_are_pictures_in_the_metadata_and_files(first_state, asset, name):
+def test_plots_are_stored_as_files_and_metadata(first_state, asset, name):
     first_runs, _, kept = first_state
     text = metadata(first_runs, asset)[name].value
     start = "![plot](data:image/png;base64,"
@@ -153,7 +153,7 @@ def test_plots_are_pictures_in_the_metadata_and_files(first_state, asset, name):
     assert png[:6] == whole[:6] == b"\x89PNG\r\n"
 
 
-def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first_runs, own_home):
+def test_trained_policy_links_its_mlflow_run_and_versions_its_digest(first_runs, own_home):
     found = metadata(first_runs, "policies/trained_policy")
     runs = Store(own_home).tables.read(RUNS)
     assert found["mlflow_run_id"].value == runs["mlflow_run_id"][0]
@@ -161,7 +161,7 @@ def test_a_policy_asset_links_its_mlflow_run_and_its_version_is_its_digest(first
     assert found["sha256"].value == Store(own_home).policies.read_latest(KEY).sha256
 
 
-def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_its_market(first_runs, own_home):
+def test_trained_policy_names_its_run_version_and_market_snapshots(first_runs, own_home):
     found, version = (metadata(first_runs, f"policies/{name}") for name in ("trained_policy", "experiment_version"))
     assert found["run_id"].value == Store(own_home).policies.read_latest(KEY).run_id
     assert found["spec_hash"].value == version["spec_hash"].value == SPEC.spec_hash
@@ -171,7 +171,7 @@ def test_a_policy_asset_leads_back_to_its_run_its_version_and_the_snapshots_of_i
     assert snapshots == {name: table["iceberg_snapshot_id"].value for name, table in tables.items()}
 
 
-def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(first_state, own_home):
+def test_run_is_done_in_the_ledger_with_figures_and_launcher(first_state, own_home):
     ledger, run = Store(own_home).ledger, Store(own_home).policies.read_latest(KEY)
     first_runs, row, _ = first_state
     assert (row.status, row.kind, row.dagster_run_id) == ("done", "walk_forward", first_runs[1].run_id)
@@ -182,9 +182,7 @@ def test_the_run_is_done_in_the_ledger_with_its_figures_and_who_launched_it(firs
     assert {"start", "data.loaded", "evaluate.step", "done"} <= set(ledger.events(run.run_id)["stage"])
 
 
-def test_materialising_again_gives_the_same_tables_as_another_process_on_another_home(
-    first_runs, own_home, built_home, instance
-):
+def test_materialization_in_another_process_and_home_is_equal(first_runs, own_home, built_home, instance):
     again = [run_market(own_home, instance), run_job(own_home, "experiment", instance, partition_key=KEY)]
     again += [run_job(own_home, job, instance) for job in ("judgement", "promotion")]
     assert [step_errors(run) for run in again] == ["", "", "", ""]
@@ -196,7 +194,7 @@ def test_materialising_again_gives_the_same_tables_as_another_process_on_another
         assert_frame_equal(mine[name], frame, check_exact=not name.startswith("evaluation."), rel_tol=1e-9)
 
 
-def test_the_running_year_alone_can_be_materialised_and_leaves_the_others(first_runs, own_home, instance):
+def test_current_year_alone_materializes_without_other_years(first_runs, own_home, instance):
     before = Store(own_home).tables.read(BARS)
     finished = run_job(own_home, "market", instance, partition_key="2017")
     assert finished.success, step_errors(finished)
@@ -204,14 +202,14 @@ def test_the_running_year_alone_can_be_materialised_and_leaves_the_others(first_
     assert run_market(own_home, instance).success
 
 
-def test_a_run_over_a_range_of_one_experiment_is_the_run_of_its_partition(first_runs, own_home, instance):
+def test_range_of_one_experiment_is_the_run_of_its_partition(first_runs, own_home, instance):
     tags = {RANGE_START: KEY, RANGE_END: KEY}
     pairs = [dg.AssetKey(["preferences", "preference_pairs"])]
     finished = run_job(own_home, "experiment", instance, tags=tags, asset_selection=pairs)
     assert finished.success, step_errors(finished)
 
 
-def test_weights_off_the_simplex_stop_the_verdict_and_what_learns_from_them(own_home, instance, record, monkeypatch):
+def test_weights_off_the_simplex_block_verdict_and_preferences(own_home, instance, record, monkeypatch):
     doubled = record.action_logs.with_columns(pl.col("target_weights").list.eval(pl.element() * 2.0))
     terms = record.reward_decomposition.with_columns(pl.col("contribution") + 1e-6)
     with_record(monkeypatch, replace(record, action_logs=doubled, reward_decomposition=terms))
@@ -223,7 +221,7 @@ def test_weights_off_the_simplex_stop_the_verdict_and_what_learns_from_them(own_
     assert not {"preferences/preference_pairs", "evaluation/walk_forward_evaluation"} & materialized_assets(finished)
 
 
-def test_an_equity_that_is_not_the_product_of_growth_is_not_judged(own_home, instance, record, monkeypatch):
+def test_equity_other_than_product_of_growth_blocks_the_verdict(own_home, instance, record, monkeypatch):
     curves = record.equity_curves.with_columns(equity=pl.col("equity") * 1.0001)
     with_record(monkeypatch, replace(record, equity_curves=curves))
     finished = walk(own_home, instance)
@@ -232,7 +230,7 @@ def test_an_equity_that_is_not_the_product_of_growth_is_not_judged(own_home, ins
     assert "preferences/preference_pairs" in materialized_assets(finished)
 
 
-def test_a_policy_trained_on_sessions_it_is_tested_on_is_not_judged(own_home, instance, record, monkeypatch):
+def test_policy_trained_on_its_test_sessions_blocks_the_verdict(own_home, instance, record, monkeypatch):
     curves = record.equity_curves.with_columns(pl.col("session") - dt.timedelta(days=14))
     with_record(monkeypatch, replace(record, equity_curves=curves))
     finished = walk(own_home, instance)
@@ -242,7 +240,7 @@ def test_a_policy_trained_on_sessions_it_is_tested_on_is_not_judged(own_home, in
     assert "evaluation/walk_forward_evaluation" not in materialized_assets(finished)
 
 
-def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_runs, instance, monkeypatch):
+def test_changed_policy_file_fails_its_check_and_is_not_used(own_home, first_runs, instance, monkeypatch):
     library = Store(own_home).policies
     run = library.read_latest(KEY)
     path = library.folder(KEY, run.run_id) / "fold-1-seed-1.zip"
@@ -263,7 +261,7 @@ def test_a_policy_file_that_was_changed_is_found_and_not_used(own_home, first_ru
         path.write_bytes(content)
 
 
-def test_a_changed_policy_is_trained_again_to_the_same_bytes(own_home, first_runs, instance):
+def test_changed_policy_is_retrained_to_the_same_bytes(own_home, first_runs, instance):
     library = Store(own_home).policies
     path = library.folder(KEY, library.read_latest(KEY).run_id) / "fold-0-seed-2.zip"
     content = path.read_bytes()

@@ -23,7 +23,7 @@ def printed(capsys):
     return lines
 
 
-def test_a_step_is_one_line_with_its_time_after_what_it_says(printed):
+def test_console_prints_messages_then_one_line_per_step(printed):
     @dg.asset(key=["gold", "returns"])
     def returns(context: dg.AssetExecutionContext) -> None:
         context.log.info("3 names")
@@ -35,7 +35,7 @@ def test_a_step_is_one_line_with_its_time_after_what_it_says(printed):
     assert done.endswith(" s")
 
 
-def test_failures_are_told_and_passed_checks_are_not(printed):
+def test_console_prints_failures_and_omits_passed_checks(printed):
     @dg.asset
     def good() -> None: ...
 

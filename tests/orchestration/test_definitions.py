@@ -47,15 +47,15 @@ def listed(defs: dg.Definitions) -> str:
     return "\n".join([*sorted(assets), *sorted(checks), *sorted(jobs), *sorted(schedules), *sorted(sensors)]) + "\n"
 
 
-def test_the_graph_is_the_committed_one(defs):
+def test_graph_equals_the_committed_definitions(defs):
     assert listed(defs) == COMMITTED.read_text()
 
 
-def test_the_definitions_load_and_resolve_together(defs):
+def test_definitions_load_and_resolve(defs):
     dg.Definitions.validate_loadable(defs)
 
 
-def test_every_asset_says_what_it_is(specs):
+def test_every_asset_has_description_owner_and_kinds(specs):
     for name, spec in specs.items():
         assert spec.group_name, name
         assert spec.kinds, name
@@ -64,7 +64,7 @@ def test_every_asset_says_what_it_is(specs):
         assert spec.code_version, name
 
 
-def test_every_table_is_an_asset_whose_columns_are_documented(specs):
+def test_every_table_is_an_asset_with_documented_columns(specs):
     tables = {table.name.replace(".", "/"): table for table in TABLES if table.name not in WRITTEN_BESIDE}
     assert set(tables) == set(specs) - NO_TABLES
     for name, table in tables.items():
@@ -75,7 +75,7 @@ def test_every_table_is_an_asset_whose_columns_are_documented(specs):
         assert specs[name].metadata["dagster/table_name"] == table.name
 
 
-def test_the_market_is_partitioned_by_years_and_the_rest_by_experiments(specs):
+def test_market_is_partitioned_by_year_and_the_rest_by_experiment(specs):
     by_kind = {name: type(spec.partitions_def) for name, spec in specs.items()}
     years = {name for name, kind in by_kind.items() if kind is dg.TimeWindowPartitionsDefinition}
     whole = {name for name, kind in by_kind.items() if kind is type(None)}
@@ -92,7 +92,7 @@ def test_the_market_is_partitioned_by_years_and_the_rest_by_experiments(specs):
     assert experiments == set(specs) - years - whole
 
 
-def test_checks_block_where_wrong_data_must_not_go_on(defs):
+def test_checks_of_required_identities_block(defs):
     warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar", "enough_pairs_for_dpo"}
     warnings_only |= {"candidate_is_more_than_luck", "choice_is_not_overfitted"}
     graph = defs.resolve_asset_graph()
@@ -100,37 +100,37 @@ def test_checks_block_where_wrong_data_must_not_go_on(defs):
     assert {name for name, blocks in blocking.items() if not blocks} == warnings_only
 
 
-def test_every_job_can_be_resolved_and_says_its_layer(defs):
+def test_every_job_resolves_and_has_a_layer_tag(defs):
     for job in defs.jobs or []:
         resolved = defs.resolve_job_def(job.name)
         assert resolved.description
         assert resolved.run_tags["nvtrader/layer"]
 
 
-def test_schedules_and_sensors_run_from_the_start_and_state_their_time_zone(defs):
+def test_schedules_and_sensors_run_by_default_in_new_york_time(defs):
     assert all(each.default_status is dg.DefaultScheduleStatus.RUNNING for each in defs.schedules or [])
     assert all(each.execution_timezone == EXCHANGE_TIME.key for each in defs.schedules or [])
     assert all(each.default_status is dg.DefaultSensorStatus.RUNNING for each in defs.sensors or [])
 
 
-def test_every_job_schedule_and_sensor_says_in_the_ui_what_it_is_for(defs):
+def test_every_job_schedule_and_sensor_has_a_description(defs):
     for each in [*(defs.jobs or []), *(defs.schedules or []), *(defs.sensors or [])]:
         assert each.description, each.name
 
 
-def test_training_has_a_pool_of_its_own(defs):
+def test_training_has_its_own_pool(defs):
     graph = defs.resolve_asset_graph()
     assert graph.get(dg.AssetKey(["policies", "trained_policy"])).pools == {"training"}
 
 
-def test_one_step_at_a_time_moves_an_account_whatever_launched_it(defs):
+def test_steps_of_an_account_share_a_pool_of_one(defs):
     graph = defs.resolve_asset_graph()
     moving = dg.AssetSelection.groups("portfolio").resolve(graph) - {ACTIVE_POLICY_KEY}
     assert {pool for key in moving for pool in graph.get(key).pools} == {"account"}
     assert all(graph.get(key).pools for key in moving)
 
 
-def test_the_checks_that_hold_an_account_are_those_of_its_assets(defs):
+def test_account_checks_equal_the_checks_of_its_assets(defs):
     graph = defs.resolve_asset_graph()
     traded = dg.AssetSelection.groups("portfolio").resolve(graph) - {ACTIVE_POLICY_KEY}
     holding = {dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names}
@@ -141,14 +141,14 @@ def test_the_checks_that_hold_an_account_are_those_of_its_assets(defs):
     assert all(graph.get(key).blocking for key in checks)
 
 
-def test_a_resource_can_be_replaced(tmp_path):
+def test_build_defs_replaces_a_resource(tmp_path):
     other = DuckDBResource(database=str(tmp_path / "other.duckdb"))
     defs = build_defs({"duckdb": other}, Home(tmp_path))
     assert (defs.resources or {})["duckdb"] is other
     assert (defs.resources or {})["store"].root == str(tmp_path)
 
 
-def test_the_home_of_the_resources_is_found_from_the_environment(tmp_path, monkeypatch):
+def test_build_defs_finds_the_home_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("NVTRADER_HOME", str(tmp_path))
     assert (build_defs().resources or {})["store"].root == str(tmp_path)
 
@@ -162,7 +162,7 @@ def test_the_home_of_the_resources_is_found_from_the_environment(tmp_path, monke
     ],
     ids=lambda command: command[0],
 )
-def test_the_location_loads_from_another_folder(command, tmp_path):
+def test_location_loads_from_another_folder(command, tmp_path):
     environment = {**os.environ, "NVTRADER_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
     finished = subprocess.run(
         [BIN / command[0], *command[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

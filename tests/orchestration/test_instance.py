@@ -28,7 +28,7 @@ def home(tmp_path, monkeypatch):
     return Home(tmp_path)
 
 
-def test_the_shipped_settings_are_accepted_and_used(home):
+def test_instance_uses_the_shipped_settings(home):
     with open_instance(Store(home)) as instance:
         assert instance.root_directory == str(home.dagster)
         assert os.environ["DAGSTER_HOME"] == str(home.dagster)
@@ -43,7 +43,7 @@ def test_the_shipped_settings_are_accepted_and_used(home):
         assert limits.run_queue_config.tag_concurrency_limits == alone
 
 
-def test_settings_that_a_person_changed_are_kept(home):
+def test_instance_keeps_changed_settings(home):
     settings = dagster_home(home) / "dagster.yaml"
     changed = {**yaml.safe_load(settings.read_text()), "telemetry": {"enabled": True}}
     settings.write_text(yaml.safe_dump(changed))
@@ -51,7 +51,7 @@ def test_settings_that_a_person_changed_are_kept(home):
     assert yaml.safe_load(settings.read_text()) == changed
 
 
-def test_output_is_not_captured_in_process(home):
+def test_instance_does_not_capture_output(home):
     with open_instance(Store(home)) as instance:
         assert type(instance.compute_log_manager).__name__ == "NoOpComputeLogManager"
 
@@ -64,7 +64,7 @@ def started(instance, tags) -> str:
     return run.run_id
 
 
-def test_a_run_whose_process_was_killed_is_canceled_and_frees_its_pool(home):
+def test_run_of_a_killed_process_is_canceled_and_frees_its_pool(home):
     with subprocess.Popen([sys.executable, "-c", ""]) as killed:
         mark = f"{killed.pid}@{psutil.Process(killed.pid).create_time():.0f}"
     with open_instance(Store(home)) as instance:
@@ -75,7 +75,7 @@ def test_a_run_whose_process_was_killed_is_canceled_and_frees_its_pool(home):
 
 
 @pytest.mark.parametrize("tags", [process_tag(), {}], ids=["of a living process", "of the daemon"])
-def test_a_run_under_way_is_left_alone(home, tags):
+def test_run_of_a_live_process_is_not_canceled(home, tags):
     with open_instance(Store(home)) as instance:
         running = started(instance, tags)
     with open_instance(Store(home)) as instance:
@@ -93,7 +93,7 @@ def test_a_run_under_way_is_left_alone(home, tags):
     ],
     ids=lambda each: getattr(each, "value", each),
 )
-def test_what_a_run_of_dagster_left_open_in_the_ledger_is_closed_once_it_has_ended(home, state, status):
+def test_ledger_run_is_closed_once_its_dagster_run_has_ended(home, state, status):
     ledger = Store(home).ledger
     with open_instance(Store(home)) as instance:
         launcher = instance.create_run_for_job(nothing_job, status=state).run_id
@@ -103,14 +103,14 @@ def test_what_a_run_of_dagster_left_open_in_the_ledger_is_closed_once_it_has_end
     assert (ledger.run(RUN_ID).message is not None) == (status == "interrupted")
 
 
-def test_a_run_that_another_dagster_launched_is_left_open(home):
+def test_ledger_run_of_another_dagster_instance_stays_open(home):
     ledger = Store(home).ledger
     ledger.begin(run_row(ledger, dagster_run_id="of another machine"))
     with open_instance(Store(home)):
         assert ledger.run(RUN_ID).status == "running"
 
 
-def test_a_run_of_a_process_that_was_killed_is_closed_with_its_run_of_dagster(home):
+def test_ledger_run_of_a_killed_process_is_closed(home):
     ledger = Store(home).ledger
     with subprocess.Popen([sys.executable, "-c", ""]) as killed:
         mark = f"{killed.pid}@{psutil.Process(killed.pid).create_time():.0f}"

@@ -10,7 +10,7 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.storage.table_rows import run_keys, run_rows
 
 
-def test_what_has_a_partition_per_experiment_is_the_experiments_job_and_the_rest_of_the_verdict_the_judgement(tmp_path):
+def test_experiment_job_has_the_partitioned_assets_judgement_the_rest(tmp_path):
     defs = build_defs(home=Home(tmp_path))
     specs = {spec.key: spec for spec in defs.resolve_all_asset_specs()}
     experiment, judgement = (
@@ -23,7 +23,7 @@ def test_what_has_a_partition_per_experiment_is_the_experiments_job_and_the_rest
     assert {key.path[-1] for key in experiment} >= {"walk_forward_evaluation", "regime_evaluation", "stress"}
 
 
-def test_upkeep_says_of_each_table_what_went_and_sums_it_up_in_the_metadata(tmp_path):
+def test_upkeep_logs_each_table_and_reports_totals(tmp_path):
     home = Home(tmp_path / "home")
     for fold in (1, 2):
         rows = run_rows(EQUITY_CURVES, "run", fold=fold)

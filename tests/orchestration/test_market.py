@@ -63,7 +63,7 @@ def spoilt(result, part, change):
 
 
 @pytest.mark.parametrize(("module", "function", "spoil", "check", "stopped"), CASES, ids=[case[3] for case in CASES])
-def test_a_blocking_check_stops_what_follows(home, instance, monkeypatch, module, function, spoil, check, stopped):
+def test_failed_blocking_check_stops_downstream(home, instance, monkeypatch, module, function, spoil, check, stopped):
     honest = getattr(module, function)
     monkeypatch.setattr(module, function, lambda *arguments: spoilt(honest(*arguments), *spoil))
     finished = run_market(home, instance)
@@ -72,14 +72,14 @@ def test_a_blocking_check_stops_what_follows(home, instance, monkeypatch, module
     assert stopped not in materialized_assets(finished)
 
 
-def test_what_the_checks_stopped_runs_through_once_it_is_right(home, instance):
+def test_run_succeeds_after_a_blocked_table_is_corrected(home, instance):
     finished = run_market(home, instance)
     assert finished.success, step_errors(finished)
     assert all(check_outcomes(finished).values())
     assert Store(home).tables.read(QUARANTINE)["rule"].to_list() == ["unknown_session"]
 
 
-def test_a_file_without_a_good_row_fails_its_check_and_stops_nothing(tmp_path, instance):
+def test_file_without_valid_row_fails_its_check_without_blocking(tmp_path, instance):
     home = small_home(tmp_path / "home")
     (home.landing / "bad.csv").write_text("symbol,date,open,high,low,close,volume\nAAA,never,1,1,1,1,1\n")
     (home.landing / "empty.csv").write_bytes(b"")
@@ -106,7 +106,7 @@ def failing(error: Exception, times: int, then):
     return called, calls
 
 
-def test_a_source_that_is_away_is_tried_again(home, instance, monkeypatch):
+def test_unavailable_source_is_retried(home, instance, monkeypatch):
     monkeypatch.setattr(retries, "WAIT_SECONDS", 0.0)
     ingest, calls = failing(SourceUnavailable("the source is away"), 2, bronze.ingest_market)
     monkeypatch.setattr(bronze, "ingest_market", ingest)
@@ -118,7 +118,7 @@ def test_a_source_that_is_away_is_tried_again(home, instance, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "n_calls"), [(SourceUnavailable("the source is away"), 3), (ValueError("market.yaml is wrong"), 1)]
 )
-def test_an_error_that_stays_ends_the_run_with_its_own_words(home, instance, monkeypatch, error, n_calls):
+def test_persistent_error_fails_the_run_with_its_message(home, instance, monkeypatch, error, n_calls):
     monkeypatch.setattr(retries, "WAIT_SECONDS", 0.0)
     ingest, calls = failing(error, 99, bronze.ingest_market)
     monkeypatch.setattr(bronze, "ingest_market", ingest)

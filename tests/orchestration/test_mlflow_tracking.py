@@ -32,7 +32,7 @@ def status(tracked) -> str:
     return tracked.client.get_run(tracked.mlflow_run_id).info.status
 
 
-def test_a_run_is_named_after_its_partition_and_finished(logged, built_home):
+def test_mlflow_run_is_named_after_its_partition_and_finished(logged, built_home):
     _, run = logged
     assert run.info.run_name == KEY
     assert run.info.status == "FINISHED"
@@ -41,7 +41,7 @@ def test_a_run_is_named_after_its_partition_and_finished(logged, built_home):
     assert run.data.tags["nvtrader.run_id"] == runs["run_id"][0]
 
 
-def test_the_spec_is_in_the_parameters(logged):
+def test_mlflow_parameters_have_the_spec(logged):
     params = logged[1].data.params
     assert params["name"] == "tiny"
     assert params["agent.total_timesteps"] == "3072"
@@ -49,7 +49,7 @@ def test_the_spec_is_in_the_parameters(logged):
     assert params["seeds"] == "[0, 1, 2]"
 
 
-def test_the_learning_curve_has_at_most_200_points(logged):
+def test_mlflow_learning_curve_has_at_most_200_points(logged):
     client, run = logged
     points = client.get_metric_history(run.info.run_id, "mean_reward")
     steps = [point.step for point in points]
@@ -58,14 +58,14 @@ def test_the_learning_curve_has_at_most_200_points(logged):
     assert steps[-1] == 3072
 
 
-def test_the_ensembles_figures_are_the_metrics(logged):
+def test_mlflow_metrics_are_the_figures_of_the_ensemble(logged):
     metrics = logged[1].data.metrics
     for period in ("before_2017", "from_2017", "all"):
         for name in ("sharpe", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference"):
             assert f"{period}/{name}" in metrics
 
 
-def test_the_policies_are_among_the_files(logged, built_home):
+def test_mlflow_artifacts_include_the_policies(logged, built_home):
     client, run = logged
     sealed = Store(built_home).policies.read_latest(KEY)
     kept = {Path(each.path).name for each in client.list_artifacts(run.info.run_id, sealed.run_id)}
@@ -73,7 +73,7 @@ def test_the_policies_are_among_the_files(logged, built_home):
     assert kept == {*sealed.policies, "manifest.json"}
 
 
-def test_a_run_that_failed_is_found_again_and_finished(tracking):
+def test_failed_mlflow_run_is_reused_and_finished(tracking):
     with pytest.raises(KeyboardInterrupt), tracking.run("run-1", "first") as failed:
         raise KeyboardInterrupt
     assert status(failed) == "FAILED"
@@ -84,7 +84,7 @@ def test_a_run_that_failed_is_found_again_and_finished(tracking):
         assert other.mlflow_run_id != failed.mlflow_run_id
 
 
-def test_logging_again_on_a_retry_doubles_nothing(tracking, tmp_path):
+def test_logging_on_a_retry_duplicates_nothing(tracking, tmp_path):
     folder = tmp_path / "policies"
     folder.mkdir()
     (folder / "fold-0-seed-0.zip").write_bytes(b"policy")
@@ -101,7 +101,7 @@ def test_logging_again_on_a_retry_doubles_nothing(tracking, tmp_path):
     assert tracked.metadata["mlflow_path"] == f"#/experiments/{tracked.experiment_id}/runs/{tracked.mlflow_run_id}"
 
 
-def test_a_curve_of_more_points_is_refused(tracking):
-    with pytest.raises(ValueError, match="at most 200 points, but 'loss' has 201"), tracking.run("run-3", "x") as run:
+def test_log_curve_too_many_points_raises(tracking):
+    with pytest.raises(ValueError, match="more than 200"), tracking.run("run-3", "x") as run:
         run.log_curve("loss", [(step, 0.0) for step in range(CURVE_POINTS + 1)])
     assert status(run) == "FAILED"

@@ -15,10 +15,10 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.orchestration import pipeline
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
-from nvtrader_pipelines.orchestration.jobs import is_judged, is_promoted
-from nvtrader_pipelines.orchestration.pipeline import chosen_specs, run_pipeline
+from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
+from nvtrader_pipelines.orchestration.pipeline import run_pipeline, select_specs
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, question_state
+from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
@@ -89,7 +89,7 @@ def assert_no_half_run(home) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_path, built_home, forked):
+def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
     home = small_home(tmp_path / "home")
 
     with running(home, "materialize") as process:
@@ -131,7 +131,7 @@ def test_training_that_is_interrupted_and_killed_is_taken_up_where_it_was(tmp_pa
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, dg.DagsterExecutionInterruptedError])
 @pytest.mark.parametrize("hook", ["inside a step", "between two steps"])
-def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_path, monkeypatch, interrupt, hook):
+def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeypatch, interrupt, hook):
     home = small_home(tmp_path / "home")
     ledger = Store(home).ledger
 
@@ -156,7 +156,7 @@ def test_an_interrupt_that_no_step_of_the_run_sees_closes_it_as_interrupted(tmp_
 
 
 @pytest.mark.slow
-def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(built_home, forked):
+def test_second_run_computes_nothing_and_prints_only_json(built_home, forked):
     before = Store(built_home).tables.describe_all()
     again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
     assert (again.returncode, again.stderr) == (0, "")
@@ -166,18 +166,18 @@ def test_a_second_run_computes_nothing_again_and_writes_json_and_nothing_else(bu
     assert_frame_equal(Store(built_home).tables.describe_all(), before)
 
 
-def test_after_a_run_everything_is_current(built_home):
+def test_market_contest_and_promotion_are_current_after_a_run(built_home):
     store = Store(built_home)
     assert market_is_current(store)
     assert completed_run(store, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
-        assert is_judged(instance, contest_state(store))
-        assert is_promoted(instance, question_state(store.home, contest_state(store)))
-        assert not is_judged(instance, "another contest")
-        assert not is_promoted(instance, "another contest")
+        assert is_contest_judged(instance, contest_state(store))
+        assert is_promotion_current(instance, promotion_state(store.home, contest_state(store)))
+        assert not is_contest_judged(instance, "another contest")
+        assert not is_promotion_current(instance, "another contest")
 
 
-def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
+def test_run_prints_the_decision_of_the_promotion_gate(built_home):
     (answer,) = Store(built_home).tables.read(PROMOTION_DECISIONS)["sentence"]
     assert f"promotion: {answer}\n" in (built_home.root.parent / "built-home.txt").read_text()
 
@@ -187,7 +187,7 @@ def test_a_run_says_in_a_line_what_the_promotion_gate_answered(built_home):
     [pl.DataFrame.clear, lambda runs: runs.with_columns(pl.col("finished_at") + pl.duration(seconds=1))],
     ids=["another run", "tested anew"],
 )
-def test_another_run_or_one_tested_anew_is_another_contest(built_home, monkeypatch, change):
+def test_contest_state_changes_with_a_new_or_retested_run(built_home, monkeypatch, change):
     store, read = Store(built_home), Warehouse.read
     before = contest_state(store)
     assert contest_state(store) == before
@@ -200,7 +200,7 @@ def test_another_run_or_one_tested_anew_is_another_contest(built_home, monkeypat
     assert contest_state(store) != before
 
 
-def test_a_new_or_changed_entrant_is_another_contest(tmp_path):
+def test_contest_state_changes_with_an_entrant_file(tmp_path):
     store = Store(Home(tmp_path))
     states = [contest_state(store)]
     for name, text in (("mine.yaml", "kind: weights"), ("weights/mine.csv", "1"), ("weights/mine.csv", "2")):
@@ -213,7 +213,7 @@ def test_a_new_or_changed_entrant_is_another_contest(tmp_path):
     assert contest_state(store) == states[2]
 
 
-def test_no_file_tells_a_secret_of_the_environment(built_home):
+def test_no_file_contains_a_secret_of_the_environment(built_home):
     telling = [
         path
         for path in [*built_home.root.rglob("*"), *built_home.root.parent.glob("built-home.txt")]
@@ -222,37 +222,37 @@ def test_no_file_tells_a_secret_of_the_environment(built_home):
     assert telling == []
 
 
-def test_the_experiments_asked_for_are_run_in_that_order(tmp_path):
+def test_select_specs_keeps_the_order_of_the_names(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "other.yaml", name="other")
-    assert [spec.name for spec in chosen_specs(home, [])] == ["other", "tiny"]
-    assert [spec.name for spec in chosen_specs(home, ["tiny", "other"])] == ["tiny", "other"]
+    assert [spec.name for spec in select_specs(home, [])] == ["other", "tiny"]
+    assert [spec.name for spec in select_specs(home, ["tiny", "other"])] == ["tiny", "other"]
 
 
-def test_a_variant_of_an_ablation_can_be_asked_for_alone(tmp_path):
+def test_select_specs_accepts_a_single_ablation_variant(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "sweep.yaml", **SWEEP)
-    assert [spec.partition_key for spec in chosen_specs(home, [SWEPT[1].partition("@")[0]])] == [SWEPT[1]]
-    assert [spec.name for spec in chosen_specs(home, ["sweep"])] == ["sweep"]
+    assert [spec.partition_key for spec in select_specs(home, [SWEPT[1].partition("@")[0]])] == [SWEPT[1]]
+    assert [spec.name for spec in select_specs(home, ["sweep"])] == ["sweep"]
 
 
-def test_a_broken_file_is_told_unless_another_was_asked_for(tmp_path):
+def test_select_specs_raises_for_a_broken_file_unless_others_are_named(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "broken.yaml", seeds=[1])
     with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
-        chosen_specs(home, [])
+        select_specs(home, [])
     with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
-        chosen_specs(home, ["broken"])
-    assert [spec.name for spec in chosen_specs(home, ["tiny"])] == ["tiny"]
+        select_specs(home, ["broken"])
+    assert [spec.name for spec in select_specs(home, ["tiny"])] == ["tiny"]
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path):
+def test_select_specs_unknown_name_lists_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="no experiment is named huge; there are: tiny"):
-        chosen_specs(small_home(tmp_path / "home"), ["huge", "tiny"])
+        select_specs(small_home(tmp_path / "home"), ["huge", "tiny"])
 
 
-def test_a_home_without_experiments_says_where_to_put_one(tmp_path):
+def test_select_specs_without_experiments_names_the_folder(tmp_path):
     home = small_home(tmp_path / "home")
     (home.experiments / "tiny.yaml").unlink()
     with pytest.raises(ValueError, match=r"no experiment in .*data/experiments; put a YAML file there"):
-        chosen_specs(home, [])
+        select_specs(home, [])

@@ -1,4 +1,4 @@
-"""From a judgement through the gate to the policy that trades, and a few evenings of the account that it trades."""
+"""From a judgement through the promotion gate to a few rebalances of an account."""
 
 from collections.abc import Iterable
 
@@ -12,16 +12,16 @@ from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.orchestration import rebalancing, retries, sensors
+from nvtrader_pipelines.orchestration import rebalance_steps, retries, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VERDICT
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.portfolio_checks import audit_is_whole, outside_limits
-from nvtrader_pipelines.orchestration.rebalancing import SESSION
+from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
-from nvtrader_pipelines.runs.fingerprints import question_state
+from nvtrader_pipelines.runs.fingerprints import promotion_state
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.store import Store
@@ -51,11 +51,11 @@ def instance():
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory, instance):
-    """A home whose gate was asked twice, and what each run told with what the sensor made of it."""
+    """Home whose gate decided twice, with the metadata and the sensor's answer of each run."""
     store = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
     told = []
     for _ in range(2):
-        state = question_state(store.home, CONTEST_STATE)
+        state = promotion_state(store.home, CONTEST_STATE)
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, step_errors(finished)
         (event,) = finished.get_asset_materialization_events()
@@ -64,7 +64,7 @@ def asked(tmp_path_factory, instance):
 
 
 def activated(instance):
-    """What the sensor answers to the last materialisation of the active policy."""
+    """Answer of the sensor to the last materialization of the active policy."""
     key = dg.AssetKey(["portfolio", "active_policy"])
     (record,) = instance.fetch_materializations(key, limit=1).records
     with dg.build_sensor_context(instance=instance) as context:
@@ -74,7 +74,7 @@ def activated(instance):
     return answer
 
 
-def test_every_experiments_newest_policy_is_asked_about_and_the_one_that_is_better_trades(asked):
+def test_promotion_decides_on_newest_runs_and_activates_the_better(asked):
     store, [(metadata, _), _] = asked
     rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     answers = [("worse", False, False), ("better", True, True), ("worse", False, False)]  # the last against the other
@@ -92,7 +92,7 @@ def test_every_experiments_newest_policy_is_asked_about_and_the_one_that_is_bett
     assert store.tables.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
 
 
-def test_an_activation_asks_for_one_rebalance_even_if_only_the_answer_after_it_is_seen(asked):
+def test_activation_requests_one_rebalance_from_any_later_decision(asked):
     store, [(first, request), (second, again)] = asked
     active = read_active(store)
     assert active is not None
@@ -103,7 +103,7 @@ def test_an_activation_asks_for_one_rebalance_even_if_only_the_answer_after_it_i
     assert again.run_key == request.run_key  # of which Dagster launches one run
 
 
-def test_a_run_for_validation_only_is_no_candidate(asked, monkeypatch):
+def test_validation_only_run_is_not_a_candidate(asked, monkeypatch):
     store, _ = asked
     assert newest_runs(store)["experiment"].to_list() == ["worse", "better"]
     read = Warehouse.read
@@ -117,7 +117,7 @@ def test_a_run_for_validation_only_is_no_candidate(asked, monkeypatch):
     assert newest_runs(store)["experiment"].to_list() == ["worse"]
 
 
-def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(asked, monkeypatch):
+def test_last_completed_run_of_an_experiment_is_the_candidate(asked, monkeypatch):
     store, _ = asked
     runs = store.tables.read(RUNS)
     first = runs["finished_at"].min()
@@ -126,14 +126,14 @@ def test_of_several_runs_of_an_experiment_the_last_completed_is_the_candidate(as
     assert newest_runs(store).sort("experiment").equals(runs.select("experiment", "run_id").sort("experiment"))
 
 
-def test_a_home_without_runs_has_nothing_to_promote(tmp_path):
+def test_promotion_without_runs_decides_nothing(tmp_path):
     home = small_home(tmp_path / "home")
     found = evaluate_newest(Store(home), "gate", now)
     assert (found.decisions, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
 
-def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_gate(asked):
+def test_removed_policies_do_not_block_other_candidates(asked):
     store, _ = asked
     (manifest,) = store.home.policies.glob("worse@*/*/manifest.json")
     removed = manifest.rename(manifest.with_name("removed.json"))
@@ -147,7 +147,7 @@ def test_an_experiment_whose_policies_were_removed_keeps_nobody_else_from_the_ga
 
 
 def judgement_ended(home, instance, **tags):
-    """What the sensor answers to a judgement that ended well."""
+    """Answer of the sensor to a successful run of `judgement`."""
 
     @dg.op
     def work() -> None: ...
@@ -159,21 +159,21 @@ def judgement_ended(home, instance, **tags):
     result = judgement.execute_in_process(instance=instance)
     (event,) = result.filter_events(lambda each: each.event_type is dg.DagsterEventType.RUN_SUCCESS)
     context = dg.build_run_status_sensor_context(
-        sensor_name="judged", dagster_instance=instance, dagster_run=result.dagster_run, dagster_event=event
+        sensor_name="run_scored", dagster_instance=instance, dagster_run=result.dagster_run, dagster_event=event
     )
-    return result.run_id, sensors.judged(context, store=Store(home))
+    return result.run_id, sensors.run_scored(context, store=Store(home))
 
 
-def test_a_judgement_asks_the_gate_unless_it_was_asked_about_the_same(asked, instance):
+def test_judgement_requests_promotion_unless_the_gate_has_decided(asked, instance):
     store, _ = asked
     _, skipped = judgement_ended(store.home, instance, **{CONTEST: CONTEST_STATE})
     assert isinstance(skipped, dg.SkipReason)
     run_id, request = judgement_ended(store.home, instance, **{CONTEST: "another"})
     assert isinstance(request, dg.RunRequest)
-    assert (request.run_key, request.tags[CONTEST]) == (run_id, question_state(store.home, "another"))
+    assert (request.run_key, request.tags[CONTEST]) == (run_id, promotion_state(store.home, "another"))
 
 
-def test_a_gate_that_was_changed_since_is_asked_again(asked, instance):
+def test_changed_gate_decides_again(asked, instance):
     store, _ = asked
     before = store.home.promotion_file.read_text()
     store.home.promotion_file.write_text(before + "require_deflated: true\n")
@@ -186,7 +186,7 @@ def test_a_gate_that_was_changed_since_is_asked_again(asked, instance):
 
 @pytest.fixture(scope="module")
 def story(asked, instance):
-    """What became of each evening's run, and the plans after it; the account decides at every second close."""
+    """Run of each evening and the plans after it; the account decides at every second close."""
     store = asked[0]
     evenings = Evenings(store, instance)
     told = {"opening": evenings.rebalance()}
@@ -209,15 +209,15 @@ def story(asked, instance):
         halt(store, "ann", "a fire drill", now)
         told["halted"] = evenings.rebalance()
         resume(store, "ann", "it was a drill", now)
-        patch.setattr(rebalancing, "BETWEEN_WAITS", 0.0)
+        patch.setattr(rebalance_steps, "BAR_WAIT_SECONDS", 0.0)
         told["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
         with pytest.MonkeyPatch.context() as late:
-            late.setattr(rebalancing, "read_active", landing_meanwhile(store, 486))
+            late.setattr(rebalance_steps, "read_active", landing_meanwhile(store, 486))
             told["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
     return told
 
 
-def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(story, asked):
+def test_first_rebalance_opens_the_account_and_plans_with_pictures(story, asked):
     finished, statuses = story["opening"]
     assert finished.success, step_errors(finished)
     assert materialized_assets(finished) == {f"portfolio/{name}" for name in CHAIN}
@@ -241,7 +241,7 @@ def test_the_first_evening_opens_the_account_and_leaves_a_plan_with_pictures(sto
         assert metadata(finished, asset)["pictures"] == str(path.parent)
 
 
-def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twice(story, asked):
+def test_broker_timeout_is_retried_without_placing_twice(story, asked):
     finished, statuses = story["no answer"]
     assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
@@ -256,7 +256,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_nothing_is_placed_twic
     assert sorted(event.kind for event in events) == ["filled"] * 3 + ["placed"] * 3
 
 
-def test_weights_beyond_limits_that_were_tightened_are_blocked_and_the_next_evening_goes_on(story):
+def test_weights_beyond_tightened_limits_block_only_their_plan(story):
     finished, statuses = story["beyond"]
     assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked"]
@@ -269,7 +269,7 @@ def test_weights_beyond_limits_that_were_tightened_are_blocked_and_the_next_even
     assert "| soft | turnover_pct_warn |" in metadata(following, "rebalance_plan")["findings"]
 
 
-def test_a_plan_that_compliance_let_through_beyond_the_limits_does_not_pass(story, asked):
+def test_tradable_plan_beyond_limits_fails_its_check(story, asked):
     assert story
     desk = Desk.open(asked[0])
     plans = asked[0].tables.read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
@@ -285,14 +285,14 @@ def test_a_plan_that_compliance_let_through_beyond_the_limits_does_not_pass(stor
     assert found == {"blocked": 0, "waiting": 1, "cleared": 1, "placed": 1, "filled": 0}
 
 
-def test_a_run_that_was_told_to_acknowledges_soft_findings_with_a_row(story, asked):
+def test_acknowledging_run_approves_soft_findings_in_the_audit(story, asked):
     assert story["acknowledged"][1] == ["filled", "blocked", "approved"]
     events = [event for event in asked[0].audit.events() if event.account == "paper"]
     (event,) = [event for event in events if event.kind == "approved"]
-    assert (event.by, event.reason) == ("dagster", "the run was told to acknowledge soft findings")
+    assert event.by == "dagster"
 
 
-def test_a_halted_desk_holds_and_its_run_ends_well_and_says_so(story, asked):
+def test_halted_desk_trades_nothing_and_its_run_succeeds(story, asked):
     finished, statuses = story["halted"]
     assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked", "cancelled"]
@@ -302,26 +302,26 @@ def test_a_halted_desk_holds_and_its_run_ends_well_and_says_so(story, asked):
     assert asked[0].tables.read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
 
 
-def test_a_rebalance_before_its_sessions_bars_are_there_waits_and_fails_with_a_sentence(story):
+def test_rebalance_without_bars_retries_then_fails(story):
     finished, _ = story["too early"]
     assert not finished.success
     assert len(retried(finished)) == 12
     assert "needs the bars of that session, but the market landing ends on 2016-12-02" in step_errors(finished)
 
 
-def test_a_rebalance_that_begins_together_with_the_ingest_waits_for_it(story):
+def test_rebalance_during_the_ingest_waits_for_its_bars(story):
     finished, _ = story["late"]
     assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
     assert metadata(finished, "portfolio_state")["session"] == "2016-12-05"
 
 
-def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
+def test_account_in_use_by_another_process_is_retried(story, asked):
     assert story
     store, second = asked[0], DeskResource()
     desk = second.of(store)
     steps = (
-        lambda: rebalancing.executed(desk, lambda _: None, acknowledge=False),
+        lambda: rebalance_steps.execute_due_sessions(desk, lambda _: None, acknowledge=False),
         lambda: portfolio.portfolio_state(store, second),
         lambda: portfolio.target_weights(store, second),
         lambda: portfolio.rebalance_plan(store, second),
@@ -332,7 +332,7 @@ def test_an_account_that_another_process_has_is_asked_for_again(story, asked):
                 step()
 
 
-def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_there(story, asked, instance, monkeypatch):
+def test_catching_up_stops_at_the_first_session_with_differences(story, asked, instance, monkeypatch):
     assert story
     store = asked[0]
     store.home.accounts.mkdir(parents=True, exist_ok=True)
@@ -351,14 +351,14 @@ def test_catching_up_ends_at_the_first_session_whose_books_differ_and_fails_ther
     assert Desk.open(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
     refused = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized_assets(refused) == set()
-    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in step_errors(refused)
+    assert "AAA: 1 shares expected, 2 held (+1); correct it at the broker" in step_errors(refused)
     Desk.open(store, "second").accept("ann", "a drill")
     gone_on = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
     assert gone_on.success, step_errors(gone_on)
     assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])
 
 
-def test_an_audit_that_was_changed_by_hand_does_not_pass(story, asked):
+def test_audit_changed_by_hand_fails_its_check(story, asked):
     assert story
     home = asked[0].home
     path = Store(home).audit.path

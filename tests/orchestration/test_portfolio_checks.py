@@ -1,4 +1,4 @@
-"""Every check of an account finds the fault that it is there for, and a rebalance is refused until it is mended."""
+"""Every check of an account finds its fault, and trading is refused until it is corrected."""
 
 import dagster as dg
 import polars as pl
@@ -11,7 +11,7 @@ from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.rebalancing import require_passed
+from nvtrader_pipelines.orchestration.rebalance_steps import require_checks_passed
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -32,7 +32,7 @@ FAULTS = [  # what is changed in the last row of a table, and the check that mus
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A home whose account was traded for a few sessions; its last plan is beyond limits that came after it."""
+    """Home whose account was traded for a few sessions; its last plan is beyond later limits."""
     store, run = judged_home(tmp_path_factory.mktemp("checked") / "home")
     make_active(store, run)
     desk, days = Desk.open(store), read_panel(store.tables, "landing").sessions
@@ -67,13 +67,13 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
 
 def trades(store) -> bool:
     try:
-        require_passed(store.home, "paper")
+        require_checks_passed(store.home, "paper")
     except dg.Failure:
         return False
     return True
 
 
-def test_nothing_is_found_in_what_was_traded_and_the_account_may_go_on(store, instance):
+def test_checks_of_a_traded_account_pass_and_release_it(store, instance):
     checks = [dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names]
     found = checked(store, instance, *checks)
     assert len(found) == len(checks)
@@ -84,7 +84,7 @@ def test_nothing_is_found_in_what_was_traded_and_the_account_may_go_on(store, in
 @pytest.mark.parametrize(
     ("key", "name", "table", "fault"), FAULTS, ids=[f"{key.path[-1]}:{name}" for key, name, *_ in FAULTS]
 )
-def test_a_fault_in_the_last_row_is_found_and_holds_the_account(store, instance, key, name, table, fault):
+def test_fault_in_the_last_row_fails_its_check_and_holds_the_account(store, instance, key, name, table, fault):
     rows = store.tables.read(table).sort("session", maintain_order=True)
     store.tables.replace(table, with_fault(rows, fault), {})
     check = dg.AssetCheckKey(key, name)
@@ -97,7 +97,7 @@ def test_a_fault_in_the_last_row_is_found_and_holds_the_account(store, instance,
     assert trades(store)
 
 
-def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(store, instance, monkeypatch):
+def test_reconciliation_fails_until_a_person_accepts_differences(store, instance, monkeypatch):
     (store.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
     (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     second, day = Desk.open(store, "second"), read_panel(store.tables, "landing").sessions[-1].item()
@@ -111,7 +111,7 @@ def test_an_account_that_differs_does_not_pass_until_a_person_accepts_it(store, 
     assert list(checked(store, instance, check, account="second").values()) == [True]
 
 
-def test_a_row_of_the_audit_that_was_changed_is_found_and_holds_the_account(store, instance):
+def test_changed_audit_row_fails_its_check_and_holds_the_account(store, instance):
     path = store.audit.path
     before = path.read_bytes()
     check = dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole")

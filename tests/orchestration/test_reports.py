@@ -6,7 +6,7 @@ from io import BytesIO
 import polars as pl
 from PIL import Image
 
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures
 from nvtrader_pipelines.storage.home import Home
 
 
@@ -24,33 +24,33 @@ def sized(markdown) -> tuple[int, int]:
         return shown.size
 
 
-def test_pictures_are_files_that_a_person_can_take_and_metadata_that_the_ui_shows(tmp_path):
+def test_store_pictures_writes_files_and_returns_metadata(tmp_path):
     home, heat, bars = Home(tmp_path), png(4, 3), png(3, 4, "RGBA")
-    metadata = keep_pictures(home, "stress", {"heat": heat, "bars": bars}, partition_key="tiny@12345678")
+    metadata = store_pictures(home, "stress", {"heat": heat, "bars": bars}, partition_key="tiny@12345678")
     folder = home.warehouse / "pictures" / "stress" / "tiny@12345678"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"heat.png": heat, "bars.png": bars}
     assert (sized(metadata["heat"].value), sized(metadata["bars"].value)) == ((4, 3), (3, 4))
     assert metadata["pictures"].value == str(folder)
 
 
-def test_a_picture_wider_than_the_window_of_the_ui_is_shown_whole_and_kept_as_it_is(tmp_path):
+def test_wide_picture_is_scaled_in_metadata_and_stored_unchanged(tmp_path):
     slide = png(1600, 900)
-    metadata = keep_pictures(Home(tmp_path), "portfolio_state", {"equity_curve": slide})
+    metadata = store_pictures(Home(tmp_path), "portfolio_state", {"equity_curve": slide})
     assert sized(metadata["equity_curve"].value) == (1120, 630)
     assert (Home(tmp_path).pictures / "portfolio_state" / "equity_curve.png").read_bytes() == slide
 
 
-def test_a_picture_of_a_former_state_goes_and_what_other_partitions_have_stays(tmp_path):
+def test_store_pictures_deletes_outdated_ones_of_its_partition_only(tmp_path):
     home, one, two, three, four, five = Home(tmp_path), *(png(size, 1) for size in range(1, 6))
-    keep_pictures(home, "stress", {"heat": one, "bars": two}, partition_key="a")
-    keep_pictures(home, "stress", {"heat": three}, partition_key="b")
-    keep_pictures(home, "stress", {"heat": four}, partition_key="a")
-    keep_pictures(home, "stress", {"all": five})
+    store_pictures(home, "stress", {"heat": one, "bars": two}, partition_key="a")
+    store_pictures(home, "stress", {"heat": three}, partition_key="b")
+    store_pictures(home, "stress", {"heat": four}, partition_key="a")
+    store_pictures(home, "stress", {"all": five})
     found = {str(path.relative_to(home.pictures)): path.read_bytes() for path in home.pictures.rglob("*.png")}
     assert found == {"stress/a/heat.png": four, "stress/b/heat.png": three, "stress/all.png": five}
 
 
-def test_a_table_is_one_line_a_row_whatever_its_cells_say():
+def test_markdown_table_has_one_line_per_row():
     rows = pl.DataFrame({"event": ["halted", "placed"], "symbol": [None, "AAA"], "reason": ["a|b\nc", None]})
     assert markdown_table(rows).splitlines() == [
         "| event | symbol | reason |",

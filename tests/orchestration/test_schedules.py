@@ -55,7 +55,7 @@ def evening(*day) -> dt.datetime:
         (2026, 1, 2),  # a new year's first
     ],
 )
-def test_the_market_is_ingested_after_every_session_for_its_year(day):
+def test_ingest_runs_after_every_session_for_its_year(day):
     request = tick(schedules.eod_ingest, evening(*day))
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == str(day[0])
@@ -72,10 +72,10 @@ def test_the_market_is_ingested_after_every_session_for_its_year(day):
         ((2024, 7, 7), "a Sunday"),
     ],
 )
-def test_a_day_without_a_session_is_skipped_with_a_reason(day, why):
+def test_ingest_without_session_is_skipped_with_a_reason(day, why):
     result = tick(schedules.eod_ingest, evening(*day))
     assert isinstance(result, dg.SkipReason), why
-    assert f"{dt.date(*day)} is no session" in str(result.skip_message)
+    assert f"{dt.date(*day)} is not a session" in str(result.skip_message)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def trading_home(tmp_path, monkeypatch):
         ((2026, 11, 2), "16:00"),  # the first after it
     ],
 )
-def test_an_account_is_rebalanced_after_the_close_and_the_ingest_of_every_session(day, close, trading_home):
+def test_rebalance_runs_after_close_and_ingest_of_every_session(day, close, trading_home):
     (at,) = ticks(schedules.eod_rebalance, day)
     (ingested,) = ticks(schedules.eod_ingest, day)
     closes = exchange_calendars.get_calendar("XNYS", start="2026-01-01", end="2027-12-31").session_close(
@@ -119,10 +119,10 @@ def ticks(schedule, day) -> list[dt.datetime]:
 
 
 @pytest.mark.parametrize("day", [(2026, 11, 26), (2026, 12, 25), (2026, 11, 28), (2026, 4, 3)])
-def test_no_account_is_rebalanced_on_a_holiday_or_a_weekend(day, trading_home):
+def test_rebalance_on_holiday_or_weekend_is_skipped(day, trading_home):
     result = tick(schedules.eod_rebalance, dt.datetime(*day, 18, tzinfo=NEW_YORK), home=trading_home)
     assert isinstance(result, dg.SkipReason)
-    assert f"{dt.date(*day)} is no session" in str(result.skip_message)
+    assert f"{dt.date(*day)} is not a session" in str(result.skip_message)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def at_a_broker(traded):
     path.unlink()
 
 
-def test_an_account_kept_here_is_left_in_peace_where_its_market_has_ended(traded):
+def test_rebalance_of_simulated_account_after_end_of_market_is_skipped(traded):
     result = rebalanced(traded, 2016, 11, 29)  # a Tuesday
     assert isinstance(result, dg.SkipReason)
     said = str(result.skip_message)
@@ -159,13 +159,13 @@ def test_an_account_kept_here_is_left_in_peace_where_its_market_has_ended(traded
     assert "deliver the bars and run the job `market`" in said
 
 
-def test_a_market_that_lacks_only_the_evenings_own_session_is_waited_for_in_the_run(traded):
+def test_rebalance_is_requested_when_only_todays_bars_are_missing(traded):
     request = rebalanced(traded, 2016, 11, 28)  # the Monday after the market's last Friday
     assert isinstance(request, dg.RunRequest)
     assert request.tags["nvtrader/session"] == "2016-11-28"
 
 
-def test_an_account_at_a_broker_is_never_passed_over(at_a_broker, tmp_path):
+def test_rebalance_of_account_at_broker_is_never_skipped(at_a_broker, tmp_path):
     assert isinstance(rebalanced(at_a_broker, 2026, 11, 27), dg.RunRequest)  # which fails in red: the bars are stale
     without = Home(tmp_path)
     without.accounts.mkdir(parents=True)
@@ -173,7 +173,7 @@ def test_an_account_at_a_broker_is_never_passed_over(at_a_broker, tmp_path):
     assert isinstance(rebalanced(without, 2026, 11, 27), dg.RunRequest)  # and so without an active policy
 
 
-def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer_is_told(tmp_path):
+def test_rebalance_needs_an_active_policy_and_a_valid_pointer(tmp_path):
     home = Home(tmp_path)
     result = rebalanced(home, 2026, 11, 27)
     assert isinstance(result, dg.SkipReason)
@@ -189,20 +189,20 @@ def test_without_an_active_policy_no_account_is_rebalanced_and_a_damaged_pointer
         rebalanced(home, 2026, 11, 27)
 
 
-def test_the_running_year_is_a_partition_and_so_is_every_one_from_1990():
+def test_years_from_1990_to_the_current_are_partitions():
     keys = YEARS.get_partition_keys()
     assert keys == [str(year) for year in range(1990, dt.datetime.now(NEW_YORK).year + 1)]
 
 
 @pytest.mark.parametrize("schedule", [schedules.nightly_preference_extract, schedules.weekly_retrain])
-def test_without_experiments_the_schedules_over_them_say_so(schedule, tmp_path):
+def test_schedules_without_experiments_are_skipped(schedule, tmp_path):
     with dg.DagsterInstance.local_temp(str(tmp_path)) as empty:
         (result,) = tick(schedule, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), empty, small_home(tmp_path / "home"))
     assert isinstance(result, dg.SkipReason)
     assert "no experiment is registered" in str(result.skip_message)
 
 
-def test_every_current_experiment_is_extracted_each_night_and_trained_each_week(instance, tmp_path):
+def test_current_experiments_are_extracted_nightly_and_trained_weekly(instance, tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "two.yaml", name="two")
     current = [spec.partition_key for spec in read_experiments(home).specs]
@@ -216,6 +216,6 @@ def test_every_current_experiment_is_extracted_each_night_and_trained_each_week(
     assert [request.run_key for request in week] == [f"2024-W27:{key}" for key in current]
 
 
-def test_pairs_are_counted_every_night_and_the_warehouse_swept_every_week():
+def test_pairs_are_checked_nightly_and_warehouse_tidied_weekly():
     assert tick(schedules.dpo_check, dt.datetime(2024, 7, 2, 3, tzinfo=NEW_YORK)).run_key == "2024-07-02"
     assert tick(schedules.weekly_upkeep, dt.datetime(2024, 7, 7, 5, tzinfo=NEW_YORK)).run_key == "2024-W27"

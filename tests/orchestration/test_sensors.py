@@ -37,7 +37,7 @@ def register(home, instance, result) -> None:
         instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
 
 
-def test_a_landed_file_asks_for_one_run_of_the_whole_history(home, instance):
+def test_landed_file_requests_one_run_of_the_whole_history(home, instance):
     result = tick(sensors.landed_file, home, instance)
     (request,) = result.run_requests
     assert request.tags[RANGE_START] == "1990"
@@ -45,19 +45,19 @@ def test_a_landed_file_asks_for_one_run_of_the_whole_history(home, instance):
     assert request.run_key == result.cursor
 
 
-def test_nothing_new_in_the_landing_zone_is_skipped(home, instance):
+def test_unchanged_landing_zone_is_skipped(home, instance):
     first = tick(sensors.landed_file, home, instance)
     again = tick(sensors.landed_file, home, instance, first.cursor)
     assert isinstance(again, dg.SkipReason)
     assert "nothing new" in str(again.skip_message)
 
 
-def test_an_empty_landing_zone_is_skipped(home, instance):
+def test_empty_landing_zone_is_skipped(home, instance):
     (home.landing / "prices.csv").unlink()
     assert isinstance(tick(sensors.landed_file, home, instance), dg.SkipReason)
 
 
-def test_a_file_still_being_written_is_not_seen(home, instance):
+def test_file_still_being_written_is_ignored(home, instance):
     first = tick(sensors.landed_file, home, instance)
     (home.landing / "more.csv.part").write_text("half")
     (home.landing / ".hidden.csv").write_text("half")
@@ -65,7 +65,7 @@ def test_a_file_still_being_written_is_not_seen(home, instance):
 
 
 @pytest.mark.parametrize("name", ["more.csv", "prices.csv", "vendor/deep/more.csv"])
-def test_a_new_or_changed_file_asks_again_under_another_key(home, instance, name):
+def test_new_or_changed_file_requests_a_run_under_a_new_key(home, instance, name):
     first = tick(sensors.landed_file, home, instance)
     path = home.landing / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,13 +75,13 @@ def test_a_new_or_changed_file_asks_again_under_another_key(home, instance, name
     assert second.run_requests[0].run_key != first.run_requests[0].run_key
 
 
-def test_a_file_that_was_only_touched_asks_for_a_run_that_reads_nothing_again(home, instance):
+def test_touched_file_requests_a_run_that_reads_no_file_again(home, instance):
     first = tick(sensors.landed_file, home, instance)
     os.utime(home.landing / "prices.csv", (1e9, 1e9))
     assert len(tick(sensors.landed_file, home, instance, first.cursor).run_requests) == 1
 
 
-def test_the_run_that_a_landed_file_asks_for_builds_the_market(home, instance):
+def test_run_requested_for_a_landed_file_builds_the_market(home, instance):
     (request,) = tick(sensors.landed_file, home, instance).run_requests
     finished = run_job(home, "market", instance, tags=request.tags)
     assert finished.success, step_errors(finished)
@@ -93,7 +93,7 @@ def with_panel(monkeypatch):
     monkeypatch.setattr(sensors, "has_panel", lambda _: True)
 
 
-def test_an_experiment_waits_for_a_market(home, instance):
+def test_new_experiment_without_market_is_skipped(home, instance):
     result = tick(sensors.experiment_file, home, instance)
     assert isinstance(result, dg.SkipReason)
     assert "no panel yet" in str(result.skip_message)
@@ -101,7 +101,7 @@ def test_an_experiment_waits_for_a_market(home, instance):
 
 
 @pytest.mark.usefixtures("with_panel")
-def test_a_new_experiment_becomes_a_partition_and_one_run(home, instance):
+def test_new_experiment_becomes_one_partition_and_one_run(home, instance):
     result = tick(sensors.experiment_file, home, instance)
     (request,) = result.run_requests
     assert request.partition_key == request.run_key == KEY
@@ -112,7 +112,7 @@ def test_a_new_experiment_becomes_a_partition_and_one_run(home, instance):
 
 
 @pytest.mark.usefixtures("with_panel")
-def test_a_changed_experiment_is_a_new_partition_and_the_old_version_stays(home, instance):
+def test_changed_experiment_adds_a_partition_and_keeps_the_old(home, instance):
     register(home, instance, tick(sensors.experiment_file, home, instance))
     write_experiment(home, seeds=[3, 4, 5])
     result = tick(sensors.experiment_file, home, instance)
@@ -125,7 +125,7 @@ def test_a_changed_experiment_is_a_new_partition_and_the_old_version_stays(home,
 
 
 @pytest.mark.usefixtures("with_panel")
-def test_a_file_written_otherwise_with_the_same_content_is_no_new_experiment(home, instance):
+def test_reformatted_experiment_file_is_not_a_new_experiment(home, instance):
     register(home, instance, tick(sensors.experiment_file, home, instance))
     path = home.experiments / "tiny.yaml"
     path.write_text("# a remark\n" + path.read_text())
@@ -133,7 +133,7 @@ def test_a_file_written_otherwise_with_the_same_content_is_no_new_experiment(hom
 
 
 @pytest.mark.usefixtures("with_panel")
-def test_an_ablation_becomes_a_partition_and_one_run_per_value_and_none_of_its_own(home, instance):
+def test_ablation_becomes_one_partition_and_one_run_per_value(home, instance):
     (home.experiments / "tiny.yaml").unlink()
     write_experiment(home, "sweep.yaml", **SWEEP)
     result = tick(sensors.experiment_file, home, instance)
@@ -148,7 +148,7 @@ def test_an_ablation_becomes_a_partition_and_one_run_per_value_and_none_of_its_o
 
 
 @pytest.mark.usefixtures("with_panel")
-def test_another_value_of_an_ablation_asks_for_its_run_alone(home, instance):
+def test_new_value_of_an_ablation_requests_only_its_own_run(home, instance):
     write_experiment(home, "sweep.yaml", **SWEEP)
     register(home, instance, tick(sensors.experiment_file, home, instance))
     write_experiment(home, "sweep.yaml", **{**SWEEP, "design": {**SWEEP["design"], "values": [0, 20, 50]}})
@@ -169,11 +169,11 @@ def test_another_value_of_an_ablation_asks_for_its_run_alone(home, instance):
         "é".encode("latin-1"),
     ],
 )
-def test_an_invalid_file_is_left_out_with_a_reason_and_blocks_no_other(home, instance, text, capsys):
+def test_invalid_experiment_file_is_skipped_without_blocking_others(home, instance, text, capsys):
     (home.experiments / "broken.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     result = tick(sensors.experiment_file, home, instance)
     assert [request.partition_key for request in result.run_requests] == [KEY]
-    assert "broken.yaml is left out" in capsys.readouterr().err
+    assert "broken.yaml is skipped" in capsys.readouterr().err
 
 
 def judgements(home, instance, cursor=None) -> tuple[list[dg.RunRequest], str | None]:
@@ -184,7 +184,7 @@ def judgements(home, instance, cursor=None) -> tuple[list[dg.RunRequest], str | 
         return list(ticked.run_requests or ()), ticked.cursor
 
 
-def test_a_policy_newly_tested_asks_for_one_judgement_of_what_competes_now(home, instance):
+def test_evaluated_run_requests_one_judgement_of_the_current_contest(home, instance):
     @dg.asset(key=["evaluation", "walk_forward_evaluation"])
     def stub() -> None: ...
 
@@ -198,7 +198,7 @@ def test_a_policy_newly_tested_asks_for_one_judgement_of_what_competes_now(home,
     assert second.run_key == first.run_key  # which Dagster does not launch again: no other run competes
 
 
-def test_what_the_command_line_has_judged_is_not_judged_again(home, instance):
+def test_contest_judged_by_command_line_is_skipped(home, instance):
     @dg.asset(key=["evaluation", "walk_forward_evaluation"])
     def stub() -> None: ...
 
@@ -239,13 +239,13 @@ def told(sensor, home, instance, run, event) -> None:
     sensor(context.for_run_failure() if of_failure else context, store=Store(home))
 
 
-def test_a_run_that_ended_well_publishes_the_views(home, instance):
+def test_successful_run_publishes_the_views(home, instance):
     told(sensors.publish_views, home, instance, *ended(instance))
     assert home.duckdb_file.exists()
 
 
 @pytest.mark.parametrize("sensor", [sensors.close_failed, sensors.close_canceled], ids=lambda each: each.name)
-def test_a_run_that_crashed_or_was_canceled_is_closed_in_the_ledger(home, instance, sensor):
+def test_failed_or_canceled_run_is_closed_in_the_ledger(home, instance, sensor):
     ledger = Store(home).ledger
     run, event = ended(instance, MemoryError("no memory left"))
     ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
@@ -257,7 +257,7 @@ def test_a_run_that_crashed_or_was_canceled_is_closed_in_the_ledger(home, instan
     assert ledger.run("another").status == "running"
 
 
-def test_a_run_that_was_closed_with_a_reason_keeps_it(home, instance):
+def test_closed_run_keeps_its_reason(home, instance):
     ledger = Store(home).ledger
     run, event = ended(instance, ValueError("the market is gone"))
     ledger.begin(run_row(ledger, dagster_run_id=run.run_id))
@@ -266,7 +266,7 @@ def test_a_run_that_was_closed_with_a_reason_keeps_it(home, instance):
     assert ledger.run(RUN_ID).message == "the market is gone"
 
 
-def test_a_run_that_was_begun_again_is_not_closed_for_the_end_of_its_first_launcher(home, instance):
+def test_restarted_run_stays_open_when_its_first_launcher_ends(home, instance):
     ledger = Store(home).ledger
     run, event = ended(instance, MemoryError())
     ledger.begin(run_row(ledger, dagster_run_id=run.run_id))

@@ -1,4 +1,4 @@
-"""A sweep is a set of partitions, each a run of its own; the policies of this one were trained by another process."""
+"""A sweep is a set of partitions with a run each; another process trained its policies."""
 
 import shutil
 from dataclasses import replace
@@ -10,13 +10,13 @@ import yaml
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.orchestration import pipeline, sensors
-from nvtrader_pipelines.orchestration.errors import PipelineError
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline import run_pipeline
-from nvtrader_pipelines.runs.fingerprints import market_state, remember_market
-from nvtrader_pipelines.runs.planning import completed_run, unwritten
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.runs.fingerprints import market_state, record_market_state
+from nvtrader_pipelines.runs.planning import completed_run, missing_tables
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 from tests.homes import SWEEP, SWEPT, run_job, run_market, small_home, step_errors
@@ -40,7 +40,7 @@ def market_home(swept_home, tmp_path_factory):
     state = market_state(home)
     with dg.DagsterInstance.ephemeral() as instance:
         assert run_market(home, instance).success
-    remember_market(home, state)
+    record_market_state(home, state)
     return home
 
 
@@ -52,7 +52,7 @@ def home(market_home, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, instance):
+def test_sensor_requests_materialize_one_variant_each(home, instance):
     with dg.build_sensor_context(instance=instance) as context:
         result = sensors.experiment_file(context, store=Store(home))
     (added,) = result.dynamic_partitions_requests
@@ -67,7 +67,7 @@ def test_what_the_sensor_asks_for_materialises_one_variant_at_a_time(home, insta
 
 
 @pytest.mark.slow
-def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept_home, monkeypatch):
+def test_sweep_is_one_dagster_run_per_partition(swept_home, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "")
     with open_instance(Store(swept_home)) as instance:
         assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
@@ -77,10 +77,10 @@ def test_a_sweep_from_the_command_line_is_one_run_of_dagster_per_partition(swept
 
 
 @pytest.mark.slow
-def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_run_again(home, monkeypatch):
+def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
-    for is_known in ("is_judged", "is_promoted"):  # what follows the runs is the same after every run
+    for is_known in ("is_contest_judged", "is_promotion_current"):  # what follows the runs is the same after every run
         monkeypatch.setattr(pipeline, is_known, lambda *_: True)
 
     def spoilt(store, record) -> None:
@@ -102,9 +102,9 @@ def test_a_run_that_a_check_stops_between_two_steps_is_closed_and_goes_on_when_r
 
     before, rows = store.ledger.runs(), store.tables.read(STRESS)
     store.tables.replace(STRESS, rows.clear(), {"spec_hash": [store.ledger.run(run_id).spec_hash], "run_id": [run_id]})
-    assert unwritten(store, run_id) == [STRESS]
+    assert missing_tables(store, run_id) == [STRESS]
     run_pipeline(Store(home), [name], quiet=True)
-    assert unwritten(store, run_id) == []
+    assert missing_tables(store, run_id) == []
     assert_frame_equal(store.tables.read(STRESS), rows, check_row_order=False)
     assert store.ledger.runs().equals(before)  # nothing was trained or tested for it
 
@@ -115,7 +115,7 @@ def replayed(home, instance, **config) -> dg.ExecuteInProcessResult:
 
 
 @pytest.mark.slow
-def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, instance):
+def test_replay_job_is_a_child_run_of_the_same_version(swept_home, instance):
     parent = Store(swept_home).policies.read_latest(SWEPT[1])
     window = {"first": "2017-02-01", "last": "2017-04-28"}
     finished = replayed(swept_home, instance, run_id=parent.run_id[:8], **window)
@@ -138,7 +138,7 @@ def test_the_replay_job_is_a_run_of_the_same_version_under_its_run(swept_home, i
         ({"run_id": "zz"}, "no run's id begins with 'zz'"),
     ],
 )
-def test_a_replay_that_cannot_be_ends_the_job_with_the_reason(swept_home, instance, config, words):
+def test_impossible_replay_fails_the_job_with_the_reason(swept_home, instance, config, words):
     asked = {"run_id": Store(swept_home).policies.read_latest(SWEPT[0]).run_id, **config}
     finished = replayed(swept_home, instance, **asked)
     assert not finished.success

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from nvtrader_pipelines.orchestration.ui import HOST, command, require_free
+from nvtrader_pipelines.orchestration.ui import HOST, require_free, server_command
 from nvtrader_pipelines.storage.home import Home
 from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
 
@@ -108,7 +108,7 @@ def backfills_every_experiment(port, process) -> None:
 
 
 @pytest.mark.slow
-def test_the_ui_serves_its_schedules_and_sensors_on_this_machine_only_and_leaves_nothing_behind(tmp_path):
+def test_ui_listens_locally_and_leaves_no_process_behind(tmp_path):
     home, port = small_home(tmp_path / "home"), free_port()
     (home.landing / "prices.csv").unlink()  # nothing for a sensor to run
     with subprocess.Popen(
@@ -143,7 +143,7 @@ def test_the_ui_serves_its_schedules_and_sensors_on_this_machine_only_and_leaves
     require_free(port)
 
 
-def test_a_port_that_is_taken_is_refused():
+def test_require_free_taken_port_raises():
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
@@ -152,7 +152,7 @@ def test_a_port_that_is_taken_is_refused():
             require_free(port)
 
 
-def test_a_checkout_is_served_by_its_workspace_and_any_other_home_by_the_package(tmp_path):
-    assert command(Home(tmp_path), 3000)[-2:] == ["-m", LOCATION]
+def test_server_command_uses_the_workspace_of_a_checkout(tmp_path):
+    assert server_command(Home(tmp_path), 3000)[-2:] == ["-m", LOCATION]
     (tmp_path / "workspace.yaml").touch()
-    assert command(Home(tmp_path), 3000)[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
+    assert server_command(Home(tmp_path), 3000)[-2:] == ["-w", str(tmp_path / "workspace.yaml")]

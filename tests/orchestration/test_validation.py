@@ -1,4 +1,4 @@
-"""What trials are worth, as assets, on a home into which a few runs were written without any training."""
+"""Validation of trials as assets, on a home with a few untrained runs."""
 
 import datetime as dt
 from pathlib import Path
@@ -57,7 +57,7 @@ def judged(tmp_path_factory):
     }
 
 
-def test_every_trial_of_the_ledger_is_validated_in_every_period(judged):
+def test_every_trial_is_validated_in_every_period(judged):
     home, _ = judged
     rows = Store(home).tables.read(VALIDATION)
     groups = rows.group_by("source", "period").agg(pl.len(), pl.col("n_trials").unique().item()).sort("period")
@@ -70,7 +70,7 @@ def test_every_trial_of_the_ledger_is_validated_in_every_period(judged):
     assert rows["deflated_sharpe"].null_count() == 0
 
 
-def test_the_combinations_are_kept_for_the_picture(judged):
+def test_overfitting_table_has_the_combinations(judged):
     home, _ = judged
     rows = Store(home).tables.read(OVERFITTING)
     assert rows["logits"].list.len().to_list() == [12_870] * 9
@@ -78,7 +78,7 @@ def test_the_combinations_are_kept_for_the_picture(judged):
     assert shares.to_list() == pytest.approx(rows["probability_of_overfitting"].to_list())
 
 
-def test_the_newest_run_of_the_curve_is_worth_what_the_validation_says(judged):
+def test_newest_run_has_equal_deflated_ratio_in_curve_and_validation(judged):
     home, _ = judged
     store = Store(home)
     newest = store.tables.read(RATIO_CURVE).filter(pl.col("n_trials") == 3).sort("period")
@@ -88,7 +88,7 @@ def test_the_newest_run_of_the_curve_is_worth_what_the_validation_says(judged):
         assert newest[column].to_list() == pytest.approx(rows["deflated_sharpe"].to_list())
 
 
-def test_tables_and_pictures_are_in_the_metadata(judged):
+def test_validation_metadata_has_tables_and_pictures(judged):
     _, metadata = judged
     assert metadata["validation"]["trials"].value.count("\n") == 10  # a head, a rule and nine rows
     assert "probability_of_overfitting" in metadata["overfitting"]["overfitting"].value

@@ -23,7 +23,7 @@ def home(tmp_path):
 
 
 def version(home, instance, key) -> dg.AssetMaterialization:
-    """The version behind a partition, materialised."""
+    """The version behind a partition, materialized."""
     finished = run_job(home, "experiment", instance, partition_key=key, asset_selection=[VERSION_KEY])
     assert finished.success, step_errors(finished)
     (event,) = finished.get_asset_materialization_events()
@@ -31,7 +31,7 @@ def version(home, instance, key) -> dg.AssetMaterialization:
     return event.materialization
 
 
-def test_a_version_shows_its_hash_and_its_whole_spec_and_its_hash_is_its_data_version(home, instance):
+def test_version_shows_spec_and_hash_as_data_version(home, instance):
     register_experiments(home, instance)
     found = version(home, instance, KEY)
     assert found.metadata["spec_hash"].value == SPEC.spec_hash
@@ -39,14 +39,14 @@ def test_a_version_shows_its_hash_and_its_whole_spec_and_its_hash_is_its_data_ve
     assert found.tags["dagster/data_version"] == SPEC.spec_hash
 
 
-def test_the_first_version_changes_nothing_and_the_next_shows_what_it_changed(home, instance):
+def test_version_shows_its_changes_since_the_one_before(home, instance):
     register_experiments(home, instance, [SPEC, CHANGED])
     assert version(home, instance, KEY).metadata["changed"].value == "nothing"
     changed = version(home, instance, CHANGED.partition_key).metadata["changed"].value
     assert changed.splitlines() == ["| field | left | right |", "| --- | --- | --- |", "| seeds.2 | 2 | 5 |"]
 
 
-def test_a_variant_shows_in_what_it_differs_from_its_ablation(home, instance):
+def test_variant_shows_its_changes_from_its_ablation(home, instance):
     parent = Store(home).ledger.register(ABLATION)
     _, costly = ABLATION.variants()
     Store(home).ledger.register(costly, parent)
@@ -56,7 +56,7 @@ def test_a_variant_shows_in_what_it_differs_from_its_ablation(home, instance):
     assert "| design.kind | ablation | walk_forward |" in changed
 
 
-def test_a_partition_that_stands_for_no_version_fails_with_what_to_do(home, instance):
+def test_unregistered_partition_fails_with_a_remedy(home, instance):
     instance.add_dynamic_partitions("experiment", ["ghost@00000000"])
     finished = run_job(home, "experiment", instance, partition_key="ghost@00000000", asset_selection=[VERSION_KEY])
     assert not finished.success

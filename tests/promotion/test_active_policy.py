@@ -7,18 +7,15 @@ import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
-from tests.promotion import activations
 from tests.promotion.activations import LATER, activations_of, put
 from tests.runs.untrained import AT, EXPERIMENT, begun, planned, sealed
 
-market, store = activations.market, activations.store  # fixtures
-run, other = activations.run, activations.other
-nothing_trades, trading = activations.nothing_trades, activations.trading
+pytestmark = pytest.mark.usefixtures("no_active_policy")
 
 
 @pytest.fixture
@@ -165,7 +162,7 @@ def test_manifest_that_differs_from_the_ledger_is_refused(store, run, folder, fi
 
 @pytest.mark.usefixtures("trading")
 def test_evaluated_run_with_other_chosen_seed_is_refused(store, run, folder):
-    complete(store, run, AT)
+    complete_run(store, run, AT)
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
     refused(store, (run.run_id, "small"), "it differs in digest when sealed and judged")

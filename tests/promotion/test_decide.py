@@ -16,19 +16,18 @@ from nvtrader_pipelines.promotion.active_policy import activate
 from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
-from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
-REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
+pytestmark = pytest.mark.usefixtures("fresh_gate")
 
-market, store, runs, fresh_gate = activations.market, activations.store, gate.runs, gate.fresh_gate  # fixtures
+REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
 
 
 def test_policy_that_beats_its_baseline_is_the_first_active_one(store, runs):
@@ -139,7 +138,7 @@ def test_run_killed_during_its_tests_is_rejected(store, runs):
     decision = judge(store, "trend")
     assert not decision.activated
     assert "was not tested to the end" in decision.verdict.sentence
-    complete(store, runs["trend"], AT)
+    complete_run(store, runs["trend"], AT)
     assert judge(store, "trend").activated
     write_returns(store, runs["trend"], MARKET[:0])
 
@@ -256,7 +255,7 @@ def test_accounts_with_other_costs_or_fills_are_not_compared(store, runs, change
     other = spec("other", environment=EXPERIMENT.environment.model_copy(update=changes), description=decision)
     run = sealed(store, planned(store, other))
     write_returns(store, run, MARKET + 0.002)
-    complete(store, run, AT)
+    complete_run(store, run, AT)
     judge(store, "steady")
     answer = judge(store, run.run_id)
     assert not answer.activated

@@ -10,21 +10,20 @@ from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import activation_command
 from nvtrader_pipelines.promotion.log import read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
-from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, planned, sealed
 
-market, store, runs, fresh_gate = activations.market, activations.store, gate.runs, gate.fresh_gate  # fixtures
+pytestmark = pytest.mark.usefixtures("fresh_gate")
 
 
 def test_round_skips_policies_that_a_person_replaced(store, runs):
     for day, name in enumerate(("steady", "still")):
-        complete(store, runs[name], AT + dt.timedelta(days=day))
+        complete_run(store, runs[name], AT + dt.timedelta(days=day))
 
     def asked(day):
         return evaluate_newest(store, "gate", lambda: AT + dt.timedelta(days=day))
@@ -54,7 +53,7 @@ def test_round_skips_policies_that_a_person_replaced(store, runs):
 def test_decision_killed_at_any_write_is_recorded_as_it_ended(store, runs, step, monkeypatch):
     dies = dying_at(step)
     overrule(store, "still")
-    complete(store, runs["still"], AT)
+    complete_run(store, runs["still"], AT)
     with monkeypatch.context() as patch:
         for module, name in [
             (log, "write_atomically"),
@@ -125,7 +124,7 @@ def test_newer_run_message_has_decision_and_command(store):
     before, after = (sealed(store, planned(store, spec("again", description=text))) for text in ("", "once more"))
     for run, at in ((before, AT), (after, LATER)):
         write_returns(store, run, MARKET)
-        complete(store, run, at)
+        complete_run(store, run, at)
     judge(store, before.run_id)
     active = read_active(store)
     assert active is not None

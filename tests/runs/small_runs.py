@@ -1,4 +1,4 @@
-"""A home with a market and one registered experiment of seconds, whose runs are executed by themselves."""
+"""Home with a market and one registered experiment that trains in seconds."""
 
 import atexit
 import gc
@@ -101,7 +101,7 @@ def execute(home: Home, task: str) -> None:
 
 
 def execute_in_forks(home: Home) -> None:
-    """Run it for every line of standard input, a task, in a fork that has nothing to import any more.
+    """Execute the experiment for every task on standard input, each in a fork.
 
     Before the stages the fork's id is written, and its exit code after them.
     """
@@ -118,7 +118,7 @@ def execute_in_forks(home: Home) -> None:
 
 
 def main() -> None:
-    """Run the experiment of the home that the command line names, for the task it names or those of standard input.
+    """Run the experiment of a home for the task of the command line or those of standard input.
 
     Call it by `python -c`: of a script or a module, every training worker would import all that is imported here.
     """

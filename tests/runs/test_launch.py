@@ -43,7 +43,7 @@ def ended(process) -> str:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A home whose experiment was run to the end by another process; that run is only to be read."""
+    """Read-only home whose experiment another process has run to the end."""
     store = small_home(tmp_path_factory.mktemp("done") / "home")
     assert ended(started(store.home, "task")).splitlines()[-1] == "done"
     return store
@@ -66,7 +66,7 @@ def require_equal(found, wanted) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_a_process_is_in_library_tables_and_ledger(done, run):
+def test_finished_run_is_in_library_tables_and_ledger(done, run):
     ledger = done.ledger
     row = ledger.run(run.run_id)
     assert (row.status, row.kind, row.partition_key, row.attempts) == ("done", "walk_forward", KEY, 1)
@@ -114,7 +114,7 @@ def require_consistent(store, run, wanted) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_same_bytes(done, run, tmp_path):
+def test_run_killed_at_ten_moments_resumes_to_the_same_bytes(done, run, tmp_path):
     store, wanted = small_home(tmp_path / "home"), files(done, run)
     generator = np.random.default_rng(20240102)
     with started(store.home, stdin=subprocess.PIPE) as forks:
@@ -135,7 +135,7 @@ def test_killed_at_ten_moments_a_run_leaves_all_consistent_and_goes_on_to_the_sa
 
 
 @pytest.mark.slow
-def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_same_trajectories(done, run):
+def test_replay_of_the_tests_is_a_new_run_with_equal_trajectories(done, run):
     ledger = done.ledger
     told = list(replay_run(done, run.run_id[:6], ME))
     row = ledger.run(told[0].run_id)
@@ -154,7 +154,7 @@ def test_a_replay_of_its_own_tests_is_a_new_run_of_the_same_version_with_the_sam
 
 
 @pytest.mark.slow
-def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run):
+def test_replay_window_open_end_is_that_of_the_tests(done, run):
     first, last = run.as_parent.window
     day = first + dt.timedelta(days=30)
     assert replay_window(done, run.run_id, (None, None)) is None
@@ -163,7 +163,7 @@ def test_a_window_left_open_on_one_side_is_that_of_the_runs_own_tests(done, run)
 
 
 @pytest.mark.slow
-def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
+def test_training_can_be_stopped_resumed_and_judged_later(run, tmp_path):
     store = small_home(tmp_path / "home")
     ledger, plan = store.ledger, read_plan(store, KEY)
     steps = train_run(store, plan, ME)
@@ -186,7 +186,7 @@ def test_training_can_be_stopped_gone_on_with_and_judged_later(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path):
+def test_run_with_a_changed_sealed_policy_fails(tmp_path):
     store = small_home(tmp_path / "home")
     ledger, plan = store.ledger, read_plan(store, KEY)
     sealed(store, plan)
@@ -200,7 +200,7 @@ def test_a_run_whose_sealed_policy_was_changed_fails_with_its_sentence(tmp_path)
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
-    """A home where this process ran the experiment before newer bars landed, and the run; replays may be added."""
+    """Home and run of this process, made before newer bars landed; replays may be added."""
     store = small_home(tmp_path_factory.mktemp("grown") / "home")
     list(run_whole(store, KEY, ME))
     before = store.policies.read_latest(KEY)
@@ -209,14 +209,14 @@ def grown(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_processes_with_the_same_spec_and_seeds_give_the_same_policies_and_rows(done, run, grown):
+def test_two_processes_give_equal_policies_and_rows(done, run, grown):
     store, again = grown
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
     require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
 
 
 @pytest.mark.slow
-def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_landed(grown, run):
+def test_run_on_recorded_snapshots_ignores_newer_bars(grown, run):
     store, before = grown
     assert read_plan(store, KEY).run_id != before.run_id
     rows, content = rows_of(store, before.run_id), files(store, before)
@@ -229,7 +229,7 @@ def test_on_its_recorded_snapshots_a_run_is_the_same_though_newer_bars_have_land
 
 
 @pytest.mark.slow
-def test_replays_read_the_recorded_market_or_the_one_of_now_and_paper_goes_on_from_there(grown):
+def test_replays_use_recorded_or_current_market_and_forward_continues(grown):
     store, before = grown
     *_, recorded = (step.run_id for step in replay_run(store, before.run_id, ME, pinned=True))
     *_, current = (step.run_id for step in replay_run(store, before.run_id, ME))

@@ -5,7 +5,7 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
-from nvtrader_pipelines.runs.lifecycle import recorded
+from nvtrader_pipelines.runs.lifecycle import record_run
 from nvtrader_pipelines.storage.ledger import RunRow
 from nvtrader_pipelines.storage.store import Store
 from tests.markets import synthetic_panel
@@ -39,9 +39,9 @@ def noted(ledger):
     return ledger.events(RUN)["stage"].to_list()
 
 
-def test_a_run_that_ends_well_is_done_with_the_figures_of_its_last_step(ledger):
+def test_successful_run_is_done_with_metrics_of_its_last_step(ledger):
     told = [step("start"), step("done", metrics={"all/sharpe": 1.0})]
-    stream = recorded(ledger, ROW, steps(*told))
+    stream = record_run(ledger, ROW, steps(*told))
     assert ledger.runs().is_empty()  # nothing happens before it is asked for
     assert next(stream) == told[0]
     assert ledger.run(RUN).status == "running"
@@ -56,26 +56,26 @@ def test_a_run_that_ends_well_is_done_with_the_figures_of_its_last_step(ledger):
     assert noted(ledger) == ["start", "done"]
 
 
-def test_the_result_of_the_steps_is_handed_on(ledger):
-    stream = recorded(ledger, ROW, steps())
+def test_record_run_returns_the_result_of_the_steps(ledger):
+    stream = record_run(ledger, ROW, steps())
     with pytest.raises(StopIteration) as end:
         next(stream)
     assert end.value.value == "result"
 
 
-def test_a_run_that_goes_on_elsewhere_stays_open(ledger):
-    list(recorded(ledger, ROW, steps(step("done")), closes=False))
+def test_record_run_without_closing_leaves_the_run_open(ledger):
+    list(record_run(ledger, ROW, steps(step("done")), closes=False))
     assert ledger.run(RUN).status == "running"
 
 
-def test_figures_of_an_earlier_execution_stay_where_a_later_one_has_none(ledger):
+def test_metrics_of_an_earlier_execution_are_kept(ledger):
     for metrics in ({"all/sharpe": 1.0}, {}):
-        list(recorded(ledger, ROW, steps(step("done", metrics=metrics))))
+        list(record_run(ledger, ROW, steps(step("done", metrics=metrics))))
     assert (ledger.run(RUN).metrics, ledger.run(RUN).attempts) == ({"all/sharpe": 1.0}, 2)
 
 
-def test_a_run_that_fails_is_closed_with_the_sentence_told_as_its_last_step(ledger):
-    stream = recorded(ledger, ROW, steps(step("start"), error=ValueError("no fold\n  fits")))
+def test_failed_run_is_closed_with_the_message_of_its_last_step(ledger):
+    stream = record_run(ledger, ROW, steps(step("start"), error=ValueError("no fold\n  fits")))
     assert next(stream).stage == "start"
     failed = next(stream)
     assert (failed.stage, failed.message) == ("error", "no fold fits")
@@ -86,14 +86,14 @@ def test_a_run_that_fails_is_closed_with_the_sentence_told_as_its_last_step(ledg
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
-def test_a_run_that_is_interrupted_is_closed_as_such(ledger, interrupt):
+def test_interrupted_run_is_closed_as_interrupted(ledger, interrupt):
     with pytest.raises(type(interrupt)):
-        list(recorded(ledger, ROW, steps(step("start"), error=interrupt)))
+        list(record_run(ledger, ROW, steps(step("start"), error=interrupt)))
     assert ledger.run(RUN).status == "interrupted"
     assert "run it again to go on" in ledger.run(RUN).message
 
 
-def test_a_caller_that_stops_early_ends_the_steps_and_interrupts_the_run(ledger):
+def test_caller_that_stops_early_interrupts_the_run(ledger):
     ended = []
 
     def endless():
@@ -103,24 +103,24 @@ def test_a_caller_that_stops_early_ends_the_steps_and_interrupts_the_run(ledger)
         finally:
             ended.append(True)
 
-    stream = recorded(ledger, ROW, endless())
+    stream = record_run(ledger, ROW, endless())
     next(stream)
     stream.close()
     assert ended == [True]
     assert ledger.run(RUN).status == "interrupted"
 
 
-def test_the_ledger_keeps_every_tenth_of_a_training_and_the_stream_every_step(ledger):
+def test_ledger_stores_each_tenth_and_the_stream_every_step(ledger):
     told = [
         step("train.step", fold=0, seed=seed, timesteps=timesteps, total_timesteps=1000)
         for timesteps in range(10, 1010, 10)
         for seed in (0, 1)
     ]
-    assert list(recorded(ledger, ROW, steps(*told))) == told
+    assert list(record_run(ledger, ROW, steps(*told))) == told
     events = ledger.events(RUN)
     assert sorted(events["timesteps"].to_list()) == sorted([10, *range(100, 1001, 100)] * 2)
 
 
-def test_other_stages_are_all_kept(ledger):
-    list(recorded(ledger, ROW, steps(*[step("train.checkpoint", fold=0, seed=0)] * 5)))
+def test_ledger_stores_every_step_of_other_stages(ledger):
+    list(record_run(ledger, ROW, steps(*[step("train.checkpoint", fold=0, seed=0)] * 5)))
     assert noted(ledger) == ["train.checkpoint"] * 5

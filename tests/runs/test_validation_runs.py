@@ -1,4 +1,4 @@
-"""An experiment that is validated by combinatorial purged splits, from its registration to its verdict."""
+"""Experiment validated by combinatorial purged splits, from registration to verdict."""
 
 import datetime as dt
 import itertools
@@ -61,11 +61,11 @@ def plan(store):
     return read_plan(store, KEY)
 
 
-def test_every_split_has_a_policy_of_each_seed(run):
+def test_every_split_has_one_policy_per_seed(run):
     assert len(run.policies) == 6 * 3
 
 
-def test_every_path_is_an_account_over_every_session_but_the_first(rows, plan):
+def test_every_path_is_an_account_over_all_sessions_but_the_first(rows, plan):
     curves = rows[EQUITY_CURVES.name]
     kinds = dict(curves.select("policy", "kind").unique().iter_rows())
     assert kinds == {
@@ -78,7 +78,7 @@ def test_every_path_is_an_account_over_every_session_but_the_first(rows, plan):
         assert account["session"].sort().to_list() == plan.panel.sessions[1:].tolist()
 
 
-def test_the_tables_hold_a_verdict_by_block_and_the_identities(rows, store, run):
+def test_tables_have_a_verdict_per_block_and_meet_the_identities(rows, store, run):
     verdict = rows[EVALUATIONS.name]
     assert set(verdict["fold"].drop_nulls()) == {0, 1, 2, 3}
     assert set(verdict.filter(pl.col("period") == "all")["policy"]) >= {*PATHS, "small"}
@@ -88,7 +88,7 @@ def test_the_tables_hold_a_verdict_by_block_and_the_identities(rows, store, run)
     assert store.ledger.run(run.run_id).status == "done"
 
 
-def test_a_path_has_in_each_block_the_seeds_of_the_split_that_comes_next(store, run, plan):
+def test_path_takes_the_seeds_of_the_next_split_per_block(store, run, plan):
     archives = store.policies.read_run(run)
     accounts = {who.name: who for who in build_accounts(plan, archives, {}, {})}
     tested = list(itertools.combinations(range(4), 2))
@@ -111,7 +111,7 @@ def first_decision(plan, policy):
     return policy.decide(plan.panel, 50, opening_account(len(plan.panel.symbols))).target
 
 
-def test_the_cards_name_every_stretch_and_the_check_compares_each_with_the_tests(store, run, rows):
+def test_leak_check_compares_every_training_window_with_the_tests(store, run, rows):
     training, splitter = store.policies.training_windows(run), VALIDATED.splitter
     curves = rows[EQUITY_CURVES.name]
     n_stretches = sum(len(fold.in_days.train) for fold in run.folds)
@@ -121,7 +121,7 @@ def test_the_cards_name_every_stretch_and_the_check_compares_each_with_the_tests
     assert not training_leaks(exchanged, curves, splitter.purge_size, splitter.embargo_size).is_empty()
 
 
-def test_the_run_warns_that_it_knew_what_came_after_its_tests(store, run):
+def test_run_warns_of_training_after_its_tests(store, run):
     assert VALIDATION_ONLY in run.warnings
     assert store.tables.read(RUNS)["warnings"].to_list() == [list(run.warnings)]
     assert store.tables.read(RUNS)["validation_only"].to_list() == [True]
@@ -130,7 +130,7 @@ def test_the_run_warns_that_it_knew_what_came_after_its_tests(store, run):
         assert VALIDATION_ONLY in card.warnings
 
 
-def test_its_policies_are_refused_where_they_would_be_used_again(store, run):
+def test_policies_of_a_validation_run_cannot_be_reused(store, run):
     why = r"was tested from .* and trained to .*: it is for validation only; train"
     with pytest.raises(ValueError, match=why):
         replay_run(store, run.run_id, Launch("replay"))

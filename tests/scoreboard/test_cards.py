@@ -15,7 +15,7 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momen
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.store import StoredRun
+from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.scoreboard.cards import (
     external_attempts,
     read_history,

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.runs.tables import complete
+from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.scoreboard import trial_history
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
@@ -52,8 +52,8 @@ def test_trials_are_completed_walk_forward_runs_by_finish_time(runs):
 
 
 def test_run_trained_past_its_tests_is_validation_only(store, home, runs):
-    complete(store, run_named("a"), AT)
-    complete(store, run_named("b", folds=FORESEEING), AT)
+    complete_run(store, run_named("a"), AT)
+    complete_run(store, run_named("b", folds=FORESEEING), AT)
     found = trial_runs(store)
     assert found.select("run_id", "validation_only").rows() == [("a", False), ("b", True), ("c", False)]
 

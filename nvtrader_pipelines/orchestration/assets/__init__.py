@@ -1,4 +1,4 @@
-"""The asset graph, one module per group; what is the same of all is said here."""
+"""Asset graph, one module per group, with the owners and columns of every asset."""
 
 import dagster as dg
 
@@ -26,13 +26,13 @@ OWNERS = ["team:nvtrader"]
 COLUMNS = {asset_key(table): table_metadata(table) for table in TABLES}
 
 
-def completed(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """The spec with its owners, and with the columns of its table where it has one."""
+def add_owners_and_columns(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Add the owners, and the columns of the table if the asset has one."""
     return spec.merge_attributes(owners=OWNERS, metadata=COLUMNS.get(spec.key, {}))
 
 
 ASSETS = [
-    asset.map_asset_specs(completed)
+    asset.map_asset_specs(add_owners_and_columns)
     for asset in (
         bars,
         refine,

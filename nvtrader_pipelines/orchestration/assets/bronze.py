@@ -1,13 +1,13 @@
-"""Bronze: bars as they were delivered."""
+"""Bronze: bars as delivered."""
 
 from datetime import UTC, datetime
 
 import dagster as dg
 
 from nvtrader_pipelines.market.sources import SourceUnavailable
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import written
-from nvtrader_pipelines.orchestration.retries import tried_again
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
+from nvtrader_pipelines.orchestration.reports import table_result
+from nvtrader_pipelines.orchestration.retries import retry_on
 from nvtrader_pipelines.storage.medallion import ingest_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS
@@ -23,8 +23,8 @@ from nvtrader_pipelines.storage.tables import BARS
     pool="bronze",
 )
 def bars(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Bars of every source as delivered, text untouched; a file already ingested is not read again."""
-    with tried_again(SourceUnavailable):
-        ingested = ingest_market(store.tables, years_of(context), datetime.now(UTC))
+    """Bars of every source as delivered, text unchanged; an ingested file is not read again."""
+    with retry_on(SourceUnavailable):
+        ingested = ingest_market(store.tables, partition_years(context), datetime.now(UTC))
     context.log.info(ingested.summary)
-    return written(store, BARS, ingested.n_rows, {"files_read": ingested.files_read, "refused": ingested.refused})
+    return table_result(store, BARS, ingested.n_rows, {"files_read": ingested.files_read, "refused": ingested.refused})

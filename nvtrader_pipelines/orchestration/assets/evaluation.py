@@ -1,12 +1,12 @@
-"""Evaluation: the verdict on each run."""
+"""Evaluation: the verdict on a run."""
 
 import dagster as dg
 
 from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import written
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
+from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.runs.launch import judge_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
@@ -30,10 +30,10 @@ def walk_forward_evaluation(
     mlflow: MlflowTracking,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
-    """Net Sharpe with intervals, growth, drawdown, turnover and cost per fold and period, policy by baseline."""
+    """Sharpe ratio with interval, growth, drawdown, turnover and cost per account and period."""
     plan = reopen_plan(store, store.policies.read_latest(context.partition_key))
     launch = Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.to(context))
+        verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.reporter(context))
         tracked.log_verdict(verdict)
-    return written(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})
+    return table_result(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})

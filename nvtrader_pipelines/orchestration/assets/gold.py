@@ -1,4 +1,4 @@
-"""Gold: returns, point-in-time features, and the panel that pins their snapshots."""
+"""Gold: returns, point-in-time features, regimes, and the panels that pin their snapshots."""
 
 from datetime import UTC, datetime
 
@@ -8,8 +8,8 @@ from nvtrader_pipelines.figures import regimes_figures
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_labels
 from nvtrader_pipelines.market.returns import bar_returns
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, years_of
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, partition_years
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
@@ -28,9 +28,9 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
     code_version="1",
 )
 def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Simple returns per symbol and session, from prices aligned first; none is ever filled."""
-    n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), years_of(context))
-    return written(store, RETURNS, n_rows)
+    """Simple returns per symbol and session from aligned prices; missing returns are not filled."""
+    n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), partition_years(context))
+    return table_result(store, RETURNS, n_rows)
 
 
 @dg.asset(
@@ -43,9 +43,11 @@ def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -
     code_version="1",
 )
 def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Point-in-time features per symbol and session: each uses what was known at that close."""
-    n_rows = store.tables.replace_years(FEATURES, compute_features(store.tables.read(RETURNS)), years_of(context))
-    return written(store, FEATURES, n_rows)
+    """Point-in-time features per symbol and session, from data known at that close."""
+    n_rows = store.tables.replace_years(
+        FEATURES, compute_features(store.tables.read(RETURNS)), partition_years(context)
+    )
+    return table_result(store, FEATURES, n_rows)
 
 
 @dg.asset(
@@ -56,10 +58,10 @@ def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) 
     code_version="1",
 )
 def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """One row per source: what its panel holds, and the snapshots of bronze, silver and gold it is made of."""
+    """Market panel per source: its size and the pinned snapshots of bronze, silver and gold."""
     panels = pin_panels(store.tables, datetime.now(UTC))
     context.log.info(panels.summary)
-    return written(store, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
+    return table_result(store, MARKET_PANEL, panels.n_panels, {"left_out": panels.left_out})
 
 
 @dg.asset(
@@ -70,11 +72,11 @@ def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Stor
     code_version="1",
 )
 def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Regime of every session, labelled with hindsight: only to judge by regime, never to observe or decide by."""
+    """Regime of every session, labeled with hindsight: for evaluation, never to observe."""
     params = SliceAndMergeRegimeParams()
     labels = regime_labels(store.tables.read(RETURNS), params)
     store.tables.replace(REGIMES, labels.rows, {})
     context.log.info(labels.summary)
     report = {"left_out": labels.left_out, "params": params.model_dump(mode="json")}
-    pictures = keep_pictures(store.home, "regimes", regimes_figures(labels.rows))
-    return written(store, REGIMES, len(labels.rows), {**report, **pictures})
+    pictures = store_pictures(store.home, "regimes", regimes_figures(labels.rows))
+    return table_result(store, REGIMES, len(labels.rows), {**report, **pictures})

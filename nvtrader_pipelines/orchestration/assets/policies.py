@@ -1,4 +1,4 @@
-"""Policies: trained networks as files, and how their training went."""
+"""Policies: trained networks as files, and their training curves."""
 
 import dagster as dg
 
@@ -8,12 +8,12 @@ from nvtrader_pipelines.figures import learning_figure
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import keep_pictures, shown_snapshots, written
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
+from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, store_pictures, table_result
 from nvtrader_pipelines.runs.launch import train_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.tables import replace_run
+from nvtrader_pipelines.runs.run_tables import replace_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 
@@ -35,26 +35,26 @@ def trained_policy(
     mlflow: MlflowTracking,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
-    """One policy per fold and seed, trained on the fold's training window only; kept as safetensors with a card."""
+    """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        drain(train_run(store, plan, launch), progress.to(context))
+        drain(train_run(store, plan, launch), progress.reporter(context))
         run = store.policies.read_latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
         tracked.log_training(plan, curves, folder)
-    title, note = f"{plan.spec.name}: mean reward while training", "; ".join(plan.warnings)
+    title, note = f"{plan.spec.name}: mean reward in training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(
         metadata={
             "run_id": plan.run_id,
             "spec_hash": run.spec_hash,
-            "snapshots": dg.MetadataValue.json(shown_snapshots(run.snapshot_ids)),
+            "snapshots": dg.MetadataValue.json(format_snapshot_ids(run.snapshot_ids)),
             "policies": len(archives),
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
             "folder": dg.MetadataValue.path(str(folder)),
-            **keep_pictures(store.home, "trained_policy", figures, context.partition_key),
+            **store_pictures(store.home, "trained_policy", figures, context.partition_key),
             "warnings": list(plan.warnings),
             **tracked.metadata,
         },
@@ -71,7 +71,7 @@ def trained_policy(
     code_version="1",
 )
 def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Mean reward of a step over each rollout, per fold and seed."""
+    """Mean reward per step of each rollout, per fold and seed."""
     run = store.policies.read_latest(context.partition_key)
     n_rows = replace_run(store, TRAINING_CURVES, training_curves(store.policies.read_run(run)), run)
-    return written(store, TRAINING_CURVES, n_rows)
+    return table_result(store, TRAINING_CURVES, n_rows)

@@ -1,4 +1,4 @@
-"""PRUDEX-Compass: every experiment on six axes beside the market's average."""
+"""PRUDEX-Compass: six axes of every experiment, compared with the market average."""
 
 import dagster as dg
 
@@ -6,7 +6,7 @@ from nvtrader_pipelines.evaluation.prudex import axis_scores, prudex_compass
 from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PRUDEX
@@ -26,9 +26,9 @@ from nvtrader_pipelines.storage.tables import PRUDEX
     code_version="1",
 )
 def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Profitability, risk-control, universality, diversity, reliability and explainability; 50 is 1/N."""
+    """Scores of every experiment on the six axes of PRUDEX; equal weight scores 50."""
     compass = prudex_compass(read_prudex_record(store))
     store.tables.replace(PRUDEX, compass.table, {})
-    pictures = keep_pictures(store.home, "prudex", prudex_figures(compass))
+    pictures = store_pictures(store.home, "prudex", prudex_figures(compass))
     scores = dg.MetadataValue.md(markdown_table(axis_scores(compass.table)))
-    return written(store, PRUDEX, len(compass.table), {"scores": scores, **pictures})
+    return table_result(store, PRUDEX, len(compass.table), {"scores": scores, **pictures})

@@ -1,4 +1,4 @@
-"""Every run over time: its Sharpe ratio, and what that was worth when it was made."""
+"""Sharpe ratio of every completed run over time, deflated for the runs before it."""
 
 import dagster as dg
 from dagster_duckdb import DuckDBResource
@@ -7,8 +7,8 @@ from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve 
 from nvtrader_pipelines.figures import ratio_curve_figure
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.orchestration.reports import join_warnings, store_pictures, table_result
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
@@ -23,13 +23,12 @@ from nvtrader_pipelines.storage.views import create_views, read_query
     code_version="2",
 )
 def sharpe_ratio_curve(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -> dg.MaterializeResult:
-    """Every completed run over time, ranked by net Sharpe, deflated for the runs before it, with its worst drawdown."""
+    """Sharpe ratio, deflated Sharpe ratio, rank and maximum drawdown per completed run."""
     with duckdb.get_connection() as connection:
         create_views(connection, store)
         verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
     runs, trials = walk_forward_runs(store), trial_runs(store)
     curve = rank_runs(runs, verdicts, trials, trial_curves(store, trials))
     store.tables.replace(RATIO_CURVE, curve, {})
-    notes = dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings)
-    figures = {"ratio_curve": ratio_curve_figure(curve, note="; ".join(notes))}
-    return written(store, RATIO_CURVE, len(curve), keep_pictures(store.home, "sharpe_ratio_curve", figures))
+    figures = {"ratio_curve": ratio_curve_figure(curve, note=join_warnings(runs))}
+    return table_result(store, RATIO_CURVE, len(curve), store_pictures(store.home, "sharpe_ratio_curve", figures))

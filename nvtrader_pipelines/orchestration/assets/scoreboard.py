@@ -1,10 +1,10 @@
-"""The scoreboard: like with like, by net Sharpe ratio, with what each is worth over the best baseline."""
+"""Scoreboard: entrants of each contest by Sharpe ratio."""
 
 import dagster as dg
 
 from nvtrader_pipelines.figures import scoreboard_figures
 from nvtrader_pipelines.orchestration.assets.scorecards import SCORECARDS_KEY
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.scoreboard.cards import update_scoreboard
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD
@@ -18,8 +18,8 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
     code_version="1",
 )
 def scoreboard(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Where everybody of the last judgement stands, and stood before."""
+    """Ranking of all entrants by Sharpe ratio within their contest, with their former ranks."""
     board = update_scoreboard(store)
     table = dg.MetadataValue.md(markdown_table(board.select("rank", "entrant", "kind", "sharpe", "note")))
-    pictures = keep_pictures(store.home, "scoreboard", scoreboard_figures(board))
-    return written(store, SCOREBOARD, len(board), {"scoreboard": table, **pictures})
+    pictures = store_pictures(store.home, "scoreboard", scoreboard_figures(board))
+    return table_result(store, SCOREBOARD, len(board), {"scoreboard": table, **pictures})

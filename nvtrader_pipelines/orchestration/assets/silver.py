@@ -1,14 +1,13 @@
-"""Silver: one valid bar per symbol and session, and every refused row with its reason."""
+"""Silver: one valid bar per symbol and session; refused rows with their reasons."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import dagster as dg
-import polars as pl
 
 from nvtrader_pipelines.market.cleaning import clean
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, years_of
-from nvtrader_pipelines.orchestration.reports import written
+from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
+from nvtrader_pipelines.orchestration.reports import count_by, table_result
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
@@ -20,7 +19,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
         dg.AssetSpec(
             ["silver", "clean_bars"],
             deps=[BRONZE],
-            description="One bar per symbol and session of the exchange, adjusted and validated.",
+            description="One adjusted and validated bar per symbol and session.",
             group_name="silver",
             kinds={"iceberg", "polars", "pandera"},
             code_version="1",
@@ -28,7 +27,7 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
         dg.AssetSpec(
             ["silver", "quarantine"],
             deps=[BRONZE],
-            description="Every refused row with its rule, value, file and line.",
+            description="Refused rows with rule, value, file and line.",
             group_name="silver",
             kinds={"iceberg", "polars"},
             code_version="1",
@@ -39,11 +38,10 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
     name="refine",
 )
 def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
-    """Sort the delivered bars into valid ones and refused ones."""
-    years = years_of(context)
+    """Split the delivered bars into valid and refused ones."""
+    years = partition_years(context)
     good, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), datetime.now(UTC).date())
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)
     n_refused = store.tables.replace_years(QUARANTINE, refused, years)
-    yield written(store, CLEAN_BARS, n_good)
-    rules = refused.group_by("rule").agg(pl.len().alias("rows")).sort("rule")
-    yield written(store, QUARANTINE, n_refused, {"by_rule": dict(rules.iter_rows())})
+    yield table_result(store, CLEAN_BARS, n_good)
+    yield table_result(store, QUARANTINE, n_refused, {"by_rule": count_by(refused, "rule")})

@@ -1,4 +1,4 @@
-"""Trajectories: what every policy and baseline saw, did, paid and earned in its test windows."""
+"""Trajectories: observations, actions, costs and rewards in the test windows."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,8 +9,8 @@ from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.progress import ProgressLog
-from nvtrader_pipelines.orchestration.reports import keep_pictures, written
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
@@ -26,15 +26,15 @@ from nvtrader_pipelines.storage.tables import (
 ACTION_LOGS_KEY = dg.AssetKey(["rl", "action_logs"])
 
 DESCRIPTIONS = {
-    TRAJECTORIES: "One row per account and decision: what was seen, done, earned.",
-    EQUITY_CURVES: "One row per account and session: equity net of cost, drawdown, turnover, cost, cash.",
-    ACTION_LOGS: "One row per account and decision: target and executed weights and trades, by name.",
+    TRAJECTORIES: "One row per account and decision: hash of the observation, action, reward.",
+    EQUITY_CURVES: "One row per account and session: equity after costs, drawdown, turnover, cost, cash.",
+    ACTION_LOGS: "One row per account and decision: target weights, executed weights and trades per name.",
     REWARD_DECOMPOSITION: "One row per account, decision and reward term.",
 }
 
 
-def spec_of(table: Table) -> dg.AssetSpec:
-    """The asset of one trajectory table."""
+def trajectory_spec(table: Table) -> dg.AssetSpec:
+    """Build the asset spec of a trajectory table."""
     return dg.AssetSpec(
         [table.namespace, table.table],
         deps=[POLICY_KEY],
@@ -46,27 +46,27 @@ def spec_of(table: Table) -> dg.AssetSpec:
 
 
 @dg.multi_asset(
-    specs=[spec_of(table) for table in DESCRIPTIONS],
+    specs=[trajectory_spec(table) for table in DESCRIPTIONS],
     partitions_def=EXPERIMENTS,
     name="walk_forward",
 )
 def walk_forward(
     context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
 ) -> Iterator[dg.MaterializeResult]:
-    """Walk every seed, their ensemble and the baselines through the test windows, each on its own account."""
+    """Walk seeds, their ensemble and baselines through the test windows on own accounts."""
     plan, launch = (
         reopen_plan(store, store.policies.read_latest(context.partition_key)),
         Launch(context.run.run_id, context.run.run_id),
     )
-    record = drain(walk_run(store, plan, launch), progress.to(context))
+    record = drain(walk_run(store, plan, launch), progress.reporter(context))
     note, name = "; ".join(plan.warnings), plan.spec.name
-    kept = partial(keep_pictures, store.home, partition_key=context.partition_key)
-    yield written(store, TRAJECTORIES, len(record.trajectories))
+    stored = partial(store_pictures, store.home, partition_key=context.partition_key)
+    yield table_result(store, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, f"{name}: equity after costs", plan.spec.report_from, note)
-    yield written(store, EQUITY_CURVES, len(record.equity_curves), kept("equity_curves", {"equity": curves}))
+    yield table_result(store, EQUITY_CURVES, len(record.equity_curves), stored("equity_curves", {"equity": curves}))
     weights = weights_figure(record.action_logs, f"{name}: weights over time", note)
-    yield written(store, ACTION_LOGS, len(record.action_logs), kept("action_logs", {"weights": weights}))
-    terms = reward_terms_figure(record.reward_decomposition, f"{name}: reward by term, summed over time", note)
-    yield written(
-        store, REWARD_DECOMPOSITION, len(record.reward_decomposition), kept("reward_decomposition", {"terms": terms})
+    yield table_result(store, ACTION_LOGS, len(record.action_logs), stored("action_logs", {"weights": weights}))
+    terms = reward_terms_figure(record.reward_decomposition, f"{name}: cumulative reward by term", note)
+    yield table_result(
+        store, REWARD_DECOMPOSITION, len(record.reward_decomposition), stored("reward_decomposition", {"terms": terms})
     )

@@ -1,4 +1,4 @@
-"""Validation: what every result is worth after all the trials that were made on the same market."""
+"""Validation: every result deflated for all trials."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.trial_validation import headlines, validate_s
 from nvtrader_pipelines.figures import validation_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import keep_pictures, markdown_table, written
+from nvtrader_pipelines.orchestration.reports import join_warnings, markdown_table, store_pictures, table_result
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
@@ -21,7 +21,7 @@ DEPS = [all_partitions(EVALUATION_KEY)]
         dg.AssetSpec(
             ["evaluation", "validation"],
             deps=DEPS,
-            description="Every trial against zero, its best baseline and its anchor, deflated for all trials ever run.",
+            description="Every trial against zero, its best baseline and its anchor, deflated for all trials.",
             group_name="evaluation",
             kinds={"iceberg", "polars"},
             code_version="1",
@@ -29,7 +29,7 @@ DEPS = [all_partitions(EVALUATION_KEY)]
         dg.AssetSpec(
             ["evaluation", "overfitting"],
             deps=DEPS,
-            description="How often the best of all trials in sample is in the worse half out of sample.",
+            description="Probability that the best trial in sample ranks in the worse half out of sample (PBO).",
             group_name="evaluation",
             kinds={"iceberg", "polars"},
             code_version="1",
@@ -38,16 +38,15 @@ DEPS = [all_partitions(EVALUATION_KEY)]
     name="validate",
 )
 def validation(store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
-    """Discount every trial for all the others on its market, and ask whether picking the best picks luck."""
+    """Deflate every trial for all trials on its market; estimate backtest overfitting."""
     runs = trial_runs(store)
     judged = validate_sources(runs, trial_curves(store, runs), store.tables.read(EVALUATIONS))
     store.tables.replace(VALIDATION, judged.trials, {})
     store.tables.replace(OVERFITTING, judged.overfitting, {})
-    notes = dict.fromkeys(warning for warnings in store.tables.read(RUNS)["warnings"] for warning in warnings)
-    figures = validation_figures(judged.trials, judged.overfitting, note="; ".join(notes))
+    figures = validation_figures(judged.trials, judged.overfitting, note=join_warnings(store.tables.read(RUNS)))
     trials, overfitting = headlines(judged)
-    pictures = keep_pictures(store.home, "validation", figures)
-    told = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
-    yield written(store, VALIDATION, len(judged.trials), told)
+    pictures = store_pictures(store.home, "validation", figures)
+    metadata = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
+    yield table_result(store, VALIDATION, len(judged.trials), metadata)
     table = dg.MetadataValue.md(markdown_table(overfitting))
-    yield written(store, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})
+    yield table_result(store, OVERFITTING, len(judged.overfitting), {"overfitting": table, **pictures})

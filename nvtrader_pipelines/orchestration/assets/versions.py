@@ -1,4 +1,4 @@
-"""Versions: what each experiment partition means, and how it differs from the version before."""
+"""Versions: spec of each experiment partition and its changes since the version before."""
 
 import dagster as dg
 
@@ -18,7 +18,7 @@ VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
     code_version="1",
 )
 def experiment_version(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """The immutable version behind the partition: its spec, its hash, and what changed since the version before."""
+    """Immutable version of the partition: spec, hash and changes since the version before."""
     spec = store.ledger.read(context.partition_key)
     return dg.MaterializeResult(
         metadata={

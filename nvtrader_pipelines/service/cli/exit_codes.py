@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from nvtrader_pipelines.execution.errors import NotReconciled
-from nvtrader_pipelines.orchestration.errors import PipelineError
+from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 

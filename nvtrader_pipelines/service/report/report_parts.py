@@ -18,7 +18,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names, with_validation_mark
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (

@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
-from nvtrader_pipelines.runs.tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION

@@ -3,7 +3,7 @@ import pytest
 from rich.console import Console
 
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
-from nvtrader_pipelines.runs.tables import complete, replace_run
+from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
 from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -25,7 +25,7 @@ def evaluated_home(tmp_path):
         verdict = {"policy": [name], "kind": ["ensemble"], "period": ["all"], "turnover_per_year": [1.0]}
         rows = pl.DataFrame(verdict).with_columns(pl.lit(value).alias(figure) for figure, value in FIGURES.items())
         replace_run(store, EVALUATIONS, conform(EVALUATIONS, rows), run)
-        complete(store, run, AT)
+        complete_run(store, run, AT)
     return home
 
 

@@ -1,4 +1,4 @@
-"""The stress test of a sealed run, on the market it was trained on."""
+"""Stress test of a sealed run on the market it was trained on."""
 
 from collections.abc import Generator
 
@@ -14,10 +14,10 @@ from nvtrader_pipelines.storage.tables import RETURNS
 
 
 def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Generator[Progress, None, pl.DataFrame]:
-    """Play a run's policies and baselines in every stressed world; the last value is the table.
+    """Walk a run's policies and baselines through every scenario; return the verdict table.
 
     Raises:
-        StorageError: if the snapshot of the returns is gone, or a policy is missing or not the one that was sealed.
+        StorageError: if the snapshot of the returns is missing, or a policy is missing or was changed.
     """
     returns = store.tables.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
     contest = stressed_accounts(plan, store.policies.read_run(run), run.chosen, run.thresholds)

@@ -1,4 +1,4 @@
-"""What a run leaves in the tables: its rows replaced under its own keys, and the row that marks it complete."""
+"""Rows of a run in the tables, replaced under its keys, and its row of completion."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -20,40 +20,40 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
-WALK_FORWARD = "walk_forward"  # the kind of run that counts and is summed up: the only one that trained its policies
+WALK_FORWARD = "walk_forward"  # kind of a run that trained its policies, the only one that counts as a trial
 
 
-def keyed(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
-    """The rows with those keys of a run that the table has columns for."""
+def with_run_keys(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:
+    """Add the keys of a run that the table has columns for."""
     return rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items() if name in table.schema)
 
 
 def replace_run(store: Store, table: Table, rows: pl.DataFrame, run: SealedRun, **among: Sequence[str]) -> int:
-    """Replace exactly a run's rows, or those of them with the given values; the number written."""
-    named = keyed(table, rows, {"spec_hash": run.spec_hash, "run_id": run.run_id, "experiment": run.experiment})
-    store.tables.replace(table, named, {**_of(run), **among})
+    """Replace the rows of a run, or those with the given values; return their number."""
+    keyed = with_run_keys(table, rows, {"spec_hash": run.spec_hash, "run_id": run.run_id, "experiment": run.experiment})
+    store.tables.replace(table, keyed, {**_run_filter(run), **among})
     return len(rows)
 
 
 def read_run(store: Store, table: Table, run: SealedRun, **among: Sequence[str]) -> pl.DataFrame:
-    """A run's rows, or those of them with the given values."""
-    return store.tables.read(table, {**_of(run), **among})
+    """Read the rows of a run, or those with the given values."""
+    return store.tables.read(table, {**_run_filter(run), **among})
 
 
-def _of(run: SealedRun) -> Where:
+def _run_filter(run: SealedRun) -> Where:
     return {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
 
 
 def write_record(store: Store, run: SealedRun, record: BacktestRecord) -> Iterator[tuple[Table, int]]:
-    """Write the four trajectory tables, beside the episodes of the training; each is handed out once it is there."""
+    """Write the four trajectory tables; yield each table once it is written."""
     yield TRAJECTORIES, replace_run(store, TRAJECTORIES, record.trajectories, run, phase=[PHASES[run.kind]])
     yield EQUITY_CURVES, replace_run(store, EQUITY_CURVES, record.equity_curves, run)
     yield ACTION_LOGS, replace_run(store, ACTION_LOGS, record.action_logs, run)
     yield REWARD_DECOMPOSITION, replace_run(store, REWARD_DECOMPOSITION, record.reward_decomposition, run)
 
 
-def complete(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str | None = None) -> None:
-    """Write the row that marks a run as judged; it comes after all its other rows."""
+def complete_run(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str | None = None) -> None:
+    """Write the row that marks a run as judged, after all its other rows."""
     row = {
         "spec_hash": run.spec_hash,
         "run_id": run.run_id,
@@ -80,9 +80,9 @@ def complete(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str | No
 
 
 def walk_forward_runs(store: Store, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The completed runs that trained their policies; replays and forward runs are not among them.
+    """Completed runs that trained their policies, without replays and forward runs.
 
-    Those that are `validation_only` are; where results are ranked or summed up, they are left out or marked.
+    Runs that are `validation_only` are included; rankings and summaries must omit or mark them.
     """
     runs = store.tables.read(RUNS).filter(pl.col("kind") == WALK_FORWARD)
     return runs if columns is None else runs.select(columns)

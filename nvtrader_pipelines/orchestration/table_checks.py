@@ -1,4 +1,4 @@
-"""Asset checks: schemas, gaps, NaN, and the identities of recorded runs; blocking where wrong data must not go on."""
+"""Asset checks of market and run tables: schemas, gaps, NaN and identities."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -31,7 +31,7 @@ from nvtrader_pipelines.promotion.findings import (
     deflated_findings,
     overfitting_findings,
 )
-from nvtrader_pipelines.runs.tables import read_run
+from nvtrader_pipelines.runs.run_tables import read_run
 from nvtrader_pipelines.storage.medallion import count_non_finite
 from nvtrader_pipelines.storage.policy_library import LATEST
 from nvtrader_pipelines.storage.store import Store
@@ -60,8 +60,8 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 PARTITION_TAG = "dagster/partition"
-PAIRS_FOR_DPO = 500
-SHOWN = 20  # violations listed in the metadata
+MIN_DPO_PAIRS = 500
+MAX_ROWS_SHOWN = 20  # violations listed in the metadata
 PROBABILITIES = (
     "probabilistic_sharpe",
     "deflated_sharpe",
@@ -72,92 +72,100 @@ PROBABILITIES = (
 )
 
 
-def shown(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
-    """The first rows as a Markdown table."""
-    with pl.Config(tbl_formatting="MARKDOWN", tbl_hide_dataframe_shape=True, tbl_rows=SHOWN, tbl_cols=20):
-        return dg.MetadataValue.md(str(rows.head(SHOWN)))
+def first_rows(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
+    """First rows as a Markdown table."""
+    with pl.Config(tbl_formatting="MARKDOWN", tbl_hide_dataframe_shape=True, tbl_rows=MAX_ROWS_SHOWN, tbl_cols=20):
+        return dg.MetadataValue.md(str(rows.head(MAX_ROWS_SHOWN)))
 
 
-def verdict(broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSeverity.ERROR) -> dg.AssetCheckResult:
-    """Passed where no row is broken."""
+def check_result(
+    broken: pl.DataFrame, checked: int, severity: Any = dg.AssetCheckSeverity.ERROR
+) -> dg.AssetCheckResult:
+    """Result of a check that passes if no row violates it."""
     metadata: dict[str, Any] = {"checked": checked, "broken": len(broken)}
     if len(broken):
-        metadata["rows"] = shown(broken)
+        metadata["rows"] = first_rows(broken)
     return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
 
 
 def schema_check(table: Table, schema: DataFrameSchema) -> dg.AssetChecksDefinition:
-    """A blocking check of a table against its pandera schema."""
+    """Build a blocking check of a table against its pandera schema."""
 
-    @dg.asset_check(asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} fits its schema.")
+    @dg.asset_check(
+        asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} conforms to its schema."
+    )
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
         rows = store.tables.read(table)
         try:
             schema.validate(rows, lazy=True)
         except pandera.errors.SchemaErrors as errors:
-            return verdict(pl.DataFrame(errors.failure_cases), len(rows))
-        return verdict(rows.clear(), len(rows))
+            return check_result(pl.DataFrame(errors.failure_cases), len(rows))
+        return check_result(rows.clear(), len(rows))
 
     return check
 
 
 @dg.asset_check(asset=asset_key(RETURNS), description="No symbol misses a session between its first and last bar.")
 def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """A warning: short gaps are borne by the environment, long ones stop the experiment that meets them."""
+    """Warn only: the environment bridges short gaps, and long ones stop the experiment."""
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     gaps = calendar_gaps(rows)
-    found = verdict(gaps, len(rows), dg.AssetCheckSeverity.WARN)
-    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-SHOWN:]))
+    found = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)
+    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-MAX_ROWS_SHOWN:]))
 
 
-@dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file gave at least one valid bar.")
+@dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file has at least one valid bar.")
 def every_file_has_a_good_bar(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Not blocking: one bad file never stops the good ones."""
+    """Do not block: one bad file must not stop the others."""
     delivered = store.tables.read(DELIVERIES)
-    return verdict(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
+    return check_result(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
 
 
 def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
-    """A blocking check that what the panel is made of holds no NaN; unknown values are null."""
+    """Build a blocking check that a table has no NaN or infinity; unknown values are null."""
 
-    @dg.asset_check(asset=asset_key(table), name="no_nan", blocking=True, description=f"{table.name} holds no NaN.")
+    @dg.asset_check(asset=asset_key(table), name="no_nan", blocking=True, description=f"{table.name} has no NaN.")
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
         rows = store.tables.read(table)
         floats = [name for name, kind in rows.schema.items() if kind.is_float()]
         broken = rows.filter(pl.any_horizontal(pl.col(name).is_nan() | pl.col(name).is_infinite() for name in floats))
-        return verdict(broken, len(rows))
+        return check_result(broken, len(rows))
 
     return check
 
 
 def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[SealedRun]:
-    """The run just recorded; every experiment's latest where only the check was asked for, without a partition."""
-    library, asked = store.policies, context.run.tags.get(PARTITION_TAG)
+    """Latest run of the partition; without a partition, of every trained experiment."""
+    library, partition_key = store.policies, context.run.tags.get(PARTITION_TAG)
     known = context.instance.get_dynamic_partitions(EXPERIMENTS.name or "")
     trained = [key for key in known if (store.home.policies / key / LATEST).exists()]
-    return [library.read_latest(key) for key in ([asked] if asked else trained)]
+    return [library.read_latest(key) for key in ([partition_key] if partition_key else trained)]
 
 
-def concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """The rows of all parts."""
+def concat_frames(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate frames; without any, return an empty frame."""
     return pl.concat([pl.DataFrame(), *parts], how="diagonal")
 
 
-@dg.asset_check(asset=asset_key(MARKET_PANEL), name="no_nan", blocking=True, description="No panel array holds NaN.")
+@dg.asset_check(
+    asset=asset_key(MARKET_PANEL), name="no_nan", blocking=True, description="No array of a market panel has NaN."
+)
 def panel_has_no_nan(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Builds every pinned panel again."""
-    return verdict(count_non_finite(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
+    """Rebuild every pinned panel and look for NaN."""
+    return check_result(count_non_finite(store.tables), len(store.tables.read(MARKET_PANEL, columns=["source"])))
 
 
 def run_check(
     table: Table, name: str, tables: tuple[Table, ...], broken: Callable[..., pl.DataFrame], description: str
 ) -> dg.AssetChecksDefinition:
-    """A blocking check of an identity on the run an experiment has just recorded."""
+    """Build a blocking check of an identity that the rows of a run must satisfy."""
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-        recorded = [[read_run(store, each, run) for each in tables] for run in runs_to_check(context, store)]
-        return verdict(concat(broken(*frames) for frames in recorded), sum(len(frames[0]) for frames in recorded))
+        frames_by_run = [[read_run(store, each, run) for each in tables] for run in runs_to_check(context, store)]
+        return check_result(
+            concat_frames(broken(*frames) for frames in frames_by_run), sum(len(frames[0]) for frames in frames_by_run)
+        )
 
     return check
 
@@ -165,10 +173,10 @@ def run_check(
 @dg.asset_check(
     asset=asset_key(EQUITY_CURVES),
     blocking=True,
-    description="No fold was trained on a session of its tests, or closer to one than its splitter promises.",
+    description="No fold was trained on its test sessions, nor closer to them than its purge and embargo allow.",
 )
 def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """From the cards of the policies against the sessions they were tested on."""
+    """Compare the training windows on the policy cards with the tested sessions."""
     library = store.policies
     runs = runs_to_check(context, store)
     splitters = [store.ledger.read(run.partition_key).splitter for run in runs]
@@ -181,43 +189,46 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
         )
         for run, splitter in zip(runs, splitters, strict=True)
     )
-    return verdict(concat(leaks), sum(len(run.policies) for run in runs))
+    return check_result(concat_frames(leaks), sum(len(run.policies) for run in runs))
 
 
 @dg.asset_check(
     asset=["policies", "trained_policy"],
     blocking=True,
-    description="Every policy file has the digest it was sealed with.",
+    description="Every policy file still has the digest recorded when the run was sealed.",
 )
 def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Reads every file of the run again."""
+    """Hash every policy file of the run again."""
     library, runs = store.policies, runs_to_check(context, store)
-    return verdict(concat(library.find_tampered_files(run) for run in runs), sum(len(run.policies) for run in runs))
+    return check_result(
+        concat_frames(library.find_tampered_files(run) for run in runs), sum(len(run.policies) for run in runs)
+    )
 
 
 @dg.asset_check(
-    asset=asset_key(PREFERENCE_PAIRS), description=f"At least {PAIRS_FOR_DPO} pairs outside the hold-out to tune on."
+    asset=asset_key(PREFERENCE_PAIRS),
+    description=f"At least {MIN_DPO_PAIRS} preference pairs outside the hold-out to tune on.",
 )
 def enough_pairs_for_dpo(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """A warning until there are; the number is our own choice."""
+    """Warn only; the required number is a choice of this project."""
     pairs = store.tables.read(PREFERENCE_PAIRS, columns=["holdout"])
     free = len(pairs) - int(pairs["holdout"].sum())
     return dg.AssetCheckResult(
-        passed=free >= PAIRS_FOR_DPO,
+        passed=free >= MIN_DPO_PAIRS,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"pairs": len(pairs), "outside_holdout": free, "needed": PAIRS_FOR_DPO},
+        metadata={"pairs": len(pairs), "outside_holdout": free, "needed": MIN_DPO_PAIRS},
     )
 
 
 def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition:
-    """A blocking check that probabilities are between 0 and 1."""
+    """Build a blocking check that probabilities are between 0 and 1."""
 
     @dg.asset_check(
         asset=asset_key(table), name="probabilities", blocking=True, description="Probabilities are in [0, 1]."
     )
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
         rows = store.tables.read(table)
-        return verdict(outside_unit_interval(rows, columns), len(rows))
+        return check_result(outside_unit_interval(rows, columns), len(rows))
 
     return check
 
@@ -225,12 +236,12 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
 @dg.asset_check(
     asset=asset_key(SCOREBOARD),
     blocking=True,
-    description="A contest is one market and window, ranked by Sharpe ratio.",
+    description="All ranked entrants of a contest share market, window and costs.",
 )
 def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Never a rank across markets, windows or costs."""
+    """Compare the conditions of every ranked entrant with those of its rivals."""
     rows = store.tables.read(SCOREBOARD)
-    return verdict(differs_from_rivals(rows), len(rows))
+    return check_result(differs_from_rivals(rows), len(rows))
 
 
 def promotion_check(
@@ -240,7 +251,7 @@ def promotion_check(
     findings: Callable[..., list[PromotionFinding]],
     description: str,
 ) -> dg.AssetChecksDefinition:
-    """A warning where something speaks against promoting what ranks best; nothing stops for it."""
+    """Build a warning about evidence against promoting the best-ranked run; it never blocks."""
 
     @dg.asset_check(
         asset=asset_key(table),
@@ -253,8 +264,9 @@ def promotion_check(
         return dg.AssetCheckResult(
             passed=all(each.passed for each in found),
             severity=dg.AssetCheckSeverity.WARN,
-            description="\n".join(each.sentence for each in found) or "no trial is judged yet: nvtrader materialize",
-            metadata={"figures": shown(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
+            description="\n".join(each.sentence for each in found)
+            or "no trial has been validated yet; run `nvtrader materialize`",
+            metadata={"figures": first_rows(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
         )
 
     return check
@@ -273,20 +285,22 @@ CHECKS = [
     panel_has_no_nan,
     policy_digest,
     no_training_in_test,
-    run_check(ACTION_LOGS, "weights_sum_to_one", (ACTION_LOGS,), off_simplex, "Weights are on the simplex."),
+    run_check(
+        ACTION_LOGS, "weights_sum_to_one", (ACTION_LOGS,), off_simplex, "Weights are non-negative and sum to one."
+    ),
     run_check(
         REWARD_DECOMPOSITION,
         "terms_sum_to_reward",
         (TRAJECTORIES, REWARD_DECOMPOSITION),
         reward_gaps,
-        "Every step's terms sum to its reward.",
+        "The reward terms of every step sum to its reward.",
     ),
     run_check(
         EQUITY_CURVES,
         "equity_is_product_of_growth",
         (EQUITY_CURVES,),
         equity_gaps,
-        "Equity is the product of net growth.",
+        "Equity is the cumulative product of net growth.",
     ),
     no_nan_check(VALIDATION),
     no_nan_check(OVERFITTING),

@@ -1,4 +1,4 @@
-"""The steps of a rebalance as Dagster takes them: the desk's own, with what a person would otherwise acknowledge."""
+"""Steps of a scheduled rebalance: the desk's steps with Dagster's retries."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,28 +15,28 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.orchestration.retries import tried_again
+from nvtrader_pipelines.orchestration.retries import retry_on
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
-SESSION = "nvtrader/session"  # the tag of a scheduled rebalance: the session after whose close it comes
-_MOST_WAITS, BETWEEN_WAITS = 12, 300.0  # for bars, seconds: an hour, longer than the ingest of a day
+SESSION = "nvtrader/session"  # tag of a scheduled rebalance: the session after whose close it runs
+MAX_WAITS, BAR_WAIT_SECONDS = 12, 300.0  # seconds; an hour in all, longer than the ingest of a day
 
 
-def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
-    """Go whole through the due sessions before the last, then place what waits for the last.
+def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
+    """Complete all due sessions but the last, then place the orders of the last.
 
-    A broker that does not answer is asked again by the step's retry, which places nothing twice. The first session
-    after which the account differs is the last one: its check, which comes next, says so and ends the run.
+    A broker timeout makes Dagster retry the step, which places no order twice. Trading stops at the first session
+    after which holdings differ from expected ones; the reconciliation check that follows then ends the run.
 
     Raises:
-        NotReconciled: if the account differed before.
-        ExecutionError: if the run was told to acknowledge soft findings of an account at a broker.
+        NotReconciled: if the account had differences before.
+        ExecutionError: if soft findings of an account at a broker were to be acknowledged.
     """
     if acknowledge:
         desk.require_simulated("has its soft findings acknowledged by the run")
-    with asked_again():
+    with retry_when_unavailable():
         desk.require_reconciled()
         due = desk.due()
         if len(due) > 1:
@@ -46,28 +46,28 @@ def executed(desk: Desk, report: Callable[[Progress], None], *, acknowledge: boo
             desk.execute()
 
 
-def said_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[AuditEvent]:
-    """What the audit says of an account since a run began, whose step may have been tried before."""
+def audit_events_since(desk: Desk, instance: dg.DagsterInstance, run_id: str) -> list[AuditEvent]:
+    """Audit events of an account since a run began, earlier attempts of the step included."""
     (record,) = instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
     began = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
     events = desk.store.audit.events()
     return [event for event in events if event.account == desk.account and event.at >= began]
 
 
-def cleared(desk: Desk, *, acknowledge: bool) -> None:
-    """Have compliance look at the plan, and acknowledge its soft findings where the run was told to."""
-    with asked_again():  # at a market, what is cleared is placed at once
+def clear_plan(desk: Desk, *, acknowledge: bool) -> None:
+    """Check the plan for compliance; with `acknowledge`, approve soft findings."""
+    with retry_when_unavailable():  # a live venue places a cleared plan at once
         desk.clear()
         plans = desk.plans()
         if acknowledge and len(plans) and plans["status"][0] == "waiting":
-            reason = "the run was told to acknowledge soft findings"
+            reason = "soft findings are acknowledged by the run's configuration"
             desk.approve(plans["plan_id"][0], by="dagster", reason=reason)
 
 
 @contextmanager
-def asked_again() -> Iterator[None]:
-    """Let Dagster try the step again where the broker did not answer, whoever says so, or another has the account."""
-    with tried_again(BrokerTimeout, AccountInUse):
+def retry_when_unavailable() -> Iterator[None]:
+    """Let Dagster retry the step if the broker timed out or another process uses the account."""
+    with retry_on(BrokerTimeout, AccountInUse):
         try:
             yield
         except ExecutionError as error:
@@ -76,13 +76,13 @@ def asked_again() -> Iterator[None]:
             raise
 
 
-def require_bars(store: Store, session: str | None) -> None:
-    """Wait for the bars of the session after which a rebalance comes; without one it goes as far as they do.
+def wait_for_bars(store: Store, session: str | None) -> None:
+    """Let Dagster retry the step for up to an hour until the market has the bars of a session.
 
-    The run that ingests them may have begun together with this one.
+    The ingest of those bars may run at the same time. Without a session there is nothing to wait for.
 
     Raises:
-        dagster.RetryRequested: from an error that names both sessions; for an hour, then the step fails.
+        dagster.RetryRequested: if the bars are missing; its cause names both sessions.
     """
     active = read_active(store)
     if session is None or active is None:
@@ -93,18 +93,18 @@ def require_bars(store: Store, session: str | None) -> None:
             f"the rebalance of {session} needs the bars of that session, but the market {source} ends on {ends}; "
             "deliver the bars, run the market job, and launch the rebalance again: it catches up"
         )
-        raise dg.RetryRequested(_MOST_WAITS, BETWEEN_WAITS) from missing
+        raise dg.RetryRequested(MAX_WAITS, BAR_WAIT_SECONDS) from missing
 
 
-def require_passed(home: Home, account: str) -> None:
-    """Refuse to trade an account after a blocking check of its rows that failed or never ended.
+def require_checks_passed(home: Home, account: str) -> None:
+    """Raise if a blocking check of the account's rows failed or did not finish.
 
     Raises:
-        dagster.Failure: naming the checks; they are evaluated again with their assets, or alone from the UI.
+        dagster.Failure: with the names of the checks; the UI can run them again.
     """
     if checks := failing_checks(home, account):
         raise dg.Failure(
-            f"account {account} is not traded: {', '.join(checks)} did not pass when last evaluated, or came to no "
-            "end; mend what it found and execute the check again",
+            f"account {account} is not traded until its checks pass, but {', '.join(checks)} failed or did not finish; "
+            "correct the rows and execute the check again",
             allow_retries=False,
         )

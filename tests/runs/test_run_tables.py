@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.replay import FoldDates
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
-from nvtrader_pipelines.runs.tables import complete, read_run, replace_run, walk_forward_runs, write_record
+from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, walk_forward_runs, write_record
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, TRAINING_CURVES, TRAJECTORIES
 from tests.storage.table_rows import AT, SPEC_HASH, conform
 
@@ -63,7 +63,7 @@ def curve(*rewards):
     )
 
 
-def test_a_runs_rows_are_named_and_replaced_without_touching_other_runs(store):
+def test_replace_run_writes_keys_and_leaves_other_runs(store):
     first, second = run_named("1" * 16), run_named("2" * 16)
     replace_run(store, TRAINING_CURVES, curve(1.0, 2.0), first)
     for rewards in ((3.0,), (4.0, 5.0, 6.0)):
@@ -74,16 +74,16 @@ def test_a_runs_rows_are_named_and_replaced_without_touching_other_runs(store):
     assert found["run_id"].unique().to_list() == ["2" * 16]
 
 
-def test_the_experiment_is_named_where_the_table_has_a_column_for_it(store):
+def test_replace_run_adds_the_experiment_where_it_is_a_column(store):
     run = run_named("1" * 16)
     replace_run(store, EVALUATIONS, conform(EVALUATIONS, pl.DataFrame({"policy": ["a"]})), run)
     assert read_run(store, EVALUATIONS, run)["experiment"].to_list() == ["a"]
 
 
-def test_a_judged_run_has_one_row_however_often_it_is_judged(store):
+def test_complete_run_twice_leaves_one_row(store):
     run = run_named("1" * 16)
     for hours in (0, 1):
-        complete(store, run, AT + dt.timedelta(hours=hours), "mlflow")
+        complete_run(store, run, AT + dt.timedelta(hours=hours), "mlflow")
     (row,) = store.tables.read(RUNS).rows(named=True)
     assert (row["seeds"], row["n_policies"], row["warnings"]) == ([0, 1, 2], 1, ["w"])
     assert row["finished_at"] == AT + dt.timedelta(hours=1)
@@ -93,23 +93,23 @@ def test_a_judged_run_has_one_row_however_often_it_is_judged(store):
     assert (row["window_first"], row["window_last"]) == (FOLDS[0].test_first, FOLDS[-1].test_last)
 
 
-def test_replays_and_paper_accounts_are_not_among_the_runs_that_trained(store):
+def test_walk_forward_runs_omit_replays_and_forward_runs(store):
     for number, kind in enumerate(("walk_forward", "replay", "forward")):
-        complete(store, run_named(str(number) * 16, kind), AT)
+        complete_run(store, run_named(str(number) * 16, kind), AT)
     assert walk_forward_runs(store, ["run_id"])["run_id"].to_list() == ["0" * 16]
     assert store.tables.read(RUNS).sort("run_id")["parent_run_id"].to_list() == [None, "0" * 16, "0" * 16]
 
 
-def test_a_run_that_trained_on_what_came_after_its_tests_is_marked(store):
-    complete(store, run_named("1" * 16), AT)
-    complete(store, run_named("2" * 16, folds=FORESEEING), AT)
+def test_run_trained_after_its_tests_is_validation_only(store):
+    complete_run(store, run_named("1" * 16), AT)
+    complete_run(store, run_named("2" * 16, folds=FORESEEING), AT)
     assert walk_forward_runs(store, ["run_id", "validation_only"]).sort("run_id").rows() == [
         ("1" * 16, False),
         ("2" * 16, True),
     ]
 
 
-def test_the_tests_of_a_run_are_written_beside_the_episodes_of_its_training(store):
+def test_write_record_keeps_the_training_episodes(store):
     run = run_named("1" * 16)
     steps = conform(TRAJECTORIES, pl.DataFrame({"policy": ["a"], "phase": ["train"], "fold": [0], "seed": [1]}))
     replace_run(store, TRAJECTORIES, steps, run, phase=["train"])

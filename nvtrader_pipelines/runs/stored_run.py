@@ -1,4 +1,4 @@
-"""Where a run of one home keeps what it makes: policies and checkpoints as files, rows in the tables."""
+"""Store of one run: policies and checkpoints as files, rows in the tables."""
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
@@ -13,88 +13,88 @@ from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.runs.tables import complete, keyed, read_run, replace_run, write_record
+from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, with_run_keys, write_record
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
 
-PAST_TOLERANCE = 1e-3  # of equity; adjusting prices for a dividend anew rounds every return before it
+PAST_TOLERANCE = 1e-3  # relative, of equity: readjusting prices for a dividend rounds all earlier returns
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The store of one run; with a `parent`, the run uses that one's policies and trains none."""
+    """Store of one run; with a `parent`, the run uses the parent's policies and trains none."""
 
     store: Store
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
-    mlflow_run_id: str | None = None  # where the run is tracked
+    mlflow_run_id: str | None = None  # of the MLflow run that tracks it
 
     @property
     def library(self) -> PolicyLibrary:
-        """Where the policies lie."""
+        """Policy library that holds the files."""
         return self.store.policies
 
     @property
-    def _place(self) -> tuple[str, str]:
+    def _key(self) -> tuple[str, str]:
         return self.plan.spec.partition_key, self.plan.run_id
 
     def done(self) -> Collection[FoldSeed]:
-        """Folds and seeds whose policies are kept."""
-        return self.library.trained_keys(*self._place)
+        """Folds and seeds with a stored policy."""
+        return self.library.trained_keys(*self._key)
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:
-        """The last checkpoint of a training that was interrupted."""
+        """Last checkpoint of an interrupted training, or None."""
         with contextlib.suppress(FileNotFoundError):
-            return self.library.checkpoint_path(*self._place, key).read_bytes()
+            return self.library.checkpoint_path(*self._key, key).read_bytes()
         return None
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
-        """Keep a state to resume from, in place of the one before."""
-        write_atomically(self.library.checkpoint_path(*self._place, key), content)
+        """Replace the checkpoint of a training."""
+        write_atomically(self.library.checkpoint_path(*self._key, key), content)
 
     def store_policy(self, policy: TrainedPolicy) -> None:
-        """The sampled episodes first: a kill after them leaves rows that the next attempt replaces."""
+        """Store the sampled episodes, then the policy: a retry replaces the episodes."""
         keys = {"spec_hash": self.plan.spec.spec_hash, "run_id": self.plan.run_id}
         own = {"phase": ["train"], "fold": [policy.fold], "seed": [policy.seed]}
-        rows = keyed(TRAJECTORIES, policy.rollouts, keys)
+        rows = with_run_keys(TRAJECTORIES, policy.rollouts, keys)
         self.store.tables.replace(TRAJECTORIES, rows, {**{name: [value] for name, value in keys.items()}, **own})
-        self.library.save(*self._place, policy)
+        self.library.save(*self._key, policy)
 
     def archives(self) -> Mapping[FoldSeed, bytes]:
-        """Every policy the run has so far, or those it was sealed with; those of its parent where it trains none.
+        """Policies of the run so far, sealed or not; those of the parent if it trains none.
 
         Raises:
-            StorageError: if a sealed file is missing or not the one that was sealed.
+            StorageError: if a sealed file is missing or was changed.
         """
-        if self.parent is None and not self.library.is_sealed(*self._place):
+        if self.parent is None and not self.library.is_sealed(*self._key):
             return self.library.read_unsealed(self.plan)
         return self.library.read_run(self.parent or self.run)
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
-        """Mark the policies as complete, and keep how their trainings went."""
+        """Seal the policies and store their training curves."""
         run = self.library.seal(self.plan, chosen, thresholds)
         replace_run(self.store, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
 
     def chosen(self) -> Mapping[int, int]:
-        """Fold to the seed chosen for it."""
+        """Chosen seed by fold."""
         return self.run.chosen
 
     def thresholds(self) -> FoldThresholds:
-        """Fold to what the timing was fitted to."""
+        """Fitted timing thresholds by fold."""
         return self.run.thresholds
 
     def store_record(self, record: BacktestRecord) -> None:
         """Write the trajectory tables.
 
         Raises:
-            StorageError: if a forward run already has another past.
+            StorageError: if a forward run would change its recorded past.
         """
         if self.plan.kind == "forward":
-            require_same_past(read_run(self.store, EQUITY_CURVES, self.run), record.equity_curves)
+            require_unchanged_past(read_run(self.store, EQUITY_CURVES, self.run), record.equity_curves)
         for _ in write_record(self.store, self.run, record):
             pass
 
@@ -105,25 +105,25 @@ class StoredRun:
     def store_verdict(self, verdict: pl.DataFrame) -> None:
         """Write the verdict, then the row that marks the run as complete."""
         replace_run(self.store, EVALUATIONS, verdict, self.run)
-        complete(self.store, self.run, self.clock(), self.mlflow_run_id)
+        complete_run(self.store, self.run, self.clock(), self.mlflow_run_id)
 
     @property
     def run(self) -> SealedRun:
-        """The run with its sealed policies.
+        """Run with its sealed policies.
 
         Raises:
-            StorageError: if they are not sealed.
+            StorageError: if the policies are not sealed.
         """
         if self.parent is None:
-            return self.library.read_sealed(*self._place)
+            return self.library.read_sealed(*self._key)
         return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen, self.parent.thresholds)
 
 
-def require_same_past(known: pl.DataFrame, now: pl.DataFrame) -> None:
-    """Refuse to rewrite what an account did; prices adjusted anew change it by a rounding.
+def require_unchanged_past(known: pl.DataFrame, now: pl.DataFrame) -> None:
+    """Raise if a forward run would change recorded equity; rounding is tolerated.
 
     Raises:
-        StorageError: if a session that was recorded is gone, or its equity is another.
+        StorageError: if a recorded session is missing or has a different equity.
     """
     keys = ["policy", "session"]
     joined = known.select(*keys, "equity").join(now.select(*keys, pl.col("equity").alias("now")), on=keys, how="left")
@@ -132,7 +132,7 @@ def require_same_past(known: pl.DataFrame, now: pl.DataFrame) -> None:
     if len(changed):
         row = changed.row(0, named=True)
         raise StorageError(
-            f"the past of a forward run must stay as it was, but {row['policy']} had equity {row['equity']:.6f} on "
-            f"{row['session']} and has {row['now'] or 0.0:.6f} on the bars as they are now; restore those bars, or "
-            "train the experiment on them and begin a forward run of its own"
+            f"the past of a forward run must not change, but {row['policy']} had equity {row['equity']:.6f} on "
+            f"{row['session']} and has {row['now'] or 0.0:.6f} on the current bars; restore the former bars, or "
+            "train the experiment on the current ones and start a new forward run"
         )
