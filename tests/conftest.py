@@ -6,7 +6,8 @@ Slow imports are made inside fixtures, since the process that distributes the te
 import atexit
 import gc
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,24 +23,32 @@ if TYPE_CHECKING:
 
 Invoke = Callable[..., Result]
 
-settings.register_profile("shared_machine", deadline=None)
-settings.load_profile("shared_machine")
+settings.register_profile("desk", deadline=None, max_examples=25)
+settings.register_profile("nightly", deadline=None, max_examples=200)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "desk"))
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
 SLOW_FIXTURES = {"built_home", "swept_home", "worked"}  # half a minute or more, built once per session
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark as slow what takes a fixture that is."""
+    if SLOW_FIXTURES.intersection(_fixtures(item)):
+        item.add_marker("slow")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests with slow fixtures first, then tests marked slow, then the rest.
+    """Run modules with slow fixtures first, then modules with slow tests, then the rest.
 
-    One process starts with the slow half and the other with the quick half, so that neither waits for a fixture of the
-    other, and no long test is left for the end.
+    No long test is left for the end, and one process builds the fixtures of a module once.
     """
-    items.sort(
-        key=lambda item: (not SLOW_FIXTURES.intersection(_fixtures(item)), item.get_closest_marker("slow") is None)
-    )
+    ranks: dict[Path, tuple[bool, bool]] = {}
+    for item in items:
+        rank = not SLOW_FIXTURES.intersection(_fixtures(item)), item.get_closest_marker("slow") is None
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 def pytest_collection_finish() -> None:
@@ -57,6 +66,14 @@ def _own_ledger() -> None:
     from nvtrader_pipelines.storage.ledger.database import VARIABLE
 
     os.environ.pop(VARIABLE, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Leave the files of tests to the operating system: only a failure of power would lose them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +108,14 @@ def swept_home(shared_folder: Path, forked: Path) -> Home:
     from tests.homes import build_sweep_once
 
     return build_sweep_once(shared_folder, forked)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let the processes of a test be interrupted, also where its runner ignores interrupts (in the background)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

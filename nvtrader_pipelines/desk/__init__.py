@@ -1,1 +1,1 @@
-"""An account trading the active policy: session, plans, orders, halt, mirror."""
+"""Trading of accounts by the active policy: sessions, plans, orders, halt, mirror."""

@@ -1,4 +1,4 @@
-"""Stop trading on every account, and let it resume; both are events of the audit."""
+"""Halt and resume of trading on every account, both audited."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -10,17 +10,17 @@ from nvtrader_pipelines.storage.store import Store
 
 
 def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> str:
-    """Stop trading, and return the outcome as a sentence; a switch that is engaged already stays as it is.
+    """Halt trading and return the outcome as a sentence; an engaged switch stays unchanged.
 
-    The file is written before the event, so that a kill between the two leaves trading stopped; the next halt adds the
-    event that a file lacks. A second halt has an event too.
+    The file is written before the event, so that a kill in between leaves trading halted; the next halt adds the
+    missing event. A second halt is an event too.
 
     Raises:
-        StorageError: if the file cannot be written; or if the audit cannot, and trading is stopped all the same.
+        StorageError: if the file cannot be written; or if the audit cannot, with trading halted nevertheless.
     """
     switch = FileKillSwitch(store.home)
     with switch.lock():
-        order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.engaged_by_file(), switch.read()
+        order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.file_reason(), switch.read()
         if before is None:
             switch.write(order)
             _record(store, order)
@@ -31,18 +31,18 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> s
 
 
 def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> str:
-    """Let trading resume unless the variable still stops it, and return the outcome as a sentence.
+    """Resume trading unless the variable still halts it, and return the outcome as a sentence.
 
-    The event is written before the file is removed: nothing trades again without a row that names who let it.
+    The event is written before the file is removed, so that trading never resumes without an audited author.
 
     Raises:
         StorageError: if the file cannot be removed.
     """
     switch = FileKillSwitch(store.home)
-    variable = switch.engaged_by_variable()
+    variable = switch.variable_reason()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
     with switch.lock():
-        if switch.engaged_by_file() is None:
+        if switch.file_reason() is None:
             return f"trading was not stopped by the file {switch.path}{still}"
         store.audit.append([_event("resumed", Halt(reason=reason, by=by, at=clock()))])
         try:

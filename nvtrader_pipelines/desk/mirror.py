@@ -1,10 +1,10 @@
-"""The loop's tables, as projections of the audit and of the accounts' own books."""
+"""Mirror of the audit and of the accounts' books in the `portfolio` tables."""
 
 from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.desk.rows import (
+from nvtrader_pipelines.desk.portfolio_rows import (
     audit_rows,
     fill_rows,
     order_rows,
@@ -34,21 +34,21 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
-NEAR = 2  # years: a plan is filled in its own or the next, beside orders of the year before
-Changed = tuple[Table, pl.DataFrame, Where]  # rows that take the place of those under the keys
+YEARS_AROUND = 2  # a plan is filled in its year or the next, beside orders of the year before
+TableChange = tuple[Table, pl.DataFrame, Where]  # rows that replace those of the keys
 
 
 def mirror(store: Store, account: str | None = None) -> dict[str, int]:
-    """Bring the tables of `portfolio` up to date with the audit and the books, of one account or of all.
+    """Update the `portfolio` tables from the audit and the books, of one account or of all.
 
-    Years in which something is new are replaced, each table in one commit. The audit's own rows come last: what is not
-    among them is new, so that a mirror which was killed is finished by the next, and nothing is there twice.
+    Years with new events are replaced, each table in one commit. The audit rows are written last and mark what is
+    mirrored, so that the update is idempotent and a killed one is completed by the next.
 
     Returns:
-        Rows of the years written, by table; none where nothing is new.
+        Rows written by table; empty if nothing is new.
 
     Raises:
-        StorageError: if the audit is damaged, or it or an account's book is not the one that was mirrored before.
+        StorageError: if the audit is damaged, or the audit or a book differs from the one mirrored before.
     """
     with file_lock(lock_path(store.home, "portfolio")):
         written: dict[str, int] = {}
@@ -59,45 +59,44 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
         return written
 
 
-def _changes(store: Store, account: str | None) -> Iterator[Changed]:
+def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
     mirrored = _mirrored(store)
-    new = [row for row in store.audit.rows() if row.line not in mirrored and _is_of(row, account)]
+    new = [row for row in store.audit.rows() if row.line not in mirrored and _concerns(row, account)]
     for name in _accounts(store, new, account):
         fresh = [row for row in new if row.account == name]
         if fresh:
-            yield from _of_audit(name, _events_near(store, name, fresh), [row.event for row in fresh])
-        yield from _of_book(store, name)
+            yield from _audit_changes(name, _events_near(store, name, fresh), [row.event for row in fresh])
+        yield from _book_changes(store, name)
     years = sorted({utc_year(row.event.at) for row in new})
     rows = to_frame(AUDIT, audit_rows(new))
-    there = store.tables.read(AUDIT, {"year": years}, rows.columns) if years else rows.clear()
-    yield AUDIT, pl.concat([there, rows]).sort("line"), {"year": years}
+    existing = store.tables.read(AUDIT, {"year": years}, rows.columns) if years else rows.clear()
+    yield AUDIT, pl.concat([existing, rows]).sort("line"), {"year": years}
 
 
 def _events_near(store: Store, name: str, fresh: Sequence[AuditRow]) -> list[AuditEvent]:
-    """An account's events of the years that its fresh ones may change: to read all would take seconds."""
+    """Events of an account in the years that new events may change: all events would take seconds."""
     years = {row.session_year for row in fresh if row.session_year is not None}
-    near = {year + apart for year in years for apart in range(-NEAR, NEAR + 1)}
+    near = {year + offset for year in years for offset in range(-YEARS_AROUND, YEARS_AROUND + 1)}
     return [row.event for row in store.audit.rows() if row.session_year in near and row.account == name]
 
 
 def _mirrored(store: Store) -> set[int]:
-    """Lines of the audit that are mirrored.
+    """Read the audit lines that are mirrored.
 
     Raises:
-        StorageError: if the audit does not have one of them any more.
+        StorageError: if the audit lacks one of them.
     """
     known, rows = store.tables.read(AUDIT, columns=["line", "chain"]), store.audit.rows()
     for line, chain in known.sort("line").iter_rows():
         if line > len(rows) or rows[line - 1].chain != chain:
             raise StorageError(
-                f"line {line} of the audit {store.audit.path} is not the one that portfolio.audit has: the file was "
-                f"cut off or changed by hand; put it back as it was, or to begin anew remove it and "
-                f"{store.home.warehouse}"
+                f"line {line} of the audit {store.audit.path} must equal that of portfolio.audit, but differs: it "
+                f"was truncated or edited; restore it, or remove it and {store.home.warehouse} to start over"
             )
     return set(known["line"])
 
 
-def _is_of(row: AuditRow, account: str | None) -> bool:
+def _concerns(row: AuditRow, account: str | None) -> bool:
     return account is None or row.account in {None, account}
 
 
@@ -108,41 +107,41 @@ def _accounts(store: Store, new: Sequence[AuditRow], account: str | None) -> lis
     return sorted(books | {row.account for row in new if row.account is not None})
 
 
-def _of_audit(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEvent]) -> Iterator[Changed]:
-    """Plans, weights, orders and fills of the years that an account's fresh events touch."""
+def _audit_changes(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEvent]) -> Iterator[TableChange]:
+    """Plans, weights, orders and fills of the years with new events of an account."""
     records = plan_records(events)
     touched = {event.plan_id for event in fresh}
     plans = {plan_id: record.plan for plan_id, record in records.items() if plan_id in touched}
     years = {plan.session.year for plan in plans.values()}
-    of_years = [record for record in records.values() if record.plan.session.year in years]
-    yield _changed(REBALANCE_PLAN, name, to_frame(REBALANCE_PLAN, plan_rows(of_years)), years)
+    records_of_years = [record for record in records.values() if record.plan.session.year in years]
+    yield _table_change(REBALANCE_PLAN, name, to_frame(REBALANCE_PLAN, plan_rows(records_of_years)), years)
     if any(event.kind == "constructed" for event in fresh):
-        weights = weight_frame(TARGET_WEIGHTS, (record.plan for record in of_years))
-        yield _changed(TARGET_WEIGHTS, name, weights, years)
+        weights = weight_frame(TARGET_WEIGHTS, (record.plan for record in records_of_years))
+        yield _table_change(TARGET_WEIGHTS, name, weights, years)
     for table, rows in ((ORDERS, order_rows(events, records)), (FILLS, fill_rows(events, records))):
         years = {row["year"] for row in rows if row["plan_id"] in touched}
-        yield _changed(table, name, to_frame(table, rows), years)
+        yield _table_change(table, name, to_frame(table, rows), years)
 
 
-def _of_book(store: Store, name: str) -> Iterator[Changed]:
-    """Yield the states of the years that have sessions which are not mirrored yet.
+def _book_changes(store: Store, name: str) -> Iterator[TableChange]:
+    """States of the years with sessions that are not mirrored yet.
 
     Raises:
-        StorageError: if the book does not have a state any more that was mirrored from it.
+        StorageError: if the book lacks a mirrored state.
     """
     mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
     known = {session: (value, weights) for session, value, weights in mirrored.iter_rows()}
     states = SqliteBook(store.home, name).states()
-    kept = {state.session: (state.value, list(state.weights)) for state in states}
-    lost = sorted(session for session, of_close in known.items() if kept.get(session) != of_close)
+    booked = {state.session: (state.value, list(state.weights)) for state in states}
+    lost = sorted(session for session, mirrored_state in known.items() if booked.get(session) != mirrored_state)
     if lost:
         raise StorageError(
-            f"the state of {lost[0]} in the book {book_path(store.home, name)} is not the one that "
-            f"portfolio.portfolio_state has: the book was replaced; {RESTORE_STEPS}, or open another account"
+            f"the state of {lost[0]} in the book {book_path(store.home, name)} must equal that of "
+            f"portfolio.portfolio_state, but differs: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
     years = {state.session.year for state in states if state.session not in known}
-    yield _changed(PORTFOLIO_STATE, name, to_frame(PORTFOLIO_STATE, state_rows(name, states)), years)
+    yield _table_change(PORTFOLIO_STATE, name, to_frame(PORTFOLIO_STATE, state_rows(name, states)), years)
 
 
-def _changed(table: Table, name: str, rows: pl.DataFrame, years: Collection[int]) -> Changed:
+def _table_change(table: Table, name: str, rows: pl.DataFrame, years: Collection[int]) -> TableChange:
     return table, rows.filter(pl.col("year").is_in(list(years))), {"account": [name], "year": sorted(years)}

@@ -1,4 +1,4 @@
-"""Orders that wait at brokers, cancelled when trading is stopped: whatever is due, and whatever the market knows."""
+"""Cancellation of open orders at brokers when trading is stopped, independent of market data."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from nvtrader_pipelines.desk.accounts import DEFAULT, AccountInUse, connect, held_account, read_account, require_same
+from nvtrader_pipelines.desk.account_access import (
+    DEFAULT_ACCOUNT,
+    AccountInUse,
+    connect_account,
+    lock_account,
+    read_account,
+    require_same_account,
+)
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
@@ -19,126 +26,126 @@ from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
-PATIENCE_S = 20.0  # for who trades the account: it stops at the next order, as trading is stopped already
-UNSURE = "the broker has not confirmed yet that it cancelled"
-LOST = "the audit tells of orders that its book lacks"
+LOCK_TIMEOUT_S = 20.0  # a trading process stops at its next order, as trading is stopped already
+UNCONFIRMED = "the broker has not confirmed the cancellation yet"
+MISSING_ORDERS = "the audit has orders that the book lacks"
 _LOG = logging.getLogger(__name__)
 
 
-class Stop(NamedTuple):
-    """Why orders are cancelled, on whose word, and what time it is."""
+class CancelRequest(NamedTuple):
+    """Reason, author and clock of a cancellation."""
 
     reason: str
     by: str
     clock: Callable[[], datetime]
 
 
-def withdraw(store: Store, name: str, book: SqliteBook, stop: Stop) -> list[str]:
-    """Cancel the open orders of an account at a broker, and keep that; the ids of those cancelled.
+def cancel_account_orders(store: Store, name: str, book: SqliteBook, request: CancelRequest) -> list[str]:
+    """Cancel the open orders of an account at a broker, record it and return their ids.
 
-    Orders of an account that is kept here wait for no market: its next session cancels them.
+    Open orders of a simulated account are cancelled by its next session.
 
     Raises:
-        StorageError: if the account's file cannot be read, or is of another account than the book.
+        StorageError: if the account's file cannot be read, or does not match the book.
         ExecutionError: if the account cannot be reached, or the broker refuses.
-        BrokerTimeout: if the broker does not answer; asking again goes on.
+        BrokerTimeout: if the broker does not answer; a retry continues.
     """
-    cancelled, failure = _cancelled(store, name, book, stop)
-    _tell(store, name, cancelled, stop)
+    cancelled, failure = _cancel_at_broker(store, name, book, request)
+    _record_cancellations(store, name, cancelled, request)
     if failure is not None:
         raise failure
     return [each.order.order_id for each in cancelled]
 
 
-def withdraw_all(store: Store, stop: Stop) -> tuple[list[str], dict[str, str]]:
-    """Cancel the open orders of every account that has some at a broker.
+def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], dict[str, str]]:
+    """Cancel the open orders of every account at a broker.
 
     Returns:
-        The ids of the orders cancelled; by account, why some of its orders may still be open.
+        The ids of the cancelled orders, and by account why some orders may still be open.
     """
     cancelled, open_still = list[str](), dict[str, str]()
-    again = retry_if_exception_type(AccountInUse)
-    in_turn = Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(0.2), retry=again, reraise=True)
+    in_use = retry_if_exception_type(AccountInUse)
+    retrying = Retrying(stop=stop_after_delay(LOCK_TIMEOUT_S), wait=wait_fixed(0.2), retry=in_use, reraise=True)
     for name in _accounts(store):
         try:
-            found, why = in_turn(_held, store, name, stop)
+            found, reason = retrying(_cancel_at_account, store, name, request)
             cancelled += found
-            if why:
-                open_still[name] = why
-        except (StorageError, ValueError, OSError) as error:  # of the book, the account's file, the keys, the broker
+            if reason:
+                open_still[name] = reason
+        except (StorageError, ValueError, OSError) as error:  # book, account file, keys or broker
             open_still[name] = str(error)
     return cancelled, open_still
 
 
 def _accounts(store: Store) -> list[str]:
-    """Every account that has a book or, where that is gone, orders that wait for all that the audit tells."""
-    books = {path.stem for path in book_path(store.home, DEFAULT).parent.glob("*.db")}
-    with suppress(StorageError):  # of a damaged audit, which whoever stops trading says
-        told = {row.account for row in store.audit.rows() if row.account is not None} - books
-        books |= {name for name in told if Journal(store.audit, name).open_order_ids()}
+    """Accounts with a book, and accounts without one whose orders are open by the audit."""
+    books = {path.stem for path in book_path(store.home, DEFAULT_ACCOUNT).parent.glob("*.db")}
+    with suppress(StorageError):  # a damaged audit is reported by the halt itself
+        audited = {row.account for row in store.audit.rows() if row.account is not None} - books
+        books |= {name for name in audited if Journal(store.audit, name).open_order_ids()}
     return sorted(books)
 
 
-def _held(store: Store, name: str, stop: Stop) -> tuple[list[str], str]:
-    """The orders of an account that are cancelled, and why others may wait at its broker still; empty where none do."""
-    with held_account(store.home, name) as book:
-        cancelled, failure = _cancelled(store, name, book, stop)
-        left, lost = [each.order.order_id for each in book.open_orders()], _lost(store, name, book)
-        kept_here = not left + lost or isinstance(read_account(store.home, name), SimulatedAccountSpec)
-        reasons = {str(failure or UNSURE): left, LOST: lost}
-        why = "" if kept_here else "; ".join(f"{said}: {', '.join(ids)}" for said, ids in reasons.items() if ids)
+def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple[list[str], str]:
+    """Cancel an account's orders; return their ids and why others may still be open, or an empty reason."""
+    with lock_account(store.home, name) as book:
+        cancelled, failure = _cancel_at_broker(store, name, book, request)
+        left, missing = [each.order.order_id for each in book.open_orders()], _missing_orders(store, name, book)
+        is_settled = not left + missing or isinstance(read_account(store.home, name), SimulatedAccountSpec)
+        reasons = {str(failure or UNCONFIRMED): left, MISSING_ORDERS: missing}
+        why = "" if is_settled else "; ".join(f"{reason}: {', '.join(ids)}" for reason, ids in reasons.items() if ids)
         try:
-            _tell(store, name, cancelled, stop)
+            _record_cancellations(store, name, cancelled, request)
         except StorageError as error:
-            _LOG.warning("what was cancelled of %s is told by its next session, as the book has it: %s", name, error)
+            _LOG.warning("cancellations of %s are in its book and will be audited by its next session: %s", name, error)
         return [each.order.order_id for each in cancelled], why
 
 
-def _lost(store: Store, name: str, book: SqliteBook) -> list[str]:
-    """Orders that wait at an account's broker for all that the audit tells, and that its book does not have."""
-    kept = book.index().orders
-    with suppress(StorageError):  # an account whose file cannot be read may be at a broker
+def _missing_orders(store: Store, name: str, book: SqliteBook) -> list[str]:
+    """Ids of orders at a broker that are open by the audit and missing in the book."""
+    booked = book.index().orders
+    with suppress(StorageError):  # an account with an unreadable file may be at a broker
         if isinstance(read_account(store.home, name), SimulatedAccountSpec):
             return []
-    with suppress(StorageError):  # of a damaged audit
-        return sorted(Journal(store.audit, name).open_order_ids() - kept)
+    with suppress(StorageError):  # damaged audit
+        return sorted(Journal(store.audit, name).open_order_ids() - booked)
     return []
 
 
-def _cancelled(
-    store: Store, name: str, book: SqliteBook, stop: Stop
+def _cancel_at_broker(
+    store: Store, name: str, book: SqliteBook, request: CancelRequest
 ) -> tuple[list[BookedOrder], BrokerTimeout | ExecutionError | None]:
-    """The orders that are cancelled now at the account's broker, and why another could not be."""
+    """Cancel orders at the account's broker; return them and the error that left others open."""
     before, failure = book.open_orders(), None
     if not before:
         return [], None
     spec = read_account(store.home, name)
-    require_same(name, spec, book.last())
+    require_same_account(name, spec, book.last())
     if isinstance(spec, SimulatedAccountSpec):
         return [], None
-    from nvtrader_pipelines.execution.brokers.live_venue import cancel_open_orders  # compiled loops, which take time
+    from nvtrader_pipelines.execution.brokers.live_venue import cancel_open_orders  # slow import: compiled loops
 
-    broker = connect(name, spec)
+    broker = connect_account(name, spec)
     try:
-        cancel_open_orders(broker, book, stop.reason)
+        cancel_open_orders(broker, book, request.reason)
     except (BrokerTimeout, ExecutionError) as error:
         failure = error
     waiting = {each.order.order_id for each in book.open_orders()}
-    gone = [each for each in before if each.order.order_id not in waiting]
-    filled = {fill.order_id for each in gone for fill in book.fills(each.order.plan_id)}
-    return [each for each in gone if each.order.order_id not in filled], failure
+    closed = [each for each in before if each.order.order_id not in waiting]
+    filled = {fill.order_id for each in closed for fill in book.fills(each.order.plan_id)}
+    return [each for each in closed if each.order.order_id not in filled], failure
 
 
-def _tell(store: Store, name: str, cancelled: Sequence[BookedOrder], stop: Stop) -> None:
+def _record_cancellations(store: Store, name: str, cancelled: Sequence[BookedOrder], request: CancelRequest) -> None:
     journal = Journal(store.audit, name)
-    journal.append(*(event for each in cancelled if (event := _event(journal, each, stop))))
+    journal.append(*(event for each in cancelled if (event := _event(journal, each, request))))
 
 
-def _event(journal: Journal, each: BookedOrder, stop: Stop) -> AuditEvent | None:
-    """The event of an order that was cancelled; it carries the order where no other event does."""
+def _event(journal: Journal, each: BookedOrder, request: CancelRequest) -> AuditEvent | None:
+    """Event of a cancelled order, with the order itself if no earlier event has it."""
     order, record = each.order, journal.record(each.order.plan_id)
     if record is None:
         return None
     detail = {} if order.order_id in record.placed else {"order": order.model_dump(mode="json")}
-    about = EventDetails(order.order_id, order.symbol, reason=stop.reason, detail=detail)
-    return plan_event("cancelled", record.plan, stop.clock(), stop.by, about)
+    about = EventDetails(order.order_id, order.symbol, reason=request.reason, detail=detail)
+    return plan_event("cancelled", record.plan, request.clock(), request.by, about)

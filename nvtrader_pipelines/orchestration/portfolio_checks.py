@@ -5,8 +5,8 @@ from collections.abc import Callable
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.desk.account_holds import EVERY_ACCOUNT, hold_account, release_account
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
 from nvtrader_pipelines.execution.compliance import tightest_limits
 from nvtrader_pipelines.execution.invariants import invalid_stage_sums, limit_breaches, missing_numbers
 from nvtrader_pipelines.execution.plan_records import PLACEABLE
@@ -35,12 +35,12 @@ def account_check(
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
-        hold(store.home, desk.account, f"{table.name}.{name}")
+        hold_account(store.home, desk.account, f"{table.name}.{name}")
         trading = desk.of(store)
         rows = read_account_rows(trading, table)
         found = check_result(broken(trading, rows), len(rows))
         if found.passed:
-            release(store.home, desk.account, f"{table.name}.{name}")
+            release_account(store.home, desk.account, f"{table.name}.{name}")
         return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), "account": desk.account})
 
     return check
@@ -95,9 +95,9 @@ def audit_is_whole(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     try:
         state = store.audit.verify()
     except StorageError as error:
-        hold(store.home, EVERY_ACCOUNT, "audit_is_whole")
+        hold_account(store.home, EVERY_ACCOUNT, "audit_is_whole")
         return dg.AssetCheckResult(passed=False, description=str(error))
-    release(store.home, EVERY_ACCOUNT, "audit_is_whole")
+    release_account(store.home, EVERY_ACCOUNT, "audit_is_whole")
     return dg.AssetCheckResult(passed=True, metadata={"rows": state.n_rows, "chain": state.chain})
 
 

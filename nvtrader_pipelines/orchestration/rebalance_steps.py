@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime
 
 import dagster as dg
 
-from nvtrader_pipelines.desk.accounts import AccountInUse
+from nvtrader_pipelines.desk.account_access import AccountInUse
+from nvtrader_pipelines.desk.account_holds import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
-from nvtrader_pipelines.desk.row_checks import holding
 from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
@@ -35,7 +35,7 @@ def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, ackn
         ExecutionError: if soft findings of an account at a broker were to be acknowledged.
     """
     if acknowledge:
-        desk.require_kept_here("has its soft findings acknowledged by the run itself")
+        desk.require_simulated("has its soft findings acknowledged by the run")
     with retry_when_unavailable():
         desk.require_reconciled()
         due = desk.due()
@@ -102,7 +102,7 @@ def require_checks_passed(home: Home, account: str) -> None:
     Raises:
         dagster.Failure: with the names of the checks; the UI can run them again.
     """
-    if checks := holding(home, account):
+    if checks := failing_checks(home, account):
         raise dg.Failure(
             f"account {account} is not traded until its checks pass, but {', '.join(checks)} failed or did not finish; "
             "correct the rows and execute the check again",

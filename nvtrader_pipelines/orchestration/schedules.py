@@ -5,7 +5,7 @@ from functools import partial
 
 import dagster as dg
 
-from nvtrader_pipelines.desk.rebalancing import nothing_to_trade
+from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
 from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
@@ -50,7 +50,7 @@ def eod_rebalance(
     day = context.scheduled_execution_time.date()
     if not is_session(day):
         return dg.SkipReason(f"{day} is not a session of the exchange")
-    reason = nothing_to_trade(store, desk.account, day)
+    reason = skip_reason(store, desk.account, day)
     if reason is not None:
         return dg.SkipReason(reason)
     return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})

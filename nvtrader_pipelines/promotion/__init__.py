@@ -1,1 +1,1 @@
-"""Which policy trades: the gate, its decisions, activation, and verification of the active policy."""
+"""Promotion of policies: the gate, its decisions, activation, and checks of the active policy."""

@@ -1,4 +1,4 @@
-"""Which policy trades: `data/runtime/active_policy.json`, changed whole or not at all, and every change audited."""
+"""The active policy: pointer `data/runtime/active_policy.json`, replaced atomically and audited."""
 
 import contextlib
 from collections.abc import Callable
@@ -22,18 +22,18 @@ RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class ActivePolicy(BaseModel):
-    """The pointer to the policy that trades, and all that its audit event needs."""
+    """Pointer to the policy that trades, with the fields of its audit event."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     partition_key: str  # experiment, name@hash8
     run_id: RunId
-    policy: str  # the name its account had in the evaluation
-    sha256: Sha256  # of the run's manifest, which names its policy files by theirs
+    policy: str  # account name in the evaluation
+    sha256: Sha256  # of the run's manifest, which holds the digests of its policy files
     spec_hash: Sha256
-    snapshot_ids: dict[str, int]  # of the panel it was trained on
-    symbols: tuple[str, ...]  # names it trades
-    code_version: str  # that its run was made with
-    installed: str  # the code version that activated it
+    snapshot_ids: dict[str, int]  # of the training panel
+    symbols: tuple[str, ...]  # symbols it trades
+    code_version: str  # of its run
+    installed: str  # code version that activated it
     activated_at: AwareDatetime
     by: str
     reason: str = ""
@@ -42,12 +42,12 @@ class ActivePolicy(BaseModel):
 
     @property
     def ref(self) -> PolicyRef:
-        """Which policy of the library it is."""
+        """Reference to the policy in the library."""
         return PolicyRef(self.run_id, self.policy)
 
     @property
     def event(self) -> AuditEvent:
-        """Its row in the audit; the same activation gives the same row."""
+        """Audit event of the activation, equal for equal activations."""
         before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
         return AuditEvent(
             event_id=event_id("promoted", self.run_id, self.policy, self.sha256, self.activated_at.isoformat()),
@@ -71,48 +71,48 @@ class ActivePolicy(BaseModel):
 
 
 def read_active(store: Store) -> ActivePolicy | None:
-    """The policy that trades; None where none was ever activated.
+    """Read the active policy, or None if none was ever activated.
 
-    An activation that was killed before its audit event gets it here, so nobody acts on one that is not audited.
+    An activation that was killed before its audit event is completed first, so that only audited ones are returned.
 
     Raises:
-        StorageError: if the pointer cannot be read, is damaged or has unknown fields, the audit cannot be read, or the
-            pointer is gone or otherwise not what the last activation that the audit has wrote.
+        StorageError: if the pointer or the audit cannot be read, or the pointer differs from the last activation of the
+            audit.
     """
     if not _pending(store).exists():
-        with contextlib.suppress(StorageError):  # another process may be activating: see when it has ended
-            return _audited(store)
+        with contextlib.suppress(StorageError):  # another process may be activating; read again under the lock
+            return _read_audited(store)
     with file_lock(_lock(store)):
-        _finish(store)
-        return _audited(store)
+        _finish_activation(store)
+        return _read_audited(store)
 
 
 def last_activation(store: Store) -> str | None:
-    """The event of the last activation that came about, though its pointer may be damaged since; None before any.
+    """Return the event id of the last activation, if any; its pointer may be damaged since.
 
     Raises:
-        StorageError: if the audit cannot be read, or not be written after a kill.
+        StorageError: if the audit cannot be read or, after a kill, not be written.
     """
     with file_lock(_lock(store)):
-        _finish(store)
+        _finish_activation(store)
     events = store.audit.events()
     return next((each.event_id for each in reversed(events) if each.kind == "promoted"), None)
 
 
 def activate(store: Store, ref: PolicyRef, by: str, reason: str, clock: Callable[[], datetime]) -> ActivePolicy:
-    """Make a policy the one that decides from the next close on; the one that trades already stays as it is.
+    """Activate a policy from the next close on; the active policy itself is left unchanged.
 
-    Everything is checked before anything is written: where this raises, the policy that traded before still does.
+    All checks precede all writes: on an error the previous policy stays active.
 
     Raises:
-        StorageError: if the run is unknown or not sealed, has no such policy, is for validation only, its files are
-            missing or changed, they do not open on the market as it is now, its limits are looser than the desk's, or
-            the audit cannot be read.
+        StorageError: if the run is unknown, not sealed, lacks the policy or is validation-only, its files are missing,
+            changed or do not open on the current market, its limits are looser than the desk's, or the audit cannot be
+            read.
     """
     run = sealed_run(store, ref)
     symbols = require_usable(store, run, ref.policy)
     with file_lock(_lock(store)):
-        before = _before(store)
+        before = _read_replaceable(store)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
         active = ActivePolicy(
@@ -131,60 +131,61 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, clock: Callable
             previous_run_id=before.run_id if before else None,
             previous_policy=before.policy if before else None,
         )
-        store.audit.events()  # an audit that cannot be read stops here
+        store.audit.events()  # raises if the audit cannot be read
         content = (active.model_dump_json(indent=1) + "\n").encode()
-        write_atomically(_pending(store), content)  # until the event is kept: who reads makes good a kill in between
+        write_atomically(_pending(store), content)  # lets the next reader complete a killed activation
         write_atomically(store.home.active_policy, content)
-        _finish(store)
+        _finish_activation(store)
     return active
 
 
-def _before(store: Store) -> ActivePolicy | None:
-    """What trades until now, audited; None where that cannot be told, which a new activation makes good."""
+def _read_replaceable(store: Store) -> ActivePolicy | None:
+    """Read the active policy, or None if it is damaged: a new activation repairs that."""
     try:
-        _finish(store)
-        return _audited(store)
+        _finish_activation(store)
+        return _read_audited(store)
     except StorageError:
         return None
 
 
-def _finish(store: Store) -> None:
-    """Keep the event of the pointer, which may be there already, if it is the one that an activation was to write."""
-    if not _pending(store).exists():  # no activation was killed
+def _finish_activation(store: Store) -> None:
+    """Append the event of a pending activation if its pointer was written; appending is idempotent."""
+    if not _pending(store).exists():  # no activation is pending
         return
     active, to_write = None, _pending(store).read_bytes()
-    with contextlib.suppress(StorageError):  # no activation wrote a damaged one: who reads it next is told
+    with contextlib.suppress(StorageError):  # a damaged pointer is reported by the next read
         active = _read(store.home.active_policy)
     if active is not None and store.home.active_policy.read_bytes() == to_write:
         store.audit.append([active.event])
-    _settled(store)
+    _clear_pending(store)
 
 
-def _audited(store: Store) -> ActivePolicy | None:
-    """The pointer, whose every field is that of the last activation in the audit; None where neither has any."""
+def _read_audited(store: Store) -> ActivePolicy | None:
+    """Read the pointer and require that it equals the last activation in the audit, if any."""
     active = _read(store.home.active_policy)
     activations = {each.event_id: each for each in store.audit.events() if each.kind == "promoted"}
     last = next(reversed(activations.values()), None)
-    kept = activations.get(active.event.event_id) if active else None
-    if kept == last == (active.event if active else None):
+    recorded = activations.get(active.event.event_id) if active else None
+    if recorded == last == (active.event if active else None):
         return active
     raise StorageError(
-        f"{store.home.active_policy} is not what an activation wrote: {_difference(active, kept, last)}; nothing "
-        "trades until a policy is activated again, which replaces it: `nvtrader policies activate`"
+        f"{store.home.active_policy} must be as the last activation wrote it, but "
+        f"{_difference(active, recorded, last)}; nothing trades until a policy is activated again, which replaces it: "
+        "`nvtrader policies activate`"
     )
 
 
-def _difference(active: ActivePolicy | None, kept: AuditEvent | None, last: AuditEvent | None) -> str:
-    """What the pointer has otherwise than its own event in the audit, or than the last one there."""
-    format_probability = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
+def _difference(active: ActivePolicy | None, recorded: AuditEvent | None, last: AuditEvent | None) -> str:
+    """Describe how the pointer differs from its event in the audit, or from the last activation."""
+    activation = f"of {last.policy} of run {last.run_id} on {last.at:%Y-%m-%d}" if last else ""
     if active is None:
-        return f"it is gone, and the audit has one, {format_probability}"
-    if kept is None:
+        return f"it is missing, and the audit has an activation {activation}"
+    if recorded is None:
         return "the audit has no such activation"
-    if kept == active.event:
-        return f"the audit has a later one, {format_probability}"
-    others = [name for name, value in _flat(active.event).items() if _flat(kept).get(name) != value]
-    return f"the audit has another {', '.join(others)}"
+    if recorded == active.event:
+        return f"the audit has a later activation {activation}"
+    others = [name for name, value in _flat(active.event).items() if _flat(recorded).get(name) != value]
+    return f"the audit differs in {', '.join(others)}"
 
 
 def _flat(event: AuditEvent) -> dict[str, object]:
@@ -209,11 +210,11 @@ def _reason(error: OSError | ValidationError) -> str:
 
 
 def _pending(store: Store) -> Path:
-    """The pointer that an activation is about to write; there while that may lack its audit event."""
+    """File with the pointer being written; it exists until the audit has the event."""
     return store.home.runtime / ".active_policy.pending"
 
 
-def _settled(store: Store) -> None:
+def _clear_pending(store: Store) -> None:
     _pending(store).unlink(missing_ok=True)
 
 
@@ -222,16 +223,16 @@ def _lock(store: Store) -> Path:
 
 
 def read_active_run(store: Store, active: ActivePolicy) -> SealedRun:
-    """The run of the active policy, whose manifest is the one that was activated.
+    """Read the run of the active policy and require the manifest that was activated.
 
     Raises:
-        StorageError: if it is not sealed any more, or anything in its manifest that decides is another.
+        StorageError: if it is not sealed any more, or its manifest changed.
     """
     run = store.policies.read_sealed(active.partition_key, active.run_id)
     if run.sha256 != active.sha256:
         raise StorageError(
             f"run {run.run_id} of {run.partition_key} was activated with a manifest of digest "
-            f"{active.sha256[:ID_LENGTH]}, but that is now {run.sha256[:ID_LENGTH]}; restore its "
+            f"{active.sha256[:ID_LENGTH]}, but its digest is now {run.sha256[:ID_LENGTH]}; restore its "
             "files, or activate a policy again"
         )
     return run

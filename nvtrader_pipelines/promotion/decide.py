@@ -1,4 +1,4 @@
-"""Asking the promotion gate: a row for every answer, and the policy that trades where it says yes."""
+"""Promotion decisions by the gate or a person: recorded as rows, and activated where positive."""
 
 import dataclasses
 import json
@@ -39,38 +39,37 @@ Clock = Callable[[], datetime]
 
 
 def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
-    """Ask the gate whether a policy shall trade; where it says yes, it decides from the next close on.
+    """Let the gate judge a policy; one that passes is active from the next close on.
 
-    The answer is a row, yes or no; what is said again of the same two policies is the same row. The policy that trades
-    already is not asked about.
+    Each decision is a row; an equal decision on the same two policies is the same row. The active policy itself is not
+    judged.
 
     Args:
         store: where policies, runs and tables are.
-        policy: as `policy_cards.named_policy` takes it: an experiment, its version, or the begin of a run's id.
-        by: who asks.
-        clock: gives UTC.
+        policy: an experiment, a version or the prefix of a run id, as in `find_policy`.
+        by: who requested it.
+        clock: UTC time.
 
     Raises:
-        StorageError: if there is no such policy, the pointer or the gate's settings are damaged, or the audit cannot
-            be read.
+        StorageError: if there is no such policy, or the pointer, the settings of the gate or the audit cannot be read.
     """
     return _decide(store, policy, ("gate", by, ""), clock)
 
 
 def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
-    """Make a policy the one that trades because a person says so; what the gate says is heard and kept.
+    """Activate a policy by a person's decision; the verdict of the gate is recorded beside it.
 
     Raises:
-        StorageError: as `consider` and `active_policy.activate`; the policy that traded before then still does.
+        StorageError: as `evaluate_candidate` and `activate`; the active policy then stays active.
     """
     return _decide(store, policy, ("person", by, reason), clock)
 
 
 def read_gate(home: Home) -> PromotionGate:
-    """The gate of `data/promotion.yaml`; the default where there is no such file.
+    """Read the gate of `data/promotion.yaml`, or the default if there is no such file.
 
     Raises:
-        StorageError: if the file is no valid gate.
+        StorageError: if the file is not a valid gate.
     """
     path = home.promotion_file
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
@@ -78,22 +77,22 @@ def read_gate(home: Home) -> PromotionGate:
     try:
         return PromotionGate.model_validate(read_document(path))
     except ValidationError as error:
-        raise StorageError(f"{path.name} is no valid promotion gate: {explain(error, PromotionGate)}") from error
+        raise StorageError(f"{path.name} is not a valid promotion gate: {explain(error, PromotionGate)}") from error
 
 
 def label(ref: PolicyRef) -> str:
-    """A policy as a sentence calls it."""
+    """Name of a policy with its run, for sentences."""
     return f"{ref.policy} (run {short_id(ref.run_id)})"
 
 
 def activation_command(ref: PolicyRef) -> str:
-    """The command by which a person lets a policy trade that the gate did not promote."""
+    """Command that activates a policy by hand."""
     _, slash, seed = ref.policy.partition("/")
     return f"`nvtrader policies activate {short_id(ref.run_id)}{slash}{seed} --reason WHY`"
 
 
 def mirror_active(store: Store) -> None:
-    """Write every activation of the audit as rows."""
+    """Write every activation of the audit to its table."""
     active = read_active(store)
     rows = [
         {
@@ -109,23 +108,23 @@ def mirror_active(store: Store) -> None:
     store.tables.replace(ACTIVE_POLICY, to_frame(ACTIVE_POLICY, rows), {})
 
 
-def _decide(store: Store, policy: str, who: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
-    """The answer, kept and carried out."""
-    decision, by, reason = who
+def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
+    """Judge a policy, record the decision and carry it out."""
+    decision, by, reason = author
     ref, gate = find_policy(store, policy), read_gate(store.home)
     run = sealed_run(store, ref)
     with file_lock(promotion_lock(store.home)):
         settle_claim(store)
-        active = _trading(store, replaceable=decision == "person")
-        late = None
-        trades_already = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
-        if trades_already:
-            said = GateVerdict(passed=False, sentence=f"{label(ref)} is the policy that trades already")
+        active = _read_active(store, is_replaceable=decision == "person")
+        stale = None
+        is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
+        if is_active:
+            verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
         else:
-            unusable = _usable(store, run, ref, decision) or code_mismatch(run.code_version)
-            said = _refused(ref, unusable) if unusable else _verdict(store, ref, active, gate)
-            late = _too_late(store, run) if said.passed or decision == "person" else None
-            said = _held_back(said, late) if said.passed and late else said
+            unusable = _unusable_reason(store, run, ref, decision) or code_mismatch(run.code_version)
+            verdict = _rejection(ref, unusable) if unusable else _judge(store, ref, active, gate)
+            stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
+            verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
         row = PromotionRow(
             decision=decision,
             candidate=ref,
@@ -133,32 +132,32 @@ def _decide(store: Store, policy: str, who: tuple[Decision, str, str], clock: Cl
             spec_hash=run.spec_hash,
             active=active.ref if active else None,
             activation=active.event.event_id if active else None,
-            verdict=said,
-            activated=not trades_already and (said.passed or decision == "person"),
+            verdict=verdict,
+            activated=not is_active and (verdict.passed or decision == "person"),
             gate=gate,
             by=by,
             reason=reason,
             considered_at=clock(),
-            warning="; ".join(filter(None, (code_mismatch(run.code_version), late))) or None,
+            warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
         )
-        return row if trades_already else _carry_out(store, row, clock)
+        return row if is_active else _carry_out(store, row, clock)
 
 
-def _trading(store: Store, *, replaceable: bool) -> ActivePolicy | None:
-    """The policy that trades; a pointer that is damaged counts as none where a person replaces it."""
+def _read_active(store: Store, *, is_replaceable: bool) -> ActivePolicy | None:
+    """Read the active policy; a damaged pointer counts as none where a person replaces it."""
     try:
         return read_active(store)
     except StorageError:
-        if replaceable:
+        if is_replaceable:
             return None
         raise
 
 
-def _usable(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
-    """Why a policy cannot trade, where the gate decides.
+def _unusable_reason(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
+    """Reason why a policy cannot trade, for a decision of the gate.
 
     Raises:
-        StorageError: the same, where a person does: nobody may activate it.
+        StorageError: with the same reason, for a decision of a person.
     """
     try:
         require_usable(store, run, ref.policy)
@@ -169,74 +168,72 @@ def _usable(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) ->
     return None
 
 
-def _too_late(store: Store, run: SealedRun) -> str | None:
-    """Why only a replay could begin with a policy, whose tests are too old; None where an account could today."""
-    tested_to, last = (
-        run.as_parent.window[1],
-        store.panels.read(store.ledger.read(run.partition_key).market).sessions[-1].item(),
-    )
+def _staleness_reason(store: Store, run: SealedRun) -> str | None:
+    """Reason why the tests of a policy are too old for an account opened today, or None."""
+    tested_to = run.as_parent.window[1]
+    last = store.panels.read(store.ledger.read(run.partition_key).market).sessions[-1].item()
     until = start_deadline(tested_to)
     if last < until:
         return None
-    return (  # the market's end is not named: it moves on, and the answer stays the same row
-        f"it was tested to {tested_to} and may begin to trade until {until}, but the market goes on, so an account "
-        "could begin with it only in a replay of the past (`nvtrader trade --from`); run it on the market as it is now"
+    return (  # without the market's last session, so that later sessions give the same row
+        f"it was tested to {tested_to} and may begin to trade until {until}, but the market has later sessions, so it "
+        "could only trade in a replay of the past (`nvtrader trade --from`); run it on the current market"
     )
 
 
-def _held_back(said: GateVerdict, why: str) -> GateVerdict:
-    """The verdict on a policy that passes by its figures, but has something else against it."""
-    sentence = said.sentence.replace("is promoted", f"is not promoted: {why}; by its figures it would be", 1)
-    return dataclasses.replace(said, passed=False, sentence=sentence)
+def _withhold(verdict: GateVerdict, reason: str) -> GateVerdict:
+    """Turn a passing verdict into a rejection for a reason outside its figures."""
+    sentence = verdict.sentence.replace("is promoted", f"is not promoted: {reason}; by its figures it would be", 1)
+    return dataclasses.replace(verdict, passed=False, sentence=sentence)
 
 
-def _verdict(store: Store, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate) -> GateVerdict:
-    """What the gate says; what was not tested, or has no sound figures, does not pass it."""
+def _judge(store: Store, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate) -> GateVerdict:
+    """Judge a candidate by the gate; one without valid test results does not pass."""
     try:
         candidate = _track_record(store, ref)
-        trading = _of_active(store, active.ref) if active else None
-        return gate.judge(candidate, trading, _deflated(store, ref, candidate.period))
+        incumbent = _active_track_record(store, active.ref) if active else None
+        return gate.judge(candidate, incumbent, _deflated_ratio(store, ref, candidate.period))
     except (StorageError, ValueError) as error:
-        return _refused(ref, error)
+        return _rejection(ref, error)
 
 
-def _of_active(store: Store, ref: PolicyRef) -> TrackRecord:
-    """The track record of the policy that trades.
+def _active_track_record(store: Store, ref: PolicyRef) -> TrackRecord:
+    """Read the track record of the active policy.
 
     Raises:
-        StorageError: if there is none that a candidate can be held against.
+        StorageError: if it has no valid track record.
     """
     try:
         return _track_record(store, ref)
     except (StorageError, ValueError) as error:
         raise StorageError(
-            f"it cannot be held against {label(ref)}, which is active: {error}; while that lasts only a person "
-            "replaces it: `nvtrader policies activate`"
+            f"it cannot be compared with the active policy {label(ref)}: {error}; until then only a person can replace "
+            "it: `nvtrader policies activate`"
         ) from error
 
 
-def _refused(ref: PolicyRef, why: object) -> GateVerdict:
-    return GateVerdict(passed=False, sentence=f"{label(ref)} is not promoted: {why}")
+def _rejection(ref: PolicyRef, reason: object) -> GateVerdict:
+    return GateVerdict(passed=False, sentence=f"{label(ref)} is not promoted: {reason}")
 
 
 def _carry_out(store: Store, row: PromotionRow, clock: Clock) -> PromotionRow:
-    """Keep the answer and act on it; what a kill stopped in between, the next attempt does."""
+    """Record the decision and activate the policy; after a kill the next attempt completes it."""
     if not row.activated:
         return write_promotion(store, row)
-    why = row.verdict.sentence if row.decision == "gate" else row.reason
-    with claim_activation(store, row) as kept:
-        activate(store, row.candidate, row.by, why, clock)
+    reason = row.verdict.sentence if row.decision == "gate" else row.reason
+    with claim_activation(store, row) as written:
+        activate(store, row.candidate, row.by, reason, clock)
     mirror_active(store)
-    return kept
+    return written
 
 
 def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
-    """A policy's account and the baselines of its run, in its reported period where some of its tests are there.
+    """Read net returns of a policy and its run's baselines, in the reported period if it has tests there.
 
     Raises:
         StorageError: if the run was not tested to the end.
-        CodeMismatchError: if its experiment means something else to this code.
-        ValueError: if its figures are not those of a track record.
+        CodeMismatchError: if this code reads its experiment differently.
+        ValueError: if its returns are not a valid track record.
     """
     found = store.ledger.run(ref.run_id)
     spec = store.ledger.read(found.partition_key)
@@ -247,10 +244,9 @@ def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
     period = "all" if reported.is_empty() else f"from_{spec.report_from.year}"
     rows = rows if reported.is_empty() else reported
     own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
-    if (
-        own.is_empty() or store.tables.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"]).is_empty()
-    ):  # it is a run's last row
-        raise StorageError(f"{label(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` judges it")
+    has_run_row = len(store.tables.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"])) > 0  # the row written last
+    if own.is_empty() or not has_run_row:
+        raise StorageError(f"{label(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` tests it")
     baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
     return TrackRecord(
         name=label(ref),
@@ -258,27 +254,27 @@ def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
         net=own["net_return"].to_numpy(),
         baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
         period=period,
-        terms=_terms(spec),
+        terms=_trading_terms(spec),
     )
 
 
-def _terms(spec: ExperimentSpec) -> dict[str, str]:
-    """What must be the same for returns to be compared."""
+def _trading_terms(spec: ExperimentSpec) -> dict[str, str]:
+    """Terms that must be equal for returns to be comparable."""
     return {
         "market": spec.market.source,
         "fill": spec.environment.fill,
-        "cost of trading": " and ".join(sorted(map(_worded, spec.environment.cost_models))) or "none",
+        "cost of trading": " and ".join(sorted(map(_format_cost_model, spec.environment.cost_models))) or "none",
     }
 
 
-def _worded(model: CostModel) -> str:
-    """A cost model as a sentence takes it; numbers are whole, so that two models never read the same."""
+def _format_cost_model(model: CostModel) -> str:
+    """Format a cost model for a sentence, with unrounded numbers so that different models differ."""
     settings = [f"{name} {value}".replace("_", " ") for name, value in model if name != "kind"]
     return f"{model.kind.replace('_', ' ')} ({', '.join(settings)})"
 
 
-def _deflated(store: Store, ref: PolicyRef, period: str) -> float | None:
-    """The deflated information ratio against the best baseline; of single seeds it is not known."""
+def _deflated_ratio(store: Store, ref: PolicyRef, period: str) -> float | None:
+    """Deflated information ratio against the best baseline; None for single seeds."""
     if "/" in ref.policy:
         return None
     rows = store.tables.read(VALIDATION).filter(

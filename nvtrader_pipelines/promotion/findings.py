@@ -1,4 +1,4 @@
-"""Findings against promoting the best-ranked run of a market: too little beyond luck, or overfitting."""
+"""Findings on promoting the best-ranked run of a market: deflation and overfitting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.trial_validation import reported_period
 
-MIN_DEFLATED = 0.95  # deflated information ratio below which luck explains it as well; our choice
-MAX_OVERFITTING = 0.5  # the best in sample is then no better than the median out of sample
-ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # never returns over zero
+MIN_DEFLATED = 0.95  # deflated information ratio below which luck is a likely explanation; our choice
+MAX_OVERFITTING = 0.5  # probability at which the best in sample is at the median out of sample
+ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # references of active returns
 FINDINGS = {
     "figure": pl.String,
     "source": pl.String,
@@ -27,24 +27,24 @@ DEFLATED, OVERFITTING = "deflated information ratio", "probability of overfittin
 
 @dataclass(frozen=True)
 class PromotionFinding:
-    """One figure of a market in its reported period, held against its limit."""
+    """Figure of a market in its reported period, compared with its limit."""
 
     figure: str
     source: str
-    period: str  # from_<year>, or all where no session is reported apart
+    period: str  # from_<year>, or all without a reported period
     against: str  # best_baseline or anchor
-    value: float | None  # None where it cannot be computed
-    passed: bool  # what cannot be computed does not pass
+    value: float | None  # None if it cannot be computed
+    passed: bool  # False without a value
     sentence: str
 
 
 def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[PromotionFinding]:
     """Deflated information ratios of each source's best-ranked run, against best baseline and anchor.
 
-    Both the rank and the ratio are those of the source's reported period: what was tuned on is no evidence.
+    Rank and ratio are of the source's reported period, as earlier sessions were tuned on.
 
     Args:
-        curve: rows of the Sharpe ratio curve: run_id, period, rank; one without a rank is no candidate.
+        curve: rows of the Sharpe ratio curve: run_id, period, rank; a run without a rank is no candidate.
         validation: rows of the validation: source, period, run_id, experiment, against, reference, n_trials, sharpe,
             deflated_sharpe, note.
     """
@@ -68,14 +68,14 @@ def overfitting_findings(overfitting: pl.DataFrame) -> list[PromotionFinding]:
     ]
 
 
-def format_probability(value: float, limit: float) -> str:
-    """A probability as text, to two digits or as many more as tell it from its limit."""
+def format_probability(value: float, threshold: float) -> str:
+    """Format a probability with two digits, or more where it would round to the threshold."""
     texts = (f"{value:.{digits}f}" for digits in range(2, 16))
-    return next((text for text in texts if float(text) != limit or value == limit), str(value))
+    return next((text for text in texts if float(text) != threshold or value == threshold), str(value))
 
 
 def _reported(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of each source in its reported period, of active returns."""
+    """Select the rows of active returns in each source's reported period."""
     active = rows.filter(pl.col("against").is_in(list(ACTIVE)))
     parts = active.partition_by("source", maintain_order=True)
     return pl.concat([active.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
@@ -83,19 +83,18 @@ def _reported(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _deflated(row: Mapping[str, Any]) -> PromotionFinding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
-    run = f"{_where(row)}: {row['experiment']} (run {short_id(row['run_id'])}), the best ranked of {_trials(row)},"
+    name = f"{row['experiment']} (run {short_id(row['run_id'])})"
+    run = f"{_describe_market(row)}: {name}, the best ranked of {_format_trials(row)},"
     found = partial(PromotionFinding, DEFLATED, row["source"], row["period"], row["against"], value)
     if value is None:
         return found(
             passed=False,
-            sentence=f"{run} has no deflated information ratio against {over}, it cannot be computed: {row['note']}",
+            sentence=f"{run} has no deflated information ratio against {over}: {row['note']}",
         )
     passed = value >= MIN_DEFLATED
-    verdict = "at least" if passed else "less than"
     sentence = (
-        f"{run} has an information ratio of {row['sharpe']:+.2f} against {over} ({row['reference']}); that it is more "
-        f"than the luck of so many trials has probability {format_probability(value, MIN_DEFLATED)}, {verdict} "
-        f"{MIN_DEFLATED}"
+        f"{run} has an information ratio of {row['sharpe']:+.2f} against {over} ({row['reference']}), deflated for the "
+        f"trials: probability {format_probability(value, MIN_DEFLATED)} (required: at least {MIN_DEFLATED})"
     )
     return found(passed=passed, sentence=sentence)
 
@@ -104,30 +103,29 @@ def _overfit(row: Mapping[str, Any]) -> PromotionFinding:
     value, over = row["probability_of_overfitting"], ACTIVE[row["against"]]
     found = partial(PromotionFinding, OVERFITTING, row["source"], row["period"], row["against"], value)
     if value is None:
-        why = "with one trial there is nothing to choose from" if row["n_trials"] == 1 else row["note"]
+        why = "one trial leaves no choice" if row["n_trials"] == 1 else row["note"]
         return found(
             passed=False,
-            sentence=f"{_where(row)}: the probability of overfitting against {over} cannot be computed: {why}",
+            sentence=f"{_describe_market(row)}: the probability of overfitting against {over} is unknown: {why}",
         )
     passed = value <= MAX_OVERFITTING
-    verdict = "not more than" if passed else "more than"
     sentence = (
-        f"{_where(row)}: of {row['n_compared']} trials compared the best against {over} in one half of the sessions is "
-        "in the worse half of the trials in the other with probability "
-        f"{format_probability(value, MAX_OVERFITTING)}, {verdict} {MAX_OVERFITTING}"
+        f"{_describe_market(row)}: the best of {row['n_compared']} trials against {over} on one half of the sessions "
+        f"ranks in the worse half on the other with probability {format_probability(value, MAX_OVERFITTING)} (allowed: "
+        f"at most {MAX_OVERFITTING})"
     )
     return found(passed=passed, sentence=sentence)
 
 
-def _where(row: Mapping[str, Any]) -> str:
-    """The market and the period that is judged."""
+def _describe_market(row: Mapping[str, Any]) -> str:
+    """Market and reported period in words."""
     return f"{row['source']}, {describe_period(row['period'])}"
 
 
 def describe_period(period: str) -> str:
-    """A period of verdicts in words."""
+    """Describe a period of verdicts in words."""
     return "all sessions" if period == "all" else f"reported period {period.replace('_', ' ')}"
 
 
-def _trials(row: Mapping[str, Any]) -> str:
+def _format_trials(row: Mapping[str, Any]) -> str:
     return "1 trial" if row["n_trials"] == 1 else f"{row['n_trials']} trials"

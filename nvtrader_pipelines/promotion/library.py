@@ -1,4 +1,4 @@
-"""The library of policies: a card for every policy of every sealed run, from what was kept of it."""
+"""Cards of trained policies: one for every policy of every sealed run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,75 +23,75 @@ from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
 Row = dict[str, Any]
 SCORE = ("period", "first_session", "last_session", "n_sessions", "sharpe", "sharpe_low", "sharpe_high")
-BESIDE = ("cagr", "max_drawdown", "turnover_per_year")
+OTHER_METRICS = ("cagr", "max_drawdown", "turnover_per_year")
 OVER_BASELINE = ("best_baseline", "sharpe_difference", "difference_low", "difference_high")
 
 
 @dataclass(frozen=True)
 class LibraryCard:
-    """What is known of one policy; nothing of it is computed anew."""
+    """Recorded facts of one policy; nothing is recomputed."""
 
-    policy: str  # the name its account had in the evaluation
-    kind: str  # ensemble, or policy for one seed
+    policy: str  # account name in the evaluation
+    kind: str  # ensemble, or policy of one seed
     experiment: str
     partition_key: str  # name@hash8
     spec_hash: str
-    made_from: str | None  # version that this one was made from by hand or by a search; None for the first of its name
+    made_from: str | None  # parent version; None for the first of its name
     run_id: str
     code_version: str
     source: str
-    snapshot_ids: Mapping[str, int]  # table to snapshot of the market it was trained on
+    snapshot_ids: Mapping[str, int]  # table to snapshot of the training market
     panel_digest: str
-    seeds: tuple[int, ...]  # that decide
-    chosen: Mapping[int, int]  # fold to the seed chosen for it, where one was
-    folds: tuple[Row, ...]  # fold, what it was trained on and what it was tested on
-    scores: tuple[Row, ...]  # a row per period of the verdict; none where it was not judged
-    baselines: tuple[Row, ...]  # of its run, the same
-    deflated_sharpe: float | None  # of its information ratio against its best baseline, reported period; None: unknown
+    seeds: tuple[int, ...]  # seeds that decide
+    chosen: Mapping[int, int]  # fold to its chosen seed
+    folds: tuple[Row, ...]  # training and test windows
+    scores: tuple[Row, ...]  # a row per period of the verdict; empty if not evaluated
+    baselines: tuple[Row, ...]  # of its run, one row per period
+    deflated_sharpe: float | None  # information ratio against the best baseline, reported period; None: unknown
     policies_sha256: str
-    files: tuple[Row, ...]  # file, SHA-256, and whether the file is that one still
+    files: tuple[Row, ...]  # file, SHA-256, and whether the file still matches
     warnings: tuple[str, ...]
     active: bool
-    other_code: str | None  # what must be known where its run was made with other code than the one installed
-    outdated: bool  # whether its version means something else to this code, so that it must be run again
-    may_trade: str | None = field(default=None)  # of the active one: until which session, in words
-    obstacle: str | None = field(default=None)  # why it cannot trade on the market as it is now; None where it can
+    other_code: str | None  # warning if its run was made with different code
+    outdated: bool  # whether this code reads its version differently, so that it must be run again
+    may_trade: str | None = field(default=None)  # active policy only: eligibility in words
+    obstacle: str | None = field(default=None)  # why it cannot trade on the current market, if so
 
     @property
     def ref(self) -> PolicyRef:
-        """Which policy it is."""
+        """Reference to the policy."""
         return PolicyRef(self.run_id, self.policy)
 
     @property
     def period(self) -> str:
-        """Its reported period, which the gate judges."""
+        """Reported period, which the gate judges."""
         return _reported(self.scores)
 
     @property
     def score(self) -> Row | None:
-        """Its figures over its reported period; None where it was not judged."""
+        """Figures over the reported period; None if not evaluated."""
         return next((row for row in self.scores if row["period"] == self.period), None)
 
     def document(self) -> Row:
-        """The card as JSON takes it, dates as they are."""
+        """Fields of the card for JSON, with dates unconverted."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Library:
-    """Every card, the run begun last first, and what cannot be read."""
+    """Every card, newest run first, and what cannot be read."""
 
     cards: tuple[LibraryCard, ...]
-    problems: tuple[str, ...]  # a sentence each: damaged manifests, a damaged pointer to the active policy
-    active: ActivePolicy | None  # which one trades; None where none does, or nobody can tell
+    problems: tuple[str, ...]  # sentences on damaged manifests or a damaged active policy
+    active: ActivePolicy | None  # None if there is none or it cannot be read
 
 
 def read_library(store: Store, *, seeds: bool = False) -> Library:
-    """The experiments' own policies, and those of single seeds where asked for.
+    """Read the cards of the experiments' policies, and of single seeds on request.
 
-    Of each it is told whether its files, limits and market fit; only `card_of` opens the networks.
+    Each card states whether files, limits and market fit; only `read_library_card` opens the networks.
     """
-    library, reader = store.policies, _Reader.of(store)
+    library, reader = store.policies, _CardReader.open(store)
     cards, problems, active = [], [], None
     try:
         active = read_active(store)
@@ -107,29 +107,29 @@ def read_library(store: Store, *, seeds: bool = False) -> Library:
             problems.append(str(error))
             continue
         obstacle = _obstacle(require_fit, store, run, run.experiment)
-        named = policy_names(run) if seeds else [run.experiment]
-        cards += [reader.card(run, policy, active, obstacle) for policy in named]
+        names = policy_names(run) if seeds else [run.experiment]
+        cards += [reader.card(run, policy, active, obstacle) for policy in names]
     return Library(tuple(cards), tuple(problems), active)
 
 
 def read_library_card(store: Store, ref: PolicyRef) -> LibraryCard:
-    """The card of one policy, opened on the market as it is now.
+    """Read the card of one policy, opened on the current market.
 
     Raises:
         StorageError: if there is no such policy, or the pointer to the active one is damaged.
     """
-    run, reader = sealed_run(store, ref), _Reader.of(store)
+    run, reader = sealed_run(store, ref), _CardReader.open(store)
     obstacle = _obstacle(require_usable, store, run, ref.policy)
     return reader.card(run, ref.policy, read_active(store), obstacle)
 
 
 def find_policy(store: Store, text: str) -> PolicyRef:
-    """The policy meant by an experiment, one of its versions or the begin of a run's id, with /seed-<k> or without.
+    """Find the policy of an experiment, a version or the prefix of a run id, optionally /seed-<k>.
 
-    Of an experiment or version it is of the run begun last of those whose policies are all trained.
+    For an experiment or version it is the policy of its newest sealed run.
 
     Raises:
-        StorageError: if there is none, or several ids begin so.
+        StorageError: if there is none, or several run ids have the prefix.
     """
     name, slash, seed = text.partition("/")
     runs, library = store.ledger.runs().filter(pl.col("parent_run_id").is_null()), store.policies
@@ -137,11 +137,11 @@ def find_policy(store: Store, text: str) -> PolicyRef:
     sealed = [pair for pair in named.select("partition_key", "run_id").iter_rows() if library.is_sealed(*pair)]
     if len(named) and not sealed:
         raise StorageError(
-            f"{name} has no policies that are all trained; `nvtrader experiments run {name.partition('@')[0]}`"
+            f"{name} has no run whose policies are all trained; `nvtrader experiments run {name.partition('@')[0]}`"
         )
     if not sealed and not (name and store.ledger.runs()["run_id"].str.starts_with(name).any()):
         raise StorageError(
-            f"no run's id begins with {name!r}, and no experiment of that name was run; see `nvtrader policies`"
+            f"{name!r} is neither an experiment that was run nor the prefix of a run id; see `nvtrader policies`"
         )
     if not sealed:
         found = store.ledger.find_run(name)
@@ -151,18 +151,18 @@ def find_policy(store: Store, text: str) -> PolicyRef:
 
 
 def _obstacle(
-    check: Callable[[Store, SealedRun, str], object], store: Store, run: SealedRun, who: str
+    check: Callable[[Store, SealedRun, str], object], store: Store, run: SealedRun, policy: str
 ) -> StorageError | None:
     try:
-        check(store, run, who)
+        check(store, run, policy)
     except StorageError as error:
         return error
     return None
 
 
 @dataclass(frozen=True, eq=False)
-class _Reader:
-    """The tables that cards are made of, each read once."""
+class _CardReader:
+    """Builder of cards from tables that are read once."""
 
     store: Store
     verdicts: pl.DataFrame
@@ -170,8 +170,8 @@ class _Reader:
     versions: pl.DataFrame
 
     @classmethod
-    def of(cls, store: Store) -> Self:
-        """What there is in a home."""
+    def open(cls, store: Store) -> Self:
+        """Read the tables of a home."""
         verdicts = store.tables.read(EVALUATIONS).filter(
             (pl.col("period") == "all") | pl.col("period").str.starts_with("from_")
         )
@@ -181,11 +181,11 @@ class _Reader:
     def card(
         self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
     ) -> LibraryCard:
-        """The card of one policy of a run."""
+        """Build the card of one policy of a run."""
         ensemble, ref = policy == run.experiment, PolicyRef(run.run_id, policy)
         verdict = self.verdicts.filter(pl.col("run_id") == run.run_id)
         own = verdict.filter(pl.col("policy") == policy, pl.col("kind") != "baseline")
-        scores = tuple(own.select(*SCORE, *BESIDE, *OVER_BASELINE).to_dicts())
+        scores = tuple(own.select(*SCORE, *OTHER_METRICS, *OVER_BASELINE).to_dicts())
         seeds = run.seeds if ensemble else (int(policy.rpartition("-")[2]),)
         return LibraryCard(
             policy=policy,
@@ -203,7 +203,9 @@ class _Reader:
             chosen=run.chosen if ensemble else {},
             folds=tuple(fold.model_dump() for fold in run.folds),
             scores=scores,
-            baselines=tuple(verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *BESIDE).to_dicts()),
+            baselines=tuple(
+                verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *OTHER_METRICS).to_dicts()
+            ),
             deflated_sharpe=self._deflated(run.run_id, _reported(scores)) if ensemble else None,
             policies_sha256=run.sha256,
             files=self._files(run, set(seeds)),
@@ -234,5 +236,5 @@ class _Reader:
 
 
 def _reported(scores: Sequence[Row]) -> str:
-    """The reported period of a verdict."""
+    """Reported period of a verdict."""
     return reported_period(pl.Series([row["period"] for row in scores], dtype=pl.String))

@@ -1,4 +1,4 @@
-"""Answers about who shall trade, as rows: kept once, and none of them claims an activation that did not come about."""
+"""Promotion decisions as rows: written once, and corrected where an activation failed."""
 
 import contextlib
 import dataclasses
@@ -24,42 +24,44 @@ from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 Decision = Literal["gate", "person"]
-UNCOMPARED_COLUMNS = ("considered_at", "by")
+UNCOMPARED_COLUMNS = ("considered_at", "by")  # of two equal decisions
 
 
 @dataclass(frozen=True)
 class PromotionRow:
-    """What the gate said of a candidate beside the policy that traded then, and whether it took its place."""
+    """Decision on a candidate, with the active policy and the verdict of the gate."""
 
     decision: Decision
     candidate: PolicyRef
     partition_key: str
     spec_hash: str
     active: PolicyRef | None
-    activation: str | None  # event of the policy that traded; it may trade, go and come back
+    activation: str | None  # event that activated the active policy, which may have been active before
     verdict: GateVerdict
     activated: bool
     gate: PromotionGate
     by: str
     reason: str
     considered_at: datetime
-    warning: str | None = None  # what must be known of the candidate's run where it trades
+    warning: str | None = None  # warning on the candidate's run
 
     @property
     def promotion_id(self) -> str:
-        """The identity of the answer: what is said again of the same two policies is the same row.
+        """Identity of the decision: an equal decision on the same two policies is the same row.
 
-        The gate's is another one where a figure or the rule is, and whenever it replaces a policy; a person's with
-        every policy that is replaced, and where none is, with the moment.
+        A decision of the gate differs by any figure, by its rule and by the activation it replaces; one of a person by
+        the activation it replaces or, without an active policy, by its time.
         """
-        format_probability = json.dumps(self._figures(), sort_keys=True, default=str)
-        since = [format_probability] if self.decision == "gate" else [self.activation or self.considered_at.isoformat()]
-        if self.decision == "gate" and self.verdict.passed and self.activation:  # it may pass, be replaced, pass again
-            since.append(self.activation)
-        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), *since)
+        if self.decision == "gate":
+            content = [json.dumps(self._figures(), sort_keys=True, default=str)]
+            if self.verdict.passed and self.activation:  # it may pass, be replaced and pass again
+                content.append(self.activation)
+        else:
+            content = [self.activation or self.considered_at.isoformat()]
+        return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), *content)
 
     def row(self) -> dict[str, Any]:
-        """The row of the table."""
+        """Row of the table."""
         return {
             "promotion_id": self.promotion_id,
             "decision": self.decision,
@@ -71,8 +73,8 @@ class PromotionRow:
         }
 
     def _figures(self) -> dict[str, Any]:
-        """What was asked of whom, and what the gate said of it."""
-        over, best = self.verdict.against("active"), self.verdict.against("baseline")
+        """Columns of the two policies and of the verdict."""
+        active, baseline = self.verdict.against("active"), self.verdict.against("baseline")
         return {
             **self.candidate._asdict(),
             "partition_key": self.partition_key,
@@ -85,43 +87,43 @@ class PromotionRow:
             "first_session": self.verdict.first_session,
             "last_session": self.verdict.last_session,
             "sharpe": self.verdict.sharpe,
-            "active_sharpe": over.sharpe if over else None,
-            "active_difference": over.difference if over else None,
-            "active_low": over.low if over else None,
-            "active_high": over.high if over else None,
-            "best_baseline": best.opponent if best else None,
-            "baseline_sharpe": best.sharpe if best else None,
-            "baseline_difference": best.difference if best else None,
-            "baseline_low": best.low if best else None,
-            "baseline_high": best.high if best else None,
+            "active_sharpe": active.sharpe if active else None,
+            "active_difference": active.difference if active else None,
+            "active_low": active.low if active else None,
+            "active_high": active.high if active else None,
+            "best_baseline": baseline.opponent if baseline else None,
+            "baseline_sharpe": baseline.sharpe if baseline else None,
+            "baseline_difference": baseline.difference if baseline else None,
+            "baseline_low": baseline.low if baseline else None,
+            "baseline_high": baseline.high if baseline else None,
             "deflated_sharpe": self.verdict.deflated,
             "gate": canonical_json(self.gate),
         }
 
 
 def read_promotions(store: Store) -> pl.DataFrame:
-    """Every answer that was ever given, once the row of an activation that died is put right.
+    """Read every decision, after correcting the row of an activation that was killed.
 
     Raises:
-        StorageError: if an activation died and nobody can tell whether it came about, as the audit cannot be read.
+        StorageError: if an activation was killed and the audit cannot be read to settle it.
     """
-    if _claim(store.home).exists():
+    if _claim_path(store.home).exists():
         with file_lock(promotion_lock(store.home)):
             settle_claim(store)
     return store.tables.read(PROMOTION_DECISIONS)
 
 
 def read_promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
-    """What the gate ever said of a policy, the last first.
+    """Read every decision on a policy, newest first.
 
     Raises:
-        StorageError: as `promotions`.
+        StorageError: as `read_promotions`.
     """
     return read_promotions(store).filter(run_id=ref.run_id, policy=ref.policy).sort("considered_at", descending=True)
 
 
 def write_promotion(store: Store, row: PromotionRow) -> PromotionRow:
-    """Write the answer, unless it is kept already; then as it was given first."""
+    """Write a decision and return it; an equal one that is stored already is returned instead."""
     key = {"promotion_id": [row.promotion_id]}
     new, known = to_frame(PROMOTION_DECISIONS, [row.row()]), store.tables.read(PROMOTION_DECISIONS, key)
     if known.drop(UNCOMPARED_COLUMNS).equals(new.drop(UNCOMPARED_COLUMNS)):
@@ -133,45 +135,45 @@ def write_promotion(store: Store, row: PromotionRow) -> PromotionRow:
 
 @contextlib.contextmanager
 def claim_activation(store: Store, row: PromotionRow) -> Iterator[PromotionRow]:
-    """Keep an answer while it is acted on; if that fails the row says so, after a kill once the next one looks.
+    """Write a decision around its activation; after a failure or a kill its row is corrected.
 
-    The caller holds `lock_of`.
+    The caller holds `promotion_lock`.
 
     Raises:
-        StorageError: if the audit cannot be read; then nothing is kept.
+        StorageError: if the audit cannot be read; then nothing is written.
     """
     claim = f"{row.promotion_id} {last_activation(store) or ''}\n"
-    write_atomically(_claim(store.home), claim.encode())
+    write_atomically(_claim_path(store.home), claim.encode())
     try:
         yield write_promotion(store, row)
     except Exception:
-        with contextlib.suppress(OSError, StorageError):  # what failed first is told; the next one who looks settles
+        with contextlib.suppress(OSError, StorageError):  # the first error is raised; the next reader settles
             settle_claim(store)
         raise
-    _claim(store.home).unlink()
+    _claim_path(store.home).unlink()
 
 
 def settle_claim(store: Store) -> None:
-    """Put the row of an activation right that died before it came about; the caller holds `lock_of`.
+    """Correct the row of an activation that never happened; the caller holds `promotion_lock`.
 
     Raises:
-        StorageError: as `promotions`.
+        StorageError: as `read_promotions`.
     """
-    if not _claim(store.home).exists():
+    if not _claim_path(store.home).exists():
         return
-    promotion_id, _, before = _claim(store.home).read_text().strip().partition(" ")
+    promotion_id, _, before = _claim_path(store.home).read_text().strip().partition(" ")
     if last_activation(store) == (before or None):
         key = {"promotion_id": [promotion_id]}
         rows = store.tables.read(PROMOTION_DECISIONS, key)
         store.tables.replace(PROMOTION_DECISIONS, rows.with_columns(activated=pl.lit(value=False)), key)
-    _claim(store.home).unlink()
+    _claim_path(store.home).unlink()
 
 
 def promotion_lock(home: Home) -> Path:
-    """The lock of who decides who trades."""
+    """Lock file of promotion decisions."""
     return home.runtime / ".promotion.lock"
 
 
-def _claim(home: Home) -> Path:
-    """The row that is being acted on, and the last activation before it; there while the row may claim too much."""
+def _claim_path(home: Home) -> Path:
+    """File with the decision being carried out and the activation before it; gone once settled."""
     return home.runtime / ".promotion.pending"

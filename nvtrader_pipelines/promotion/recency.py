@@ -1,4 +1,4 @@
-"""Until when the tests of a policy are recent enough to trade it."""
+"""Recency of a policy's tests: the last session on which it may begin to trade."""
 
 from datetime import date, timedelta
 
@@ -11,16 +11,17 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
+MAX_TEST_AGE = 126  # sessions from the last tested one to the first that an account trades
+
 
 def start_deadline(tested_to: date) -> date:
-    """The last session of the exchange that a policy may trade which was tested to a day."""
-    return sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * MAX_TEST_AGE))[
-        MAX_TEST_AGE - 1
-    ].item()
+    """Last session on which a policy tested to a day may begin to trade."""
+    following = sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * MAX_TEST_AGE))
+    return following[MAX_TEST_AGE - 1].item()
 
 
 def eligibility_message(store: Store, active: ActivePolicy) -> str:
-    """Until which session the active policy may trade, in words, or why it may not at all; no network is opened."""
+    """Describe until when the active policy may begin to trade, or why it may not; opens no network."""
     try:
         run = read_active_run(store, active)
         require_evaluation(store, active)
@@ -34,11 +35,8 @@ def eligibility_message(store: Store, active: ActivePolicy) -> str:
     )
 
 
-MAX_TEST_AGE = 126  # sessions from the last one tested to the first that a policy trades on an account
-
-
 def require_evaluation(store: Store, active: ActivePolicy) -> None:
-    """Refuse a policy that was never tested.
+    """Raise if the active policy has no evaluation.
 
     Raises:
         StorageError: if its tests have no Sharpe ratio.
@@ -49,5 +47,5 @@ def require_evaluation(store: Store, active: ActivePolicy) -> None:
         name = active.partition_key.partition("@")[0]
         raise StorageError(
             f"a policy must have been tested before it trades, but the tests of {active.policy} of run "
-            f"{active.run_id} have no Sharpe ratio; `nvtrader experiments run {name}` judges it"
+            f"{active.run_id} have no Sharpe ratio; `nvtrader experiments run {name}` evaluates it"
         )

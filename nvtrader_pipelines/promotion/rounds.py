@@ -1,4 +1,4 @@
-"""Every experiment's newest policy before the promotion gate, one after the other."""
+"""Promotion rounds: the gate judges every experiment's newest policy, one after the other."""
 
 from dataclasses import dataclass, field
 
@@ -17,58 +17,57 @@ from nvtrader_pipelines.storage.store import Store
 
 
 def newest_runs(store: Store) -> pl.DataFrame:
-    """The last completed run of each experiment that may trade, the one completed last at the end: experiment, run_id.
+    """Read the last completed run of each experiment, by finish time: experiment, run_id.
 
-    Runs for validation only are left out: their policies may know what came after their tests.
+    Validation-only runs are left out: their policies may have been trained on sessions after their tests.
     """
     runs = walk_forward_runs(store).filter(~pl.col("validation_only")).sort("finished_at", "run_id")
     return runs.unique("experiment", keep="last", maintain_order=True).select("experiment", "run_id")
 
 
 def newer_run_message(store: Store, active: ActivePolicy) -> str | None:
-    """What became of the last run of the active policy's experiment, in words; None where that run trades."""
+    """Describe the decision on a newer run of the active policy's experiment; None without one."""
     experiment = active.partition_key.partition("@")[0]
     run_id = dict(newest_runs(store).iter_rows()).get(experiment, active.run_id)
     if run_id == active.run_id:
         return None
     ref = PolicyRef(run_id, experiment)
-    asked = read_promotions_of(store, ref).filter(
+    decisions = read_promotions_of(store, ref).filter(
         active_run_id=active.run_id, active_policy=active.policy, decision="gate"
     )
-    last = asked["sentence"][0] if len(asked) else "the gate was not asked yet: `nvtrader policies promote`"
-    said = _replaced_by_a_person(store, ref) or last
-    newer = f"run {short_id(run_id)} of {experiment} is newer than the one that trades"
-    return f"{newer}: {said}; to let it trade all the same: {activation_command(ref)}"
+    last = decisions["sentence"][0] if len(decisions) else "the gate has not judged it yet: `nvtrader policies promote`"
+    verdict = _replacement_message(store, ref) or last
+    newer = f"run {short_id(run_id)} of {experiment} is newer than the active one"
+    return f"{newer}: {verdict}; to activate it by hand: {activation_command(ref)}"
 
 
 @dataclass(frozen=True)
 class PromotionRound:
-    """What the gate said of each, and why some could not be put before it, by experiment."""
+    """Decisions of the gate, and reasons of the experiments it could not judge."""
 
-    answers: list[PromotionRow] = field(default_factory=list)
+    decisions: list[PromotionRow] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
-        """What the gate said, in one line."""
-        left_out = f"; not asked about {', '.join(self.problems)}" if self.problems else ""
-        promoted = [answer for answer in self.answers if answer.activated]
+        """Last promotion, or the last decision, in one line."""
+        left_out = f"; not judged: {', '.join(self.problems)}" if self.problems else ""
+        promoted = [decision for decision in self.decisions if decision.activated]
         if promoted:
             return f"{promoted[-1].verdict.sentence}{left_out}"
-        if not self.answers:
-            return f"no run may trade yet{left_out}"
-        rest = f" (and {len(self.answers) - 1} more)" if len(self.answers) > 1 else ""
-        return f"{self.answers[-1].verdict.sentence}{rest}{left_out}"
+        if not self.decisions:
+            return f"no policy to judge yet{left_out}"
+        rest = f" (and {len(self.decisions) - 1} more)" if len(self.decisions) > 1 else ""
+        return f"{self.decisions[-1].verdict.sentence}{rest}{left_out}"
 
 
 def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
-    """Ask the gate about each of `newest_runs`; who passes decides from the next close on, and the next must beat it.
+    """Let the gate judge each of `newest_runs`; one that passes becomes active and must be beaten by the next.
 
-    One whose policies are not there any more, or that a person replaced, is a problem of its own and keeps nobody else
-    away.
+    A run whose policies are missing, or that a person replaced, is reported as a problem and skipped.
 
     Raises:
-        StorageError: as `consider`; the answers given before are kept.
+        StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
     """
     found = PromotionRound()
     for experiment, run_id in newest_runs(store).iter_rows():
@@ -78,16 +77,16 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
         except StorageError as error:
             found.problems[experiment] = str(error)
             continue
-        replaced = _replaced_by_a_person(store, ref)
+        replaced = _replacement_message(store, ref)
         if replaced:
             found.problems[experiment] = replaced
         else:
-            found.answers.append(evaluate_candidate(store, run_id, by, clock))
+            found.decisions.append(evaluate_candidate(store, run_id, by, clock))
     return found
 
 
-def _replaced_by_a_person(store: Store, ref: PolicyRef) -> str | None:
-    """How a person took a policy out of trading, in words; None where nobody did, or it was put forward since."""
+def _replacement_message(store: Store, ref: PolicyRef) -> str | None:
+    """Describe how a person replaced a policy; None if none did, or it was activated again since."""
     rows = read_promotions(store).filter("activated").sort("considered_at")
     ours = (pl.col("run_id") == ref.run_id) & (pl.col("policy") == ref.policy)
     before = (pl.col("active_run_id") == ref.run_id) & (pl.col("active_policy") == ref.policy)
@@ -98,6 +97,6 @@ def _replaced_by_a_person(store: Store, ref: PolicyRef) -> str | None:
     reason = f" ({move['reason']})" if move["reason"] else ""
     return (
         f"{move['by']} replaced {label(ref)} by {label(PolicyRef(move['run_id'], move['policy']))} on "
-        f"{move['considered_at']:%Y-%m-%d}{reason}, which is not undone without a person: `nvtrader policies promote "
-        f"{short_id(ref.run_id)}` asks the gate again"
+        f"{move['considered_at']:%Y-%m-%d}{reason}, which only a person can undo: `nvtrader policies promote "
+        f"{short_id(ref.run_id)}` lets the gate judge it again"
     )

@@ -1,11 +1,11 @@
-"""Whether a sealed run may trade: its files, its records, its fit to the market as it is now."""
+"""Checks that a sealed run may trade: files, ledger records, limits and current market."""
 
 from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.promotion.compatibility import market_mismatch, require_market
+from nvtrader_pipelines.promotion.compatibility import market_mismatch_error, require_market
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -15,10 +15,10 @@ LEDGER_FIELDS = ("spec_hash", "partition_key", "source", "panel_digest", "code_v
 
 
 def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
-    """The sealed run of a policy.
+    """Read the sealed run of a policy.
 
     Raises:
-        StorageError: if there is no such run, it is not sealed, or has no account of that name.
+        StorageError: if there is no such run, it is not sealed, or it has no policy of that name.
     """
     found, library = store.ledger.find_run(ref.run_id), store.policies
     run_id = found.parent_run_id or found.run_id
@@ -26,7 +26,7 @@ def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
         name = found.partition_key.partition("@")[0]
         raise StorageError(
             f"run {run_id} of {found.partition_key} is {found.status} and its policies are not all trained; "
-            f"`nvtrader experiments run {name}` goes on with it"
+            f"`nvtrader experiments run {name}` resumes it"
         )
     run = library.read_sealed(found.partition_key, run_id)
     names = policy_names(run)
@@ -36,23 +36,23 @@ def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
 
 
 def code_mismatch(code_version: str) -> str | None:
-    """What must be known of a run that was made with other code than this; None where it was made with this."""
+    """Warning that a run was made with different code; None for the installed code."""
     if code_version == run_code():
         return None
     return (
-        f"its run was made with code {code_version} and {run_code()} is installed, so what was judged need not be "
-        "what trades; run the experiment again, which judges it with this code"
+        f"its run was made with code {code_version} but {run_code()} is installed, so it may trade differently than in "
+        "its tests; run the experiment again with this code"
     )
 
 
 def policy_names(run: SealedRun) -> list[str]:
-    """The names of a run's policies: the experiment's own, then that of each seed where there are several."""
+    """Names of a run's policies: that of the experiment, then one per seed if there are several."""
     seeds = [f"{run.experiment}/seed-{seed}" for seed in run.seeds] if len(run.seeds) > 1 else []
     return [run.experiment, *seeds]
 
 
 def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]:
-    """Refuse a sealed run whose policies cannot trade on the market as it is now; the names they trade.
+    """Raise if a sealed run cannot trade on the current market; return the symbols it trades.
 
     Raises:
         StorageError: as `activate`.
@@ -62,33 +62,33 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
         archives = store.policies.read_run(run)
         deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
     except ValueError as error:
-        raise market_mismatch(run, policy, error) from error
+        raise market_mismatch_error(run, policy, error) from error
     return panel.symbols
 
 
 def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSpec, MarketPanel]:
-    """What can be told without opening every policy: the experiment, and the market as it is now, that it fits.
+    """Check a sealed run without opening its networks; return its experiment and current market.
 
     Raises:
-        StorageError: as `activate`, but for what only opening the networks shows.
-        CodeMismatchError: if the experiment means something else to this code.
+        StorageError: as `activate`, except for errors of opening the networks.
+        CodeMismatchError: if this code reads the experiment differently.
     """
     spec = store.ledger.read(run.partition_key)
     if run.as_parent.validation_only:
         raise StorageError(
-            f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on what came "
-            "after their tests; train the experiment with the walk_forward or the holdout splitter, and activate that"
+            f"{policy} of run {run.run_id} is for validation only: some of its policies were trained on sessions after "
+            "their tests; train the experiment with the walk_forward or the holdout splitter, and activate that run"
         )
     require_not_looser(spec.pipeline.risk_limits, read_limits(store.home))
-    _require_as_recorded(store, run)
+    _require_recorded_manifest(store, run)
     return spec, require_market(store, spec, run, policy)
 
 
-def _require_as_recorded(store: Store, run: SealedRun) -> None:
-    """Refuse a manifest that says of its run what the ledger or the verdict do not."""
+def _require_recorded_manifest(store: Store, run: SealedRun) -> None:
+    """Raise if the manifest differs from the records of the ledger or of the verdict."""
     known = dict(store.ledger.policies(run.run_id).select("file", "sha256").iter_rows())
     if not known:
-        raise _unknown(run, "policies")
+        raise _unrecorded_error(run, "policies")
     begun = store.ledger.run(run.run_id)
     differ = [name for name in LEDGER_FIELDS if getattr(begun, name) != getattr(run, name)]
     if (begun.window_first, begun.window_last) != run.as_parent.window:
@@ -98,20 +98,20 @@ def _require_as_recorded(store: Store, run: SealedRun) -> None:
     judged = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
     digests = {"sealed": begun.policies_sha256, "judged": judged[0] if len(judged) else None}
     if not any(digests.values()):
-        raise _unknown(run, "digest of the manifest")
+        raise _unrecorded_error(run, "digest of the manifest")
     others = [when for when, digest in digests.items() if digest not in {None, run.sha256}]
-    if others and not differ:  # seeds chosen, thresholds, or anything else that only the digest tells of
-        differ.append(f"digest than the run that was {' and '.join(others)}")
+    if others and not differ:  # chosen seeds, thresholds and other fields that only the digest covers
+        differ.append(f"digest when {' and '.join(others)}")
     if differ:
         raise StorageError(
-            f"the manifest of run {run.run_id} is not what was recorded of it: it has other "
+            f"the manifest of run {run.run_id} must be as recorded, but it differs in "
             f"{', '.join(name.replace('_', ' ') for name in differ)}; restore the folder "
             f"{store.policies.folder(run.partition_key, run.run_id)}, or remove it and train again"
         )
 
 
-def _unknown(run: SealedRun, what: str) -> StorageError:
+def _unrecorded_error(run: SealedRun, what: str) -> StorageError:
     return StorageError(
-        f"the ledger has no {what} of run {run.run_id}, so nobody can tell whether those of its folder were trained in "
-        f"it; `nvtrader experiments run {run.experiment}` goes on with it, and keeps them"
+        f"the ledger has no {what} of run {run.run_id}, so the files of its folder cannot be verified; `nvtrader "
+        f"experiments run {run.experiment}` resumes it and records them"
     )

@@ -1,1 +1,1 @@
-"""Storage: home folder, Iceberg tables, DuckDB views, ledger, policies, specs, landed files; it decides nothing."""
+"""Storage of tables, ledger, policies, specs, audit and landed files; it decides nothing."""

@@ -1,4 +1,4 @@
-"""Book of an account in SQLite, `data/runtime/accounts/<account>.db`: every method commits one transaction."""
+"""Book of an account in SQLite, `data/runtime/accounts/<account>.db`."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +40,8 @@ def book_path(home: Home, account: str) -> Path:
 class SqliteBook:
     """SQLite file with an account's states, orders and fills; reading never creates it.
 
+    Every method that writes is one durable transaction.
+
     Raises:
         StorageError: from every method, if the file cannot be used as a book.
     """
@@ -80,7 +82,7 @@ class SqliteBook:
             book.execute("INSERT OR IGNORE INTO states VALUES (?, ?)", row)
 
     def place(self, *orders: BookedOrder) -> None:
-        """Store orders in one transaction; an order whose id is already stored stays as it is."""
+        """Store orders atomically; an order whose id is already stored stays as it is."""
         with self._transaction() as book:
             for booked in orders:
                 order = booked.order
@@ -101,7 +103,7 @@ class SqliteBook:
             _cancel(book, order_id, reason)
 
     def fill(self, fills: Sequence[Fill], rest: Mapping[str, str]) -> None:
-        """Store the fills of a plan and cancel the orders in `rest` (order id to reason), in one transaction."""
+        """Store a plan's fills and cancel the orders in `rest` (order id to reason), atomically."""
         with self._transaction() as book:
             for fill in fills:
                 order = "SELECT order_id, plan_id, ? FROM orders WHERE order_id = ? AND status = ?"
@@ -144,7 +146,7 @@ class SqliteBook:
 
     @contextmanager
     def _read_connection(self) -> Iterator[sqlite3.Connection]:
-        """The writing connection if one is open, else one that leaves no -wal or -shm file behind."""
+        """Reuse the open connection, or open one that leaves no -wal or -shm file behind."""
         if "_book" in self.__dict__:
             yield self._book
             return

@@ -1,4 +1,4 @@
-"""Audit on disk: one append-only file of JSON lines, each row chained by hash to the row before it.
+"""Audit as an append-only file of JSON lines, each chained by hash to the one before.
 
 One file rather than one per year: the chain is a single sequence, and a desk adds a few thousand rows a year. The chain
 alone cannot show that its last rows were cut off. Two other checks do: every order and fill in an account's book must
@@ -89,7 +89,7 @@ class AuditState:
 
     n_rows: int
     chain: str  # of the last row; a copy elsewhere proves later that nothing before it was changed or cut off
-    torn: bool  # whether the file ends in an incomplete row, which the next append sets aside
+    is_torn: bool  # whether the file ends in an incomplete row, which the next append sets aside
     set_aside: tuple[Path, ...]  # incomplete rows that a power cut or a full disk left, each in a file of its own
 
 

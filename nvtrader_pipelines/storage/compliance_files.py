@@ -22,7 +22,7 @@ HARD = ("max_position", "max_gross", "max_net", "wash_sale_days")
 
 
 def read_limits(home: Home) -> RiskLimits:
-    """Read the desk's risk limits from `data/compliance/limits.yaml`; without the file, return the defaults.
+    """Read the desk's risk limits from `data/compliance/limits.yaml`, or the defaults.
 
     Raises:
         StorageError: if the file is not a valid set of limits, or sets `min_net`, which no pipeline can enforce.
@@ -43,7 +43,7 @@ def read_limits(home: Home) -> RiskLimits:
 
 
 def read_compliance(home: Home) -> ComplianceData:
-    """Read sectors and sales at a loss from `data/compliance`; a missing file counts as an empty table.
+    """Read sectors and sales at a loss from `data/compliance`; a missing file is empty.
 
     Raises:
         StorageError: with file and line, if a table has other columns or a row is invalid or duplicated.
@@ -67,7 +67,7 @@ def require_not_looser(limits: RiskLimits, desk_limits: RiskLimits) -> None:
 
 
 def _sectors(path: Path) -> dict[str, str]:
-    """Read the sector of each symbol; spellings that differ in case or spaces become the first one."""
+    """Read the sector of each symbol; spellings that differ in case or spaces are one."""
     sectors, spellings = dict[str, str](), dict[str, str]()
     for line, (symbol, sector) in _rows(path, ("symbol", "sector")):
         if symbol in sectors:
@@ -104,7 +104,7 @@ def _day(text: str, where: str) -> date:
 
 
 def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield line number and values of each row of a CSV file with `columns` and, optionally, `more`."""
+    """Yield line number and values per row of a CSV file with `columns` and maybe `more`."""
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return
     try:

@@ -1,4 +1,4 @@
-"""YAML documents: duplicate keys are refused, 1e-3 is a number, and a file may extend another."""
+"""YAML documents: unique keys, 1e-3 as a number, and files that extend others."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ class DocumentLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
-        """Construct a date or time, or the text if there is no such day; a date field then refuses it."""
+        """Construct a date or time, or the text if there is no such day."""
         try:
             return super().construct_yaml_timestamp(node)
         except ValueError:
@@ -62,7 +62,7 @@ def read_document(path: Path) -> Document:
 
 
 def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
-    """Read a YAML file and merge it over the chain of files it `extends`; names are not inherited.
+    """Read a YAML file merged over the files it `extends`; names are not inherited.
 
     Raises:
         StorageError: if a file cannot be read, is not a YAML mapping, or the chain is circular.
@@ -86,7 +86,7 @@ def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
 
 
 def merge_documents(base: Document, changes: Document) -> Document:
-    """Merge changes into a base: mappings merge; lists and components of another kind are replaced."""
+    """Merge changes into a base; lists and components of another kind are replaced."""
     result = dict(base)
     for name, value in changes.items():
         before = base.get(name)

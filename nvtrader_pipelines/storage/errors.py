@@ -6,4 +6,4 @@ class StorageError(Exception):
 
 
 class CodeMismatchError(StorageError):
-    """Version of an experiment that this code reads differently than the code that registered it."""
+    """Version of an experiment that this code reads differently from the code that registered it."""

@@ -1,4 +1,4 @@
-"""Paths of one installation: a root folder with `data/` (inputs and records) and `warehouse/` (built)."""
+"""Paths of a home: `data/` holds inputs and records, `warehouse/` what is built from them."""
 
 import os
 from dataclasses import dataclass
@@ -140,5 +140,5 @@ class Home:
 
 
 def lock_path(home: Home, name: str) -> Path:
-    """Path of the lock file of a table, of the catalog, or of work that must not run concurrently."""
+    """Path of the lock of a table, the catalog, or work that must not run concurrently."""
     return home.iceberg / ".locks" / f"{name}.lock"

@@ -1,4 +1,4 @@
-"""Kill switch: a file that any program can create and a person can see, or an environment variable."""
+"""Kill switch: a file that any program can create, or an environment variable."""
 
 import os
 from collections.abc import Iterator
@@ -25,22 +25,25 @@ class Halt(BaseModel):
 
 
 class FileKillSwitch:
-    """Engaged while the variable is set or anything has the file's name, even a dangling symlink."""
+    """Kill switch, engaged while the variable is set or the file exists in any form.
+
+    Anything of that name counts as the file, even a dangling symlink.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self.path = home.kill_switch
 
     def halt_reason(self) -> str | None:
-        """Reason why trading is stopped, as a sentence, or None; a switch that cannot be read counts as engaged."""
-        return self.engaged_by_variable() or self.engaged_by_file()
+        """Reason why trading is stopped, or None; an unreadable switch counts as engaged."""
+        return self.variable_reason() or self.file_reason()
 
-    def engaged_by_variable(self) -> str | None:
-        """The variable and its value, as a sentence, or None if it does not stop trading."""
+    def variable_reason(self) -> str | None:
+        """Reason given by the variable, as a sentence, or None if it does not stop trading."""
         value = os.environ.get(VARIABLE, "")
         return None if value in RELEASED else f"the environment has {VARIABLE}={value}"
 
-    def engaged_by_file(self) -> str | None:
+    def file_reason(self) -> str | None:
         """Reason given by the file, as a sentence, or None if there is no file."""
         try:
             self.path.lstat()

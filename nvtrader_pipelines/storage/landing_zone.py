@@ -22,7 +22,7 @@ def landed_files(home: Home) -> list[LandedFile]:
 
 
 def store_copies(home: Home, files: list[LandedFile]) -> None:
-    """Store each content once in `warehouse/deliveries`, so that an overwritten delivery is not lost."""
+    """Store each content once in `warehouse/deliveries`, so no overwritten delivery is lost."""
     for file in files:
         digest = hashlib.sha256(file.content).hexdigest()
         copy = home.deliveries / f"{digest}{Path(file.name).suffix}"

@@ -1,4 +1,4 @@
-"""Ingest deliveries into bronze bars; pin market panels to table snapshots and read them back."""
+"""Ingestion of deliveries into bronze bars, and market panels pinned to table snapshots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def read_panel(
     max_gap: int = 5,
     snapshot_ids: dict[str, int] | None = None,
 ) -> MarketPanel:
-    """Read the panel of a source at the snapshots pinned in `gold.market_panel`, or at `snapshot_ids`.
+    """Read the panel of a source at its pinned snapshots, or at `snapshot_ids`.
 
     Raises:
         StorageError: if the source has no panel, or a snapshot has expired.
@@ -153,7 +153,7 @@ def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
 
 
 def count_non_finite(tables: Warehouse) -> pl.DataFrame:
-    """Count NaN and infinite values per array of the pinned panels; a sound market gives no rows."""
+    """Count NaN and infinite values per array of the pinned panels; normally no rows."""
     rows = [
         (source, name, int((~np.isfinite(array)).sum()))
         for source in tables.read(MARKET_PANEL, columns=["source"])["source"]

@@ -15,7 +15,7 @@ COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
 def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
-    """Read opens, closes and volumes on a panel's sessions, at the panel's snapshot of the clean bars.
+    """Read opens, closes and volumes on a panel's sessions, at its snapshot of the bars.
 
     Prices are adjusted for splits and dividends like the panel's returns: a share is one of today's, with dividends
     reinvested. A bar without an open takes its close as open, as in the panel.

@@ -1,4 +1,4 @@
-"""Trained policies as files in `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
+"""Policy files in `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
 
 import contextlib
 import hashlib
@@ -37,7 +37,7 @@ class PolicyLibrary:
         return self.home.policies / partition_key / run_id
 
     def trained_keys(self, partition_key: str, run_id: str) -> set[FoldSeed]:
-        """Folds and seeds whose policy file is readable and, if the run was ever sealed, unchanged since."""
+        """Folds and seeds with a readable policy file, unchanged if the run is sealed."""
         folder = self.folder(partition_key, run_id)
         sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
         found = set()

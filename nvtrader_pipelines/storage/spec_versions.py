@@ -1,4 +1,4 @@
-"""Registered versions as plain documents, readable even where this code would refuse the spec."""
+"""Registered versions as plain documents, readable even if this code refuses the spec."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ def version_content(ledger: Ledger, partition_key: str) -> dict[str, Any]:
 
 
 def version_changes(ledger: Ledger, partition_key: str) -> pl.DataFrame:
-    """Fields in which a version differs from its parent: dotted path, left (parent), right (version).
+    """Fields in which a version (right) differs from its parent (left), by dotted path.
 
     Raises:
         StorageError: if the version is not registered.

@@ -95,7 +95,7 @@ def read_market(home: Home) -> MarketSpec:
 
 
 def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
-    """Write the YAML file of a new experiment, with the defaults or extending the file of another one.
+    """Write the file of a new experiment, with the defaults or extending another file.
 
     Raises:
         StorageError: if the name is invalid or taken, or there is no experiment `like`.
@@ -113,7 +113,7 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
 
 
 def document_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
-    """List the fields in which two documents differ: dotted path, left, right; null for a missing field."""
+    """List the fields in which two documents differ, by dotted path; null for a missing one."""
     sides = [dict(leaves(dict(side))) for side in (left, right)]
     paths = [path for path in dict.fromkeys([*sides[0], *sides[1]]) if _texts(path, sides)[0] != _texts(path, sides)[1]]
     rows = [(path, *_texts(path, sides)) for path in paths]

@@ -55,7 +55,7 @@ class Table:
         return f"{self.namespace}.{self.table}"
 
     def iceberg_schema(self) -> Schema:
-        """Iceberg schema. Every column may be null; asset checks find nulls that should not be there."""
+        """Iceberg schema. Every column may be null; asset checks find unwanted nulls."""
         return Schema(
             *(
                 NestedField(i, column.name, _iceberg_type(column.dtype, i), required=False, doc=column.doc)

@@ -1,4 +1,4 @@
-"""DuckDB views over the current files of the tables, in memory or in a published file for any client."""
+"""DuckDB views over the current files of the tables, in memory or in a published file."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ BY_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION)
 
 
 def quote_literal(text: str) -> str:
-    """Quote a text as a SQL literal; view definitions only hold paths and names, never other text."""
+    """Quote a text as a SQL literal, for the paths and names in view definitions."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -63,7 +63,7 @@ def duckdb_type(kind: IcebergType) -> str:
 
 
 def view_body(tables: Warehouse, table: Table) -> str:
-    """Query over exactly the files of the current snapshot, with columns matched by Iceberg field id.
+    """Query over the files of the current snapshot, with columns matched by field id.
 
     Raises:
         StorageError: if the table holds row-level deletes; this package never writes any.
@@ -108,7 +108,10 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
 
 
 def run_views(run_id: str) -> list[str]:
-    """Names of a run's views, `rl_<table>_run_<first 8 digits>`; runs with equal digits share them."""
+    """Names of a run's views, `rl_<table>_run_<first 8 digits of its id>`.
+
+    Runs whose ids begin with the same digits share them.
+    """
     return [f"rl_{table.table}_run_{short_id(run_id)}" for table in BY_RUN]
 
 

@@ -88,6 +88,7 @@ def test_missing_peer_fails_with_remedy(fakes, capfd):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+@pytest.mark.usefixtures("interruptible")
 def test_stopped_run_leaves_no_process_and_keeps_results(fakes, tmp_path, how):
     body = f"""{FAST}
     Path(__file__).with_name("pid").write_text(str(os.getpid()))

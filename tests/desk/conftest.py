@@ -1,4 +1,4 @@
-"""A home whose policy may trade."""
+"""Fixtures of homes with an evaluated run."""
 
 import shutil
 
@@ -10,13 +10,13 @@ from tests.desk.desks import DESKS, judged_home, make_active
 
 @pytest.fixture(scope="session")
 def judged(tmp_path_factory):
-    """A home with a tested run; only to be copied or read."""
+    """Home with an evaluated run, only to be read or reset."""
     return judged_home(tmp_path_factory.mktemp("desk") / "home")
 
 
 @pytest.fixture
 def trading_home(judged, monkeypatch):
-    """That home with its policy active, no account and no event yet."""
+    """Home with an active policy, without accounts and events."""
     store, run = Store(judged[0].home), judged[1]
     DESKS.clear()
     monkeypatch.delenv("NVTRADER_KILL_SWITCH", raising=False)

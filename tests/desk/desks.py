@@ -1,4 +1,4 @@
-"""A home in which a policy that was tested is active, in no time: networks as they begin; and its accounts' desks."""
+"""Homes with an active policy of untrained networks, and desks of their accounts."""
 
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -20,7 +20,7 @@ TIME: dict[str, datetime] = {}
 
 
 def judged_home(root: Path) -> tuple[Store, SealedRun]:
-    """A home whose one run is sealed and tested; nothing is active."""
+    """Create a home with one sealed and evaluated run; no policy is active."""
     store = small_home(root)
     run = sealed(store, planned(store))
     tested(store, run)
@@ -28,12 +28,12 @@ def judged_home(root: Path) -> tuple[Store, SealedRun]:
 
 
 def make_active(store: Store, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
-    """Let one of the run's policies trade."""
+    """Activate one of the run's policies."""
     activate(store, PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)
 
 
 def desk(store: Store, account: str = "paper", at: datetime = AT) -> Desk:
-    """The account's desk, which reads the market anew where it has changed; all of them share what time it is."""
+    """Open the account's desk; all desks share one clock."""
     TIME["now"] = at
     if account not in DESKS:
         DESKS[account] = Desk.open(store, account, clock=lambda: TIME["now"], by="test")
@@ -43,28 +43,28 @@ def desk(store: Store, account: str = "paper", at: datetime = AT) -> Desk:
 def trade(
     store: Store, *days: date | None, account: str = "paper", at: datetime = AT, acknowledge: bool = True
 ) -> list[Progress]:
-    """Trade what is due; what was told."""
-    told = []
-    drain(desk(store, account, at).trade(*days, acknowledge=acknowledge), told.append)
-    return told
+    """Trade the due sessions and return the progress."""
+    steps = []
+    drain(desk(store, account, at).trade(*days, acknowledge=acknowledge), steps.append)
+    return steps
 
 
 def days_of(store: Store) -> list[date]:
-    """The market's sessions."""
+    """Sessions of the market."""
     return [day.item() for day in read_panel(store.tables, "landing").sessions]
 
 
 def evening(store: Store) -> datetime:
-    """After the close of the last session there are bars of."""
+    """Time after the close of the last session of the market."""
     return datetime.combine(days_of(store)[-1], time(22), tzinfo=UTC)
 
 
 def states(store: Store, account: str = "paper") -> list[AccountState]:
-    """The account's own book."""
+    """States of the account's book."""
     return SqliteBook(store.home, account).states()
 
 
 def add_account(store: Store, name: str, kind: str = "simulated") -> None:
-    """An account with the defaults of its kind."""
+    """Write an account with the defaults of its kind."""
     store.home.accounts.mkdir(exist_ok=True)
     (store.home.accounts / f"{name}.yaml").write_text(f"kind: {kind}\n")

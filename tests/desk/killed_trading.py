@@ -1,6 +1,6 @@
-"""An account traded by processes that are killed between any two of their durable effects, and by one that is not.
+"""Trade accounts in processes that are killed between two durable effects, and in one that is not.
 
-Run as `python -m tests.desk.killed_trading <folder> <seed>`; what came of it is one line of JSON.
+Run as `python -m tests.desk.killed_trading <folder> <seed>`; prints the final accounts as one line of JSON.
 """
 
 import json
@@ -19,10 +19,10 @@ from nvtrader_pipelines.storage.store import Store
 from tests.execution.desks import ACCOUNT, Account, Deployed, prices_of, spec_of
 from tests.panels import GAP, eventful_panel
 
-N_KILLS, MOST_EFFECTS = 20, 9
-FIRST, LAST = GAP[0] - 4, GAP[0] + 14  # sessions; among them one in which a wanted name has no price
+N_KILLS, MAX_EFFECTS = 20, 9
+FIRST, LAST = GAP[0] - 4, GAP[0] + 14  # sessions; in one of them a wanted name has no price
 SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
-ACCOUNTS = {  # filled as wanted, and in part
+ACCOUNTS = {  # filled in full, and in part
     "fractions": SimulatedAccountSpec(),
     "whole": SimulatedAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2),
 }
@@ -30,7 +30,7 @@ EFFECTS = {"settle", "place", "cancel", "fill", "append"}
 
 
 class Fuse:
-    """Kills this process right before or right after one of its effects."""
+    """Kill of this process right before or after one of its effects."""
 
     def __init__(self, after=None, early=False):
         self.left, self.early = after, early
@@ -48,7 +48,7 @@ class Fuse:
 
 
 class Fused:
-    """A store whose effects burn a fuse."""
+    """Proxy of a store whose effects burn a fuse."""
 
     def __init__(self, store, fuse):
         self._store, self._fuse = store, fuse
@@ -58,8 +58,8 @@ class Fused:
         return (lambda *given: self._fuse.burn(method, *given)) if name in EFFECTS else method
 
 
-def opened(folder, kind, fuse):
-    """The account as a process finds it."""
+def open_account(folder, kind, fuse):
+    """Open the account as a new process does."""
     home, panel = Home(Path(folder)), eventful_panel()
     deployed = Deployed(panel, spec_of(environment={"rebal_freq": 2, "lookback": 5, "episode_len": 20}))
     stores = Fused(Store(home).audit, fuse), Fused(SqliteBook(home, ACCOUNT), fuse)
@@ -68,8 +68,8 @@ def opened(folder, kind, fuse):
 
 
 def trade(folder, kind, fuse):
-    """Every session from where the account stands to the last one."""
-    account = opened(folder, kind, fuse)
+    """Trade every remaining session."""
+    account = open_account(folder, kind, fuse)
     account.trader.open_at(FIRST)
     begin = FIRST
     while begin < LAST and account.trader.is_finished(begin, acknowledge=True):
@@ -78,8 +78,8 @@ def trade(folder, kind, fuse):
         account.session(t, acknowledge=True)
 
 
-def in_a_process(folder, kind, fuse):
-    """Trade in a process of its own; what it ended with, negative for a signal."""
+def trade_in_fork(folder, kind, fuse):
+    """Trade in a fork; return its exit code, negative for a signal."""
     fork = os.fork()
     if fork == 0:
         trade(folder, kind, fuse)
@@ -87,33 +87,33 @@ def in_a_process(folder, kind, fuse):
     return os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
 
 
-def left(folder):
-    """What an account and its audit come to."""
+def final_records(folder):
+    """Final book and audit of an account."""
     home = Home(Path(folder))
     book, events = SqliteBook(home, ACCOUNT), Store(home).audit.events(ACCOUNT)
     plans = sorted({event.plan_id for event in events if event.plan_id})
-    said = {event.event_id: event.model_dump(mode="json", exclude={"at"}) for event in events}
+    by_id = {event.event_id: event.model_dump(mode="json", exclude={"at"}) for event in events}
     return {
         "states": [state.model_dump(mode="json") for state in book.states()],
         "orders": [each.model_dump(mode="json") for plan in plans for each in book.orders(plan)],
         "fills": [each.model_dump(mode="json") for plan in plans for each in book.fills(plan)],
-        "events": said,
+        "events": by_id,
         "n_events": len(events),
     }
 
 
 def main(folder, seed):
-    """Both accounts of each kind."""
+    """Trade a killed and an unkilled account of each kind."""
     generator, found = np.random.default_rng(seed), {}
     for kind in ACCOUNTS:
         whole, killed = f"{folder}/{kind}-whole", f"{folder}/{kind}-killed"
         trade(whole, kind, Fuse())  # here, so that the forks need not compile again
         ended = []
         for _ in range(N_KILLS):
-            fuse = Fuse(int(generator.integers(1, MOST_EFFECTS)), bool(generator.random() < 0.5))
-            ended.append(in_a_process(killed, kind, fuse))
-        ended.append(in_a_process(killed, kind, Fuse()))
-        found[kind] = {"ended": ended, "whole": left(whole), "killed": left(killed)}
+            fuse = Fuse(int(generator.integers(1, MAX_EFFECTS)), bool(generator.random() < 0.5))
+            ended.append(trade_in_fork(killed, kind, fuse))
+        ended.append(trade_in_fork(killed, kind, Fuse()))
+        found[kind] = {"ended": ended, "whole": final_records(whole), "killed": final_records(killed)}
     sys.stdout.write(json.dumps(found))
 
 

@@ -1,4 +1,4 @@
-"""The query that walks from a fill back to the seeds it was decided with, as the documentation gives it."""
+"""Documented query from a fill back to the seeds of its decision."""
 
 PROVENANCE = """
 SELECT fill.session, fill.symbol, fill.side, round(fill.quantity, 2) AS shares, round(fill.price, 2) AS price,

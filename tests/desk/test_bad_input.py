@@ -1,4 +1,4 @@
-"""What stops a session says so in a sentence and leaves the audit and the book as they were, byte by byte."""
+"""Errors that stop a session and leave audit and book unchanged."""
 
 import datetime as dt
 import sqlite3
@@ -12,7 +12,7 @@ import pytest
 
 from nvtrader_pipelines.desk import desk as desk_module
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.desk.market import DeskMarket
+from nvtrader_pipelines.desk.desk_market import DeskMarket
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
@@ -38,7 +38,7 @@ SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, se
 
 @pytest.fixture
 def traded(home):
-    """An account in cash whose first plan, of ten names, waits for its fill."""
+    """Account in cash whose first plan, of ten symbols, waits for its fill."""
     book = SqliteBook(home, ACCOUNT)
     policy = Wants(*np.full(11, 1 / 11))
     account = Account(Deployed(PANEL, SPEC, policy), Store(home).audit, book, prices=prices_of(PANEL))
@@ -47,14 +47,14 @@ def traded(home):
 
 
 def written(home):
-    """The audit's bytes, and all that the book holds."""
+    """Bytes of the audit and content of the book."""
     audit = {path.name: path.read_bytes() for path in sorted(home.audit.iterdir())}
     with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book:
         return audit, list(book.iterdump())
 
 
 def with_market(traded, **arrays):
-    """The session on another market."""
+    """Session on a changed market."""
     traded.deployed.panel = replace(PANEL, **arrays)
     return session(traded)
 
@@ -129,8 +129,8 @@ def a_corrupt_pointer(traded, home, monkeypatch):
 def stale_bars(traded, home, monkeypatch):
     market = SimpleNamespace(is_live=True, panel=PANEL, day=lambda t: PANEL.sessions[t].item())
     market.require_fresh = partial(DeskMarket.require_fresh, market)
-    monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
-    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    monkeypatch.setattr(desk_module, "require_active", lambda store: None)
+    monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return lambda: list(Desk.open(Store(home), clock=lambda: AT).trade())
 
 
@@ -157,11 +157,11 @@ def a_silent_broker(traded, home, monkeypatch):
         (an_approval_twice, "decided on once, but .* was approved by ann"),
         (an_answer_while_orders_are_placed, "may be at the broker"),
         (a_corrupt_pointer, "cannot be read as the active policy"),
-        (stale_bars, "need the bars of its last session"),
+        (stale_bars, "need the bars of the last session"),
         (a_silent_broker, "the broker must answer, but did not"),
     ],
 )
-def test_bad_input_is_a_sentence_and_nothing_is_written(bad, sentence, traded, home, monkeypatch):
+def test_bad_input_raises_and_writes_nothing(bad, sentence, traded, home, monkeypatch):
     attempt = bad(traded, home, monkeypatch)
     before = written(home)
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_bad_input_is_a_sentence_and_nothing_is_written(bad, sentence, traded, h
 
 @pytest.fixture
 def desk(traded, home, monkeypatch):
-    """The account's desk, on the market it was traded on."""
+    """Desk of the account on its market."""
     market = SimpleNamespace(
         is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
     )
@@ -181,8 +181,8 @@ def desk(traded, home, monkeypatch):
     market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
     market.purchase_bans = lambda day: {}
     traded.deployed.clone = lambda: traded.deployed
-    monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
-    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    monkeypatch.setattr(desk_module, "require_active", lambda store: None)
+    monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return Desk.open(Store(home), clock=lambda: AT)
 
 
@@ -195,7 +195,7 @@ def desk(traded, home, monkeypatch):
         (("fills",), "the fill of order .* and 9 more"),
     ],
 )
-def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, traded, home, desk):
+def test_incomplete_book_is_not_traded_on(lost, what, traded, home, desk):
     traded.trade(11, 13)
     plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
     assert len(desk.due()) == 26
@@ -207,7 +207,7 @@ def test_a_book_that_was_lost_or_is_an_older_copy_is_not_traded_on(lost, what, t
             attempt()
 
 
-def test_an_audit_whose_last_rows_were_cut_off_is_not_traded_on_until_it_is_whole(traded, home, desk):
+def test_truncated_audit_is_not_traded_on_until_complete(traded, home, desk):
     traded.trade(11, 13)
     traded.trader.execute(14)
     rows, events = traded.log.path.read_bytes().splitlines(keepends=True), traded.log.events()
@@ -227,7 +227,7 @@ def test_an_audit_whose_last_rows_were_cut_off_is_not_traded_on_until_it_is_whol
         assert len(cut(left).due()) == 26
 
 
-def test_fills_that_a_killed_step_left_untold_are_told_before_the_account_is_settled(traded, home, desk):
+def test_settle_first_audits_fills_of_a_killed_step(traded, home, desk):
     append = traded.log.append
     traded.log.append = lambda events: append([event for event in events if event.kind != "filled"])
     traded.trader.execute(11)
@@ -254,7 +254,7 @@ def refused(traded):
 
 
 @pytest.mark.parametrize("bad", [halted, refused])
-def test_a_name_of_ten_that_is_halted_or_refused_leaves_nothing_but_its_reason_and_the_others_trade(bad, traded):
+def test_halted_or_rejected_symbol_leaves_the_others_trading(bad, traded):
     reason = bad(traded)
     state = traded.session(11)
     events = [event for event in traded.log.events(ACCOUNT) if event.order_id is not None]

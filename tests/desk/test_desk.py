@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk import market
-from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
+from nvtrader_pipelines.desk import desk_market
+from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
@@ -34,22 +34,22 @@ def home(trading_home):
     return trading_home
 
 
-def test_a_history_is_traded_day_by_day_and_its_equity_is_the_back_tests(home):
+def test_replayed_equity_equals_the_backtest(home):
     store, run = home
     first, last = run.as_parent.window
-    told = trade(store, first, last)
+    progress = trade(store, first, last)
     days = [day for day in days_of(store) if first <= day <= last]
-    kept = states(store)
-    assert [state.session for state in kept[1:]] == days
-    assert [step.stage for step in told] == ["equity.update"] * len(kept) + ["done"]
-    assert told[-2].share == 1.0
-    tested = account_backtest(deployment_of(store, run.run_id, run.experiment), kept[0].session, kept[-1].session)
-    np.testing.assert_allclose([state.equity for state in kept[1:]], tested["equity"].to_list(), rtol=1e-12)
-    assert not any(state.differences for state in kept)
+    booked = states(store)
+    assert [state.session for state in booked[1:]] == days
+    assert [step.stage for step in progress] == ["equity.update"] * len(booked) + ["done"]
+    assert progress[-2].share == 1.0
+    tested = account_backtest(open_deployment(store, run.run_id, run.experiment), booked[0].session, booked[-1].session)
+    np.testing.assert_allclose([state.equity for state in booked[1:]], tested["equity"].to_list(), rtol=1e-12)
+    assert not any(state.differences for state in booked)
     assert desk(store).plans()["status"].to_list()[1:] == ["filled"] * (len(desk(store).plans()) - 1)
 
 
-def test_a_history_goes_on_where_it_stopped_and_ends_the_same(home):
+def test_interrupted_replay_resumes_with_equal_states(home):
     store, run = home
     first = run.as_parent.window[0]
     days = [day for day in days_of(store) if day >= first]
@@ -67,7 +67,7 @@ def test_a_history_goes_on_where_it_stopped_and_ends_the_same(home):
     ]
 
 
-def test_an_account_without_a_first_session_opens_at_the_last_and_trades_the_next_once_it_is_there(home):
+def test_account_opens_at_the_last_session_and_trades_later_ones(home):
     store, _ = home
     (last,) = desk(store).due()
     assert last == days_of(store)[-1]
@@ -86,13 +86,13 @@ def test_an_account_without_a_first_session_opens_at_the_last_and_trades_the_nex
         land(store)
 
 
-def test_the_steps_of_a_session_one_by_one_are_the_session_whole(home):
+def test_single_steps_make_up_a_session(home):
     store, _ = home
     days = days_of(store)[-12:]
     add_account(store, "steps")
     trade(store, days[0], days[0], account="steps")
     one = desk(store, "steps")
-    one.execute()  # whatever is due before the last session is traded whole
+    one.execute()  # earlier due sessions are traded in full
     state = one.settle()
     assert state.session == days[-1]
     one.propose()
@@ -103,7 +103,7 @@ def test_the_steps_of_a_session_one_by_one_are_the_session_whole(home):
     assert len(states(store, "steps")) == len(days) + 1
 
 
-def test_without_an_active_policy_nothing_trades(home):
+def test_desk_without_active_policy_raises(home):
     store, _ = home
     forget_activations(store)
     with pytest.raises(StorageError, match="no policy is active"):
@@ -113,19 +113,19 @@ def test_without_an_active_policy_nothing_trades(home):
     assert not book_path(store.home, "paper").exists()
 
 
-def test_a_pointer_that_is_damaged_or_gone_stops_trading(home):
+def test_damaged_or_missing_pointer_stops_trading(home):
     store, _ = home
     store.home.active_policy.write_text("{")
     with pytest.raises(StorageError, match="cannot be read as the active policy"):
         trade(store)
     store.home.active_policy.unlink()
-    with pytest.raises(StorageError, match="it is gone, and the audit has one"):
+    with pytest.raises(StorageError, match="it is missing, and the audit has an activation"):
         trade(store)
     assert not book_path(store.home, "paper").exists()
 
 
 @pytest.mark.parametrize("sharpe", [None, 0.0])
-def test_a_policy_that_was_never_tested_does_not_trade(home, sharpe):
+def test_untested_policy_does_not_trade(home, sharpe):
     store, run = home
     where = {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
     rows = store.tables.read(EVALUATIONS)
@@ -138,25 +138,25 @@ def test_a_policy_that_was_never_tested_does_not_trade(home, sharpe):
         store.tables.replace(EVALUATIONS, rows, where)
 
 
-def test_a_policy_whose_tests_lie_too_far_back_does_not_begin_to_trade(home, monkeypatch):
+def test_policy_with_old_tests_does_not_begin_to_trade(home, monkeypatch):
     store, run = home
     days, last = days_of(store), run.as_parent.window[1]
     trade(store, days[-3], days[-2])
-    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
+    monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     add_account(store, "late")
     with pytest.raises(ExecutionError, match=f"was tested to {last}"):
         trade(store, account="late")
     assert not states(store, "late")
-    trade(store)  # what has begun goes on
+    trade(store)  # a policy that trades already continues
     for n, policy in enumerate((f"{run.experiment}/seed-{run.seeds[0]}", run.experiment), start=1):
         make_active(store, run, policy, at=AT + dt.timedelta(days=n))
-    with pytest.raises(ExecutionError, match=f"was tested to {last}"):  # what is activated again begins again
+    with pytest.raises(ExecutionError, match=f"was tested to {last}"):  # an activation begins anew
         trade(store)
 
 
 @pytest.fixture
 def rule(home):
-    """A rule of the home that has the verdict of its policy."""
+    """Sealed run of a rule with the evaluation of the home's policy."""
     store, run = home
     other = sealed(store, planned(store, OTHER))
     where = {"spec_hash": [other.spec_hash], "run_id": [other.run_id]}
@@ -169,27 +169,27 @@ def rule(home):
     store.tables.replace(EVALUATIONS, rows.clear(), where)
 
 
-def test_a_rule_does_not_trade_a_market_of_other_names_than_it_was_tested_on(home, rule):
+def test_rule_does_not_trade_a_market_of_other_symbols(home, rule):
     store, _ = home
     make_active(store, rule, at=AT + dt.timedelta(days=1))
     days = days_of(store)[-3:]
     trade(store, days[0], days[1])
-    before, said = states(store), store.audit.events()
+    before, events = states(store), store.audit.events()
     try:
         for n_symbols, found in ((2, "2 symbols (AAA, BBB), without CCC"), (4, "CCC, DDD), with DDD")):
             land(store, n_symbols=n_symbols)
-            refused = rf"other of run \w+ cannot trade on the market as it is now: .*{re.escape(found)}; use the panel"
+            refused = rf"other of run \w+ cannot trade on the current market: .*{re.escape(found)}; use the panel"
             for step in (lambda: trade(store), desk(store).execute):
                 with pytest.raises(StorageError, match=refused):
                     step()
-            assert (states(store), store.audit.events()) == (before, said)
+            assert (states(store), store.audit.events()) == (before, events)
     finally:
         land(store)
     trade(store)
     assert [state.session for state in states(store)[-3:]] == days
 
 
-def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market(home):
+def test_account_begins_within_tests_and_market(home):
     store, run = home
     days, (first, _) = days_of(store), run.as_parent.window
     before = days[days.index(first) - 1]
@@ -202,12 +202,14 @@ def test_an_account_does_not_begin_before_the_policys_tests_nor_after_the_market
     assert not book_path(store.home, "paper").exists()
 
 
-def test_a_session_that_goes_on_is_not_traded_before_its_close(home):
+def test_session_is_not_traded_before_its_close(home):
     store, _ = home
     *_, before, last = days_of(store)
     noon, closed = (dt.datetime.combine(last, dt.time(hour), ZoneInfo("America/New_York")) for hour in (12, 16))
     assert desk(store, at=noon).due() == [before]
-    with pytest.raises(ExecutionError, match=f"have ended and their bars are there, but the market ends on {before}"):
+    with pytest.raises(
+        ExecutionError, match=f"have ended and their bars are delivered, but the market ends on {before}"
+    ):
         trade(store, last, at=noon)
     first = days_of(store)[-4]
     for at, ends in ((noon, before), (noon, before), (closed, last)):
@@ -215,15 +217,15 @@ def test_a_session_that_goes_on_is_not_traded_before_its_close(home):
         assert states(store)[-1].session == ends
         assert desk(store, at=at).due() == []
     assert len(states(store)) == 5
-    with pytest.raises(ExecutionError, match=r"the last that has is 1999-12-31, and the market begins on .*; set"):
+    with pytest.raises(ExecutionError, match=r"the last ended one is 1999-12-31, and the market begins on"):
         desk(store, at=dt.datetime(2000, 1, 1, tzinfo=dt.UTC)).due()
 
 
-def test_an_account_that_was_opened_at_another_session_does_not_begin_anew(home):
+def test_open_account_cannot_begin_at_another_session(home):
     store, run = home
     days, (first, _) = days_of(store), run.as_parent.window
     trade(store, first, days[days.index(first) + 2])
-    with pytest.raises(ExecutionError, match=r"was opened at .* and goes on from where it stands"):
+    with pytest.raises(ExecutionError, match=r"was opened at .* and continues from its last close"):
         trade(store, days[days.index(first) + 1])
     assert len(states(store)) == 4
 
@@ -231,11 +233,11 @@ def test_an_account_that_was_opened_at_another_session_does_not_begin_anew(home)
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ("alpaca", "opened as one kept here and data/accounts says it is kept at Alpaca, on paper;"),
+        ("alpaca", "opened as one kept here and data/accounts now says kept at Alpaca, on paper;"),
         ("simulated\ncapital: 25_000", r"here with a capital of 1,000,000\.0 and .* here with a capital of 25,000\.0;"),
     ],
 )
-def test_an_account_that_its_file_makes_another_is_refused_and_keeps_its_book(home, changed, sentence):
+def test_account_with_changed_file_is_refused_and_keeps_its_book(home, changed, sentence):
     store, _ = home
     trade(store)
     before = states(store)
@@ -254,7 +256,7 @@ def test_an_account_that_its_file_makes_another_is_refused_and_keeps_its_book(ho
         ("loss_sales.csv", "symbol,date\nAAA,{day}\nBBB,{day}\nCCC,{day}\n", "wash_sale_window_days"),
     ],
 )
-def test_what_compliance_is_told_while_a_desk_is_open_counts_the_next_time_it_trades(home, file, text, rule):
+def test_compliance_files_are_read_again_at_each_trade(home, file, text, rule):
     store, run = home
     days = [day for day in days_of(store) if day >= run.as_parent.window[0]]
     trade(store, days[0], days[2])
@@ -271,7 +273,7 @@ def test_what_compliance_is_told_while_a_desk_is_open_counts_the_next_time_it_tr
     assert rule not in desk(store).plans()["findings"][0]
 
 
-def test_a_second_process_is_told_that_the_account_is_traded(home):
+def test_second_process_cannot_trade_a_locked_account(home):
     store, _ = home
     trade(store)
     lock = book_path(store.home, "paper").with_suffix(".lock")
@@ -287,7 +289,7 @@ def test_a_second_process_is_told_that_the_account_is_traded(home):
     assert desk(store).due() == []
 
 
-def test_a_person_answers_a_plan_once_and_its_orders_follow(home):
+def test_plan_is_decided_once_and_its_orders_follow(home):
     store, _ = home
     trade(store, acknowledge=False)
     plans = desk(store).plans()
@@ -310,7 +312,7 @@ def test_a_person_answers_a_plan_once_and_its_orders_follow(home):
         land(store)
 
 
-def test_a_halted_desk_holds_and_goes_on_once_it_is_resumed(home):
+def test_halted_desk_holds_until_resumed(home):
     store, run = home
     first = run.as_parent.window[0]
     days = [day for day in days_of(store) if day >= first]
@@ -327,16 +329,16 @@ def test_a_halted_desk_holds_and_goes_on_once_it_is_resumed(home):
     assert states(store)[-1].plan_id is not None or states(store)[-2].plan_id is not None
 
 
-def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(home, monkeypatch):
+def test_account_with_differences_stops_until_they_are_accepted(home, monkeypatch):
     store, run = home
     days = [day for day in days_of(store) if day >= run.as_parent.window[0]]
     trade(store, days[0], days[3])
     found = [[Difference("AAA", 10.0, 7.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
-    told = []
+    progress = []
     with pytest.raises(NotReconciled) as stopped:
-        drain(desk(store).trade(days[0], days[8], acknowledge=True), told.append)
-    assert (len(told), states(store)[-1].session) == (1, days[4])  # told of before it stops there
+        drain(desk(store).trade(days[0], days[8], acknowledge=True), progress.append)
+    assert (len(progress), states(store)[-1].session) == (1, days[4])  # reported before it stops
     assert f"paper differed at the close of {days[4]}: AAA: 10 shares expected, 7 held (-3);" in str(stopped.value)
     assert "`nvtrader portfolio accept-differences --account paper" in str(stopped.value)
     before = store.audit.path.read_bytes()
@@ -356,13 +358,13 @@ def test_an_account_that_differs_trades_on_nowhere_until_a_person_accepts_it(hom
         one.accept("ann", "again")
 
 
-def test_the_tables_of_the_loop_have_the_account(home):
+def test_mirror_writes_the_states_of_the_account(home):
     store, run = home
     first = run.as_parent.window[0]
     days = [day for day in days_of(store) if day >= first]
     trade(store, first, days[7])
     desk(store).mirror()
     rows = store.tables.read(PORTFOLIO_STATE, {"account": ["paper"]}).sort("session")
-    kept = states(store)
-    assert rows["equity"].to_list() == [state.equity for state in kept]
-    assert rows["session"].to_list() == [state.session for state in kept]
+    booked = states(store)
+    assert rows["equity"].to_list() == [state.equity for state in booked]
+    assert rows["session"].to_list() == [state.session for state in booked]

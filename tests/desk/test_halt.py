@@ -1,5 +1,3 @@
-"""Whatever is in the switch's place stops trading; halting and resuming are rows of the audit."""
-
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,17 +36,17 @@ def clock():
 
 
 def with_audit(home, audit):
-    """A store whose audit is another."""
+    """Store with another audit."""
     store = Store(home)
     vars(store)["audit"] = audit
     return store
 
 
-def told(log):
+def events_of(log):
     return [(each.kind, each.by, each.reason) for each in log.events()]
 
 
-def test_where_nothing_is_the_switch_is_not_engaged_and_reading_makes_nothing(home, switch):
+def test_missing_switch_is_not_engaged_and_reading_writes_nothing(home, switch):
     assert switch.halt_reason() is None
     assert not home.runtime.exists()
 
@@ -68,7 +66,7 @@ PLACES = {
     "a moment before all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "0001-01-01T00:00:00+14:00"}'),
     "a moment after all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "9999-12-31T23:00:00-14:00"}'),
     "a directory": lambda path: path.mkdir(),
-    "a link to nowhere": lambda path: path.symlink_to("gone"),
+    "a dangling symlink": lambda path: path.symlink_to("gone"),
     "a link to itself": lambda path: path.symlink_to(path),
     "a link to an endless device": lambda path: path.symlink_to("/dev/zero"),
     "a pipe": os.mkfifo,
@@ -76,30 +74,30 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_anything_in_its_place_engages_it_until_it_is_resumed(store, home, switch, log, clock, place):
+def test_anything_at_the_switch_path_engages_it_until_resumed(store, home, switch, log, clock, place):
     home.runtime.mkdir()
     PLACES[place](home.kill_switch)
     assert "exists, but gives no reason" in switch.halt_reason()
     assert "stopped already" in halt(store, "pat", "again", clock)
     assert resume(store, "pat", "looked at", clock) == "trading may resume"
     assert switch.halt_reason() is None
-    (again, *rest) = told(log)
+    (again, *rest) = events_of(log)
     assert again[:2] == ("halted", "pat")
     assert again[2].startswith("again; it was stopped already: the kill switch ")
     assert rest == [("resumed", "pat", "looked at")]
 
 
-def test_a_place_that_cannot_be_looked_at_counts_as_engaged(store, home, switch, log, clock):
+def test_inaccessible_switch_path_counts_as_engaged(store, home, switch, log, clock):
     home.runtime.parent.mkdir(exist_ok=True)
     home.runtime.write_text("a file where a folder must be")
     assert "cannot be checked (Not a directory), which counts as engaged" in switch.halt_reason()
     assert "stopped already" in halt(store, "pat", "again", clock)
     with pytest.raises(StorageError, match=r"cannot be removed .* so trading stays stopped; remove it by hand"):
         resume(store, "pat", "looked at", clock)
-    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+    assert [kind for kind, *_ in events_of(log)] == ["halted", "resumed", "halted"]
 
 
-def test_a_file_that_may_not_be_read_engages_it(home, switch, monkeypatch):
+def test_unreadable_switch_file_engages_it(home, switch, monkeypatch):
     home.runtime.mkdir()
     home.kill_switch.touch()
 
@@ -111,51 +109,49 @@ def test_a_file_that_may_not_be_read_engages_it(home, switch, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "no", "00", " "])
-def test_the_variable_engages_it(monkeypatch, switch, value):
+def test_variable_engages_the_switch(monkeypatch, switch, value):
     monkeypatch.setenv(VARIABLE, value)
     assert switch.halt_reason() == f"the environment has {VARIABLE}={value}"
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_a_variable_that_is_empty_or_zero_does_not(monkeypatch, switch, value):
+def test_empty_or_zero_variable_does_not_engage_the_switch(monkeypatch, switch, value):
     monkeypatch.setenv(VARIABLE, value)
     assert switch.halt_reason() is None
 
 
-def test_halting_says_who_and_why_and_is_a_row(store, home, switch, log, clock):
+def test_halt_has_author_and_reason_and_is_audited(store, home, switch, log, clock):
     assert halt(store, "pat", "fire drill", clock) == "trading is stopped: fire drill"
     assert switch.halt_reason() == "pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
-    assert told(log) == [("halted", "pat", "fire drill")]
+    assert events_of(log) == [("halted", "pat", "fire drill")]
 
 
-def test_halting_twice_says_so_and_keeps_the_first_reason(store, home, switch, log, clock):
+def test_second_halt_is_audited_and_keeps_the_first_reason(store, home, switch, log, clock):
     halt(store, "pat", "fire drill", clock)
     said = halt(store, "kim", "me too", clock)
     assert said == "trading is stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"
     assert "fire drill" in switch.halt_reason()
-    assert told(log) == [
+    assert events_of(log) == [
         ("halted", "pat", "fire drill"),
         ("halted", "kim", "me too; it was stopped already: pat stopped trading at 2022-03-10 15:30 UTC: fire drill"),
     ]
 
 
-def test_resuming_is_a_row_and_it_may_be_halted_again(store, home, switch, log, clock):
+def test_resume_is_audited_and_allows_another_halt(store, home, switch, log, clock):
     halt(store, "pat", "fire drill", clock)
     assert resume(store, "kim", "over", clock) == "trading may resume"
     assert switch.halt_reason() is None
     halt(store, "pat", "real fire", clock)
-    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+    assert [kind for kind, *_ in events_of(log)] == ["halted", "resumed", "halted"]
 
 
-def test_resuming_what_was_not_stopped_says_so_and_is_no_row(store, home, log, clock):
+def test_resume_without_halt_is_not_audited(store, home, log, clock):
     assert "was not stopped by the file" in resume(store, "pat", "over", clock)
-    assert told(log) == []
+    assert events_of(log) == []
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_resuming_while_the_variable_is_set_says_that_it_is_still_stopped(
-    store, home, switch, log, clock, monkeypatch, stopped
-):
+def test_resume_with_variable_set_reports_trading_still_stopped(store, home, switch, log, clock, monkeypatch, stopped):
     if stopped:
         halt(store, "pat", "fire drill", clock)
     monkeypatch.setenv(VARIABLE, "1")
@@ -164,8 +160,8 @@ def test_resuming_while_the_variable_is_set_says_that_it_is_still_stopped(
     assert switch.halt_reason() is not None
 
 
-class Interrupted(JsonlAudit):
-    """An audit whose rows take a while: another process stops trading meanwhile."""
+class SlowAudit(JsonlAudit):
+    """Audit whose append is slow, while another process halts trading."""
 
     def append(self, events):
         self.other = Thread(target=halt, args=(Store(self.home), "kim", "news", lambda: AT))
@@ -174,50 +170,50 @@ class Interrupted(JsonlAudit):
         super().append(events)
 
 
-def test_a_halt_that_comes_while_another_resumes_is_not_lost(store, home, switch, log, clock):
+def test_halt_during_a_resume_is_not_lost(store, home, switch, log, clock):
     halt(store, "pat", "fire drill", clock)
-    slow = Interrupted(home)
+    slow = SlowAudit(home)
     slow.home = home
     resume(with_audit(home, slow), "pat", "over", clock)
     slow.other.join()
     assert switch.halt_reason() == "kim stopped trading at 2022-03-10 15:30 UTC: news"
-    assert [kind for kind, *_ in told(log)] == ["halted", "resumed", "halted"]
+    assert [kind for kind, *_ in events_of(log)] == ["halted", "resumed", "halted"]
 
 
-def test_a_halt_that_has_nowhere_to_wait_stops_trading_all_the_same(store, home, switch, log, clock):
+def test_halt_without_a_lock_folder_stops_trading(store, home, switch, log, clock):
     home.warehouse.parent.mkdir(exist_ok=True, parents=True)
     home.warehouse.write_text("a file where a folder must be")
     halt(store, "pat", "fire drill", clock)
     assert "fire drill" in switch.halt_reason()
 
 
-class Damaged:
-    """An audit that cannot be appended to."""
+class DamagedAudit:
+    """Audit that fails to append."""
 
     def append(self, events):
         raise StorageError("the audit is damaged")
 
 
-def test_a_halt_that_was_not_audited_stops_and_is_audited_by_the_next(store, home, switch, log, clock):
+def test_unaudited_halt_stops_and_is_audited_by_the_next(store, home, switch, log, clock):
     with pytest.raises(StorageError, match="the audit is damaged"):
-        halt(with_audit(home, Damaged()), "pat", "fire drill", clock)
+        halt(with_audit(home, DamagedAudit()), "pat", "fire drill", clock)
     assert "fire drill" in switch.halt_reason()
     assert "stopped already" in halt(store, "kim", "me too", clock)
-    assert [(by, reason[:10]) for _, by, reason in told(log)] == [("pat", "fire drill"), ("kim", "me too; it")]
+    assert [(by, reason[:10]) for _, by, reason in events_of(log)] == [("pat", "fire drill"), ("kim", "me too; it")]
 
 
-def test_nothing_trades_again_without_a_row_of_who_let_it(store, home, switch, log, clock):
+def test_resume_that_cannot_be_audited_keeps_trading_stopped(store, home, switch, log, clock):
     halt(store, "pat", "fire drill", clock)
     with pytest.raises(StorageError, match="the audit is damaged"):
-        resume(with_audit(home, Damaged()), "kim", "over", clock)
+        resume(with_audit(home, DamagedAudit()), "kim", "over", clock)
     assert "fire drill" in switch.halt_reason()
 
 
-def test_a_switch_that_cannot_be_written_says_what_stops_trading_else(store, home, log, clock, monkeypatch):
+def test_unwritable_switch_error_names_the_variable(store, home, log, clock, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", full)
     with pytest.raises(StorageError, match=f"No space left on device.*; set {VARIABLE}=1"):
         halt(store, "pat", "fire drill", clock)
-    assert told(log) == []
+    assert events_of(log) == []

@@ -1,4 +1,4 @@
-"""kill -9 of processes that trade, between any two of the durable effects of a rebalance."""
+"""Trading processes killed between any two durable effects of a rebalance."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def traded(tmp_path_factory):
-    """What came of accounts that were killed twenty times each at random, and of others that never were."""
+    """Final accounts, killed twenty times at random and never killed."""
     folder = tmp_path_factory.mktemp("killed")
     command = [sys.executable, "-m", "tests.desk.killed_trading", str(folder), str(SEED)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
@@ -29,7 +29,7 @@ def traded(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ACCOUNTS)
-def test_an_account_killed_twenty_times_ends_as_one_that_never_was(traded, kind):
+def test_account_killed_twenty_times_ends_as_an_unkilled_one(traded, kind):
     folder, found = traded[0], traded[1][kind]
     assert found["ended"] == [-signal.SIGKILL] * N_KILLS + [0]
     whole, killed = found["whole"], found["killed"]
@@ -42,7 +42,7 @@ def test_an_account_killed_twenty_times_ends_as_one_that_never_was(traded, kind)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ACCOUNTS)
-def test_no_order_is_doubled_or_lost_and_each_that_was_placed_has_its_events(traded, kind):
+def test_kills_neither_duplicate_nor_lose_orders_and_events(traded, kind):
     killed = traded[1][kind]["killed"]
     of_kind = {
         name: [e["order_id"] for e in killed["events"].values() if e["kind"] == name]

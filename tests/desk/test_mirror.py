@@ -1,5 +1,3 @@
-"""The loop's tables are what the audit and the books say: each event once, whatever is killed, if unchanged."""
-
 import json
 from datetime import UTC, date, datetime
 
@@ -68,7 +66,7 @@ def log(store):
 
 @pytest.fixture(scope="module")
 def traded(tmp_path_factory):
-    """The tables after one plan was traded, only to be read."""
+    """Tables after one traded plan, only to be read."""
     store = Store(Home(tmp_path_factory.mktemp("traded")))
     store.audit.append(TRADED)
     mirror(store)
@@ -116,11 +114,11 @@ def rows(store, table):
     return store.tables.read(table).rows(named=True)
 
 
-def test_without_an_audit_there_is_nothing_to_mirror(store):
+def test_mirror_without_audit_writes_nothing(store):
     assert mirror(store) == {}
 
 
-def test_a_plan_is_a_row_with_what_was_found_and_decided(traded):
+def test_plan_row_has_findings_and_decision(traded):
     (row,) = rows(traded, REBALANCE_PLAN)
     for name in ("plan_id", "account", "session", "policy", "run_id", "spec_hash", "partition_key", "fold"):
         assert row[name] == getattr(PLAN, name)
@@ -132,7 +130,7 @@ def test_a_plan_is_a_row_with_what_was_found_and_decided(traded):
     assert json.loads(row["snapshot_ids"]) == {"gold.returns": 11}
 
 
-def test_every_stage_has_a_weight_of_every_name_with_its_change_and_reason(traded):
+def test_every_stage_has_weight_change_and_reason_per_symbol(traded):
     weights = traded.tables.read(TARGET_WEIGHTS).sort("step", maintain_order=True)
     assert weights["stage"].to_list() == ["policy"] * 6 + ["position_cap"] * 6
     last = weights.filter(stage="position_cap")
@@ -142,7 +140,7 @@ def test_every_stage_has_a_weight_of_every_name_with_its_change_and_reason(trade
     assert set(weights["run_id"]) == {PLAN.run_id}
 
 
-def test_orders_and_fills_lead_to_their_plan(traded):
+def test_order_and_fill_rows_have_their_plan(traded):
     orders = {row["symbol"]: row for row in rows(traded, ORDERS)}
     assert {name: (row["status"], row["filled_quantity"]) for name, row in orders.items()} == {
         "A": ("partial", 4.0),
@@ -159,7 +157,7 @@ def test_orders_and_fills_lead_to_their_plan(traded):
         assert row["session"] == BUY.session
 
 
-def test_a_part_that_is_not_carried_on_is_cancelled_with_what_was_filled(store, log):
+def test_partial_order_is_cancelled_with_its_filled_quantity(store, log):
     log.append([*TRADED, cancelled(PLAN, BUY, "the rest is not carried on")])
     mirror(store)
     (row,) = [row for row in rows(store, ORDERS) if row["symbol"] == "A"]
@@ -167,14 +165,14 @@ def test_a_part_that_is_not_carried_on_is_cancelled_with_what_was_filled(store, 
     assert rows(store, REBALANCE_PLAN)[0]["status"] == "filled"
 
 
-def test_every_event_is_a_row_of_the_audit_with_its_chain(traded):
+def test_every_event_is_an_audit_row_with_its_chain(traded):
     found = traded.tables.read(AUDIT).sort("line")
     assert found["event_id"].to_list() == [each.event_id for each in TRADED]
     assert found["chain"].to_list() == [each.chain for each in traded.audit.rows()]
     assert json.loads(found["detail"][1])["plan"] == PLAN.model_dump(mode="json")
 
 
-def test_states_of_the_book_are_rows_by_close(store, home):
+def test_book_states_are_rows_per_close(store, home):
     settle(home, a_state(date(2021, 12, 31)), a_state(date(2022, 1, 3), PLAN.plan_id, differences=("A: 1 share",)))
     assert mirror(store) == {PORTFOLIO_STATE.name: 2}
     first, second = sorted(rows(store, PORTFOLIO_STATE), key=lambda row: row["session"])
@@ -184,17 +182,17 @@ def test_states_of_the_book_are_rows_by_close(store, home):
 
 
 @pytest.mark.parametrize("replaced", [[], [a_state(date(2022, 1, 3), equity=1.2)], [a_state(date(2022, 1, 4))]])
-def test_a_book_that_was_replaced_is_refused_and_the_table_stays(store, home, replaced):
+def test_replaced_book_is_refused_and_the_table_stays(store, home, replaced):
     settle(home, a_state(date(2022, 1, 3)))
     mirror(store)
     book_path(home, "paper").unlink()
     settle(home, *replaced)
-    with pytest.raises(StorageError, match=r"the state of 2022-01-03 in the book .* is not the one"):
+    with pytest.raises(StorageError, match=r"the state of 2022-01-03 in the book .* must equal that of"):
         mirror(store, "paper")
     assert [row["equity"] for row in rows(store, PORTFOLIO_STATE)] == [1.1]
 
 
-def test_what_is_mirrored_is_not_written_again(store, log, home):
+def test_mirror_is_idempotent(store, log, home):
     log.append(TRADED)
     settle(home, a_state(date(2022, 1, 3)))
     written, before = mirror(store), contents(store)
@@ -203,7 +201,7 @@ def test_what_is_mirrored_is_not_written_again(store, log, home):
     assert contents(store)[AUDIT.name].equals(before[AUDIT.name])
 
 
-def test_later_events_change_the_rows_of_their_plan_and_leave_other_years(store, log):
+def test_later_events_change_rows_of_their_plan_only(store, log):
     log.append([constructed(EARLIER, EARLIER_AT), *TRADED[:3]])
     mirror(store)
     assert [row["status"] for row in rows(store, REBALANCE_PLAN) if row["plan_id"] == PLAN.plan_id] == ["waiting"]
@@ -215,7 +213,7 @@ def test_later_events_change_the_rows_of_their_plan_and_leave_other_years(store,
     }
 
 
-def test_step_by_step_is_the_same_as_at_once(store, log, tmp_path):
+def test_stepwise_mirror_equals_a_single_one(store, log, tmp_path):
     events = [constructed(EARLIER, EARLIER_AT), constructed(ELSEWHERE), *TRADED, judged(EARLIER, at=AT)]
     for part in (events[:6], events[6:]):
         log.append(part)
@@ -235,7 +233,7 @@ def over_new_year(year):
     return [constructed(plan), judged(plan), placed(plan, order), filled(plan, done)]
 
 
-def test_an_event_leaves_the_rows_of_every_other_year_as_they_were(store, log, tmp_path):
+def test_new_event_leaves_rows_of_other_years(store, log, tmp_path):
     events = [event for year in range(2014, 2022) for event in over_new_year(year)]
     late = events.pop(14)  # the order of 2017, told of after everything else
     fill = events.pop(14)
@@ -251,7 +249,7 @@ def test_an_event_leaves_the_rows_of_every_other_year_as_they_were(store, log, t
     assert len(rows(store, FILLS)) == 8
 
 
-def test_one_account_is_mirrored_and_the_others_later(store, log, home):
+def test_accounts_can_be_mirrored_one_by_one(store, log, home):
     log.append([constructed(PLAN), constructed(ELSEWHERE)])
     halt(store, "pat", "fire drill", lambda: AT)
     mirror(store, "paper")
@@ -262,7 +260,7 @@ def test_one_account_is_mirrored_and_the_others_later(store, log, home):
     assert sorted(row["line"] for row in rows(store, AUDIT)) == [1, 2, 3]
 
 
-def test_a_mirror_that_is_killed_after_any_commit_is_finished_by_the_next(store, log, home, monkeypatch):
+def test_mirror_killed_after_any_commit_is_completed_by_the_next(store, log, home, monkeypatch):
     log.append(TRADED)
     settle(home, a_state(date(2022, 1, 3)))
     replace, wanted = Warehouse.replace, dict(zip((table.name for table in TABLES), (1, 12, 3, 2, 1, 9), strict=True))
@@ -283,31 +281,31 @@ def test_a_mirror_that_is_killed_after_any_commit_is_finished_by_the_next(store,
     assert {name: len(frame) for name, frame in contents(store).items()} == wanted
 
 
-def test_an_audit_whose_end_was_cut_off_is_refused(store, log, home):
+def test_truncated_audit_is_refused(store, log, home):
     log.append(TRADED)
     mirror(store)
     log.path.write_bytes(b"".join(log.path.read_bytes().splitlines(keepends=True)[:7]))
     assert Store(home).audit.verify().n_rows == 7  # a chain that is whole as far as it goes
-    with pytest.raises(StorageError, match=r"line 8 of the audit .* is not the one that portfolio\.audit has"):
+    with pytest.raises(StorageError, match=r"line 8 of the audit .* must equal that of portfolio\.audit"):
         mirror(Store(home))
 
 
-def test_an_audit_that_was_written_anew_is_refused(store, log, home):
+def test_rewritten_audit_is_refused(store, log, home):
     log.append(TRADED)
     mirror(store)
     log.path.unlink()
     Store(home).audit.append([constructed(PLAN), *TRADED[2:]])
-    with pytest.raises(StorageError, match=r"line 1 of the audit .* is not the one that portfolio\.audit has"):
+    with pytest.raises(StorageError, match=r"line 1 of the audit .* must equal that of portfolio\.audit"):
         mirror(Store(home))
 
 
-def test_the_snapshots_that_a_plan_was_decided_on_are_kept(store, log):
+def test_snapshots_of_a_plan_are_stored(store, log):
     log.append([constructed(a_plan(snapshot_ids={"gold.returns": 11, "gold.features": 12}))])
     mirror(store)
     assert store.tables.pinned_snapshots() == {11, 12}
 
 
-def test_a_query_walks_from_a_fill_back_to_the_seeds(tmp_path):
+def test_provenance_query_leads_from_fill_to_seeds(tmp_path):
     store = small_home(tmp_path / "home")
     run = sealed(store, planned(store))
     complete_run(store, run, AT)

@@ -1,4 +1,4 @@
-"""An account at a broker, evening by evening, against a server that speaks Alpaca's API."""
+"""Account at a broker, evening by evening, against a stub of Alpaca's API."""
 
 import datetime as dt
 from functools import partial
@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nvtrader_pipelines.desk.halt import halt
-from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
-from nvtrader_pipelines.desk.rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
+from nvtrader_pipelines.desk.portfolio_rows import fill_rows, order_rows, state_rows
 from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
@@ -33,18 +33,18 @@ def home(trading_home):
     return trading_home
 
 
-def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
+def test_broker_account_with_stale_bars_is_refused(home):
     store, _ = home
     add_account(store, "live", "alpaca")
     last = days_of(store)[-1]
     evening = dt.datetime.combine(last, dt.time(21, 30), tzinfo=dt.UTC)
     for at in (evening + dt.timedelta(days=5), AT):
         with pytest.raises(
-            ExecutionError, match=f"need the bars of its last session, .* but the market ends on {last}"
+            ExecutionError, match=f"need the bars of the last session, .* but the market ends on {last}"
         ):
             desk(store, "live", at).due()
-    for at in (evening - dt.timedelta(hours=6), evening - dt.timedelta(days=10)):  # bars of a session that goes on
-        with pytest.raises(ExecutionError, match=f"of sessions that have ended, .* but the market ends on {last}"):
+    for at in (evening - dt.timedelta(hours=6), evening - dt.timedelta(days=10)):  # bars of a session in progress
+        with pytest.raises(ExecutionError, match=f"need bars of ended sessions, .* but the market ends on {last}"):
             desk(store, "live", at).due()
     for at in (evening, evening + dt.timedelta(hours=14)):  # before the next session's close
         with pytest.raises(ExecutionError, match="needs Alpaca's keys"):
@@ -54,7 +54,7 @@ def test_an_account_at_a_broker_does_not_trade_on_stale_bars(home):
 
 @pytest.fixture
 def exchange(home, monkeypatch):
-    """An account `live` at a server of Alpaca's API, on the evening of the market's last session."""
+    """Stub of Alpaca's API with an account `live`, on the evening of the last session."""
     store, _ = home
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
     monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
@@ -69,17 +69,17 @@ def exchange(home, monkeypatch):
 
 
 def live(store, at=None):
-    """The desk of the account at the broker, this evening."""
+    """Desk of the account at the broker, on the evening of the last session."""
     return desk(store, "live", at or evening(store))
 
 
 def trade_live(store):
-    """Trade the account at the broker this evening; its plans."""
+    """Trade the account at the broker and return its plans."""
     drain(live(store).trade())
     return live(store).plans()
 
 
-def test_an_account_at_a_broker_places_what_is_approved_and_is_reconciled_with_it_the_next_evening(home, exchange):
+def test_approved_orders_are_placed_and_reconciled_next_evening(home, exchange):
     store, _ = home
     plans = trade_live(store)
     (plan,) = plans["plan_id"]
@@ -97,7 +97,7 @@ def test_an_account_at_a_broker_places_what_is_approved_and_is_reconciled_with_i
     assert plans["status"][0] == "filled"
 
 
-def test_a_plan_that_a_silent_broker_left_is_not_placed_on_a_later_evening(home, exchange):
+def test_plan_left_by_a_silent_broker_is_cancelled_later(home, exchange):
     store, _ = home
     (plan,) = trade_live(store)["plan_id"]
     exchange.faults["POST /v2/orders"].append("unavailable")
@@ -111,7 +111,7 @@ def test_a_plan_that_a_silent_broker_left_is_not_placed_on_a_later_evening(home,
     assert (event.plan_id, event.reason) == (plan, TOO_LATE)
 
 
-def test_a_plan_that_was_approved_without_an_order_made_of_it_is_cancelled_on_a_later_evening(home, exchange):
+def test_approved_plan_without_orders_is_cancelled_later(home, exchange):
     store, _ = home
     (plan,) = trade_live(store)["plan_id"]
     exchange.faults["GET /v2/account"].append("unavailable")
@@ -122,7 +122,7 @@ def test_a_plan_that_was_approved_without_an_order_made_of_it_is_cancelled_on_a_
     assert exchange.orders == []
 
 
-def test_a_plan_at_a_broker_is_not_approved_once_the_exchange_has_opened_or_later_bars_are_there(home, exchange):
+def test_late_approval_at_a_broker_is_refused(home, exchange):
     store, _ = home
     (plan,) = trade_live(store)["plan_id"]
     at = evening(store)
@@ -137,7 +137,7 @@ def test_a_plan_at_a_broker_is_not_approved_once_the_exchange_has_opened_or_late
     assert exchange.orders == []
 
 
-def test_nobody_but_a_person_acknowledges_what_is_found_in_a_plan_at_a_broker(home, exchange):
+def test_replay_cannot_acknowledge_findings_at_a_broker(home, exchange):
     store, _ = home
     trade_live(store)
     replay = partial(trade, account="live", at=evening(store))
@@ -146,29 +146,29 @@ def test_nobody_but_a_person_acknowledges_what_is_found_in_a_plan_at_a_broker(ho
         lambda: replay(store, None, days_of(store)[-1]),
         lambda: execute_due_sessions(live(store), lambda _: None, acknowledge=True),
     ):
-        with pytest.raises(ExecutionError, match=r"acknowledged by the r.* must be kept here, but live is at a broker"):
+        with pytest.raises(ExecutionError, match=r"acknowledged by the r.* must be simulated, but live is at a broker"):
             attempt()
     assert live(store).plans()["status"].to_list() == ["waiting"]
     assert exchange.orders == []
 
 
-def test_an_account_at_a_broker_does_not_open_in_the_past(home, exchange):
+def test_broker_account_cannot_open_in_the_past(home, exchange):
     store, run = home
-    with pytest.raises(ExecutionError, match="begins on a day of the past must be kept here"):
+    with pytest.raises(ExecutionError, match="begins in the past must be simulated"):
         trade(store, run.as_parent.window[0], account="live", at=evening(store), acknowledge=False)
     assert exchange.requests == []
     assert not book_path(store.home, "live").exists()
 
 
 def approved_live(store):
-    """The orders of the first plan are at the broker; its id."""
+    """Place the orders of the first plan at the broker and return its id."""
     (plan,) = trade_live(store)["plan_id"]
     live(store).approve(plan, "ann", "I looked")
     return plan
 
 
 @pytest.mark.parametrize("step", [trade_live, lambda store: live(store).execute()], ids=["trade", "execute"])
-def test_while_trading_is_stopped_what_waits_at_the_broker_is_cancelled_though_nothing_is_due(home, exchange, step):
+def test_halt_cancels_open_orders_without_a_due_session(home, exchange, step):
     store, _ = home
     plan = approved_live(store)
     halt(store, "ann", "news", lambda: AT)
@@ -180,27 +180,27 @@ def test_while_trading_is_stopped_what_waits_at_the_broker_is_cancelled_though_n
     assert all("news" in each.reason for each in events)
 
 
-def test_stopping_cancels_at_the_broker_itself_and_says_what_may_still_be_open(home, exchange, monkeypatch):
+def test_cancel_all_orders_reports_orders_that_may_be_open(home, exchange, monkeypatch):
     store, _ = home
     approved_live(store)
-    stop = Stop("news", "ann", lambda: AT)
+    stop = CancelRequest("news", "ann", lambda: AT)
     monkeypatch.delenv("APCA_API_KEY_ID")
-    cancelled, still_open = withdraw_all(store, stop)
+    cancelled, still_open = cancel_all_orders(store, stop)
     assert cancelled == []
     assert "APCA_API_KEY_ID is not set" in still_open["live"]
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
-    cancelled, still_open = withdraw_all(store, stop)
+    cancelled, still_open = cancel_all_orders(store, stop)
     assert (sorted(cancelled), still_open) == (sorted(order["client_order_id"] for order in exchange.orders), {})
     assert SqliteBook(store.home, "live").open_orders() == []
-    assert withdraw_all(store, stop) == ([], {})
+    assert cancel_all_orders(store, stop) == ([], {})
 
 
-def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_session(home, exchange):
+def test_cancellations_under_a_damaged_audit_are_audited_later(home, exchange):
     store, _ = home
     plan, log = approved_live(store), store.audit
     whole = log.path.read_bytes()
     log.path.write_bytes(whole.replace(b"AAA", b"XXX", 1))
-    cancelled, still_open = withdraw_all(Store(store.home), Stop("news", "ann", lambda: AT))
+    cancelled, still_open = cancel_all_orders(Store(store.home), CancelRequest("news", "ann", lambda: AT))
     assert sorted(cancelled) == [f"{plan}-{name}" for name in ("AAA", "BBB", "CCC")]
     assert still_open == {}
     log.path.write_bytes(whole)
@@ -210,11 +210,11 @@ def test_what_was_cancelled_while_the_audit_was_damaged_is_told_by_the_next_sess
     assert sorted((each.order_id, each.reason) for each in told) == [(key, "news") for key in sorted(cancelled)]
 
 
-def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exchange):
+def test_order_filled_during_a_halt_stays_filled(home, exchange):
     store, _ = home
     plan = approved_live(store)
     exchange.open_exchange()
-    assert withdraw_all(store, Stop("news", "ann", lambda: AT)) == ([], {})
+    assert cancel_all_orders(store, CancelRequest("news", "ann", lambda: AT)) == ([], {})
     land(store, N_SESSIONS + 1)
     assert trade_live(store).filter(plan_id=plan)["status"].to_list() == ["filled"]
     state = states(store, "live")[-1]
@@ -223,7 +223,7 @@ def test_an_order_that_is_filled_when_trading_is_stopped_stays_a_fill(home, exch
 
 
 def placed_live(store, exchange, but=None):
-    """The first plan was approved, and the next session has come; its id."""
+    """Approve the first plan, advance to the next session and return the plan's id."""
     plan = approved_live(store)
     exchange.open_exchange(but)
     exchange.is_open = False
@@ -231,7 +231,7 @@ def placed_live(store, exchange, but=None):
     return plan
 
 
-def test_shares_that_another_hand_sold_stop_the_account_until_they_are_back(home, exchange):
+def test_missing_shares_stop_the_account_until_they_are_back(home, exchange):
     store, _ = home
     placed_live(store, exchange)
     held = exchange.positions["AAA"]
@@ -252,7 +252,7 @@ def test_shares_that_another_hand_sold_stop_the_account_until_they_are_back(home
     assert not [each for each in store.audit.events("live") if each.kind == "accepted"]
 
 
-def test_shares_that_a_person_accepted_as_they_are_are_what_the_next_close_expects(home, exchange):
+def test_accepted_shares_are_expected_at_the_next_close(home, exchange):
     store, _ = home
     placed_live(store, exchange)
     exchange.positions["AAA"] -= 3.0
@@ -266,7 +266,7 @@ def test_shares_that_a_person_accepted_as_they_are_are_what_the_next_close_expec
     assert (state.session, state.differences) == (days_of(store)[-1], ())
 
 
-def test_an_order_that_is_filled_after_its_evening_is_told_and_mirrored_the_next_evening(home, exchange):
+def test_late_fill_is_audited_and_mirrored_next_evening(home, exchange):
     store, _ = home
     plan = placed_live(store, exchange, but="AAA")
     assert trade_live(store).filter(plan_id=plan)["status"].to_list() == ["placed"]
@@ -285,7 +285,7 @@ def test_an_order_that_is_filled_after_its_evening_is_told_and_mirrored_the_next
     assert {row["status"] for row in order_rows(events, records) if row["plan_id"] == plan} == {"filled"}
 
 
-def test_a_deposit_at_the_broker_is_a_flow_and_a_fee_a_cost_in_the_tables_rows(home, exchange):
+def test_deposit_is_a_flow_and_fee_is_a_cost(home, exchange):
     store, _ = home
     placed_live(store, exchange)
     before = states(store, "live")[-1]

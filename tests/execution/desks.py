@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from nvtrader_pipelines.desk.rows import order_rows
+from nvtrader_pipelines.desk.portfolio_rows import order_rows
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.book import BookedOrder, BookIndex
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec

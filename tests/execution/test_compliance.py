@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
-from nvtrader_pipelines.desk.rows import weight_frame
+from nvtrader_pipelines.desk.portfolio_rows import weight_frame
 from nvtrader_pipelines.execution.compliance import (
     ComplianceData,
     compliance_findings,

@@ -114,10 +114,10 @@ def test_promotion_checks_warn_with_figures(first_runs):
     luck, choice = found["candidate_is_more_than_luck"], found["choice_is_not_overfitted"]
     for check in (luck, choice):
         assert check.severity is dg.AssetCheckSeverity.WARN
-        assert check.description.startswith("landing: ")
+        assert check.description.startswith("landing, ")
         assert "best_baseline" in check.metadata["figures"].value
-    assert "the best ranked of 1 trial, has a Sharpe ratio of" in luck.description
-    assert "the probability of overfitting over its best baseline cannot be computed" in choice.description
+    assert "the best ranked of 1 trial, has an information ratio of" in luck.description
+    assert "the probability of overfitting against its best baseline is unknown" in choice.description
 
 
 def test_table_reports_rows_size_and_snapshot_as_data_version(first_runs):

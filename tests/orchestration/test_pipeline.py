@@ -88,6 +88,7 @@ def assert_no_half_run(home) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
     home = small_home(tmp_path / "home")
 

@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk.accounts import held_account
+from nvtrader_pipelines.desk.account_access import lock_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
@@ -129,7 +129,7 @@ def test_last_completed_run_of_an_experiment_is_the_candidate(asked, monkeypatch
 def test_promotion_without_runs_decides_nothing(tmp_path):
     home = small_home(tmp_path / "home")
     found = evaluate_newest(Store(home), "gate", now)
-    assert (found.answers, found.problems) == ([], {})
+    assert (found.decisions, found.problems) == ([], {})
     assert found.summary == "no run may trade yet"
 
 
@@ -142,8 +142,8 @@ def test_removed_policies_do_not_block_other_candidates(asked):
     finally:
         removed.rename(manifest)
     assert "its policies are not all trained" in found.problems["worse"]
-    assert [answer.candidate.policy for answer in found.answers] == ["better"]
-    assert found.summary.endswith("is the policy that trades already; not asked about worse")
+    assert [decision.candidate.policy for decision in found.decisions] == ["better"]
+    assert found.summary.endswith("is the active policy already; not judged: worse")
 
 
 def judgement_ended(home, instance, **tags):
@@ -326,7 +326,7 @@ def test_account_in_use_by_another_process_is_retried(story, asked):
         lambda: portfolio.target_weights(store, second),
         lambda: portfolio.rebalance_plan(store, second),
     )
-    with held_account(asked[0].home, "paper"):
+    with lock_account(asked[0].home, "paper"):
         for step in steps:
             with pytest.raises(dg.RetryRequested):
                 step()

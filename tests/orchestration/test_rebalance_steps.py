@@ -1,6 +1,6 @@
 import dagster as dg
 
-from nvtrader_pipelines.desk.row_checks import EVERY_ACCOUNT, hold, release
+from nvtrader_pipelines.desk.account_holds import EVERY_ACCOUNT, hold_account, release_account
 from nvtrader_pipelines.orchestration.rebalance_steps import require_checks_passed
 
 CHECK = "portfolio.orders.no_nan"
@@ -20,16 +20,16 @@ def test_require_checks_passed_without_evaluations_passes(home):
 
 def test_require_checks_passed_raises_until_the_failed_check_passes(home):
     for _ in range(2):
-        hold(home, "paper", CHECK)
+        hold_account(home, "paper", CHECK)
     assert not trades(home)
     assert trades(home, "another")
-    release(home, "another", CHECK)
+    release_account(home, "another", CHECK)
     assert not trades(home)
-    release(home, "paper", CHECK)
+    release_account(home, "paper", CHECK)
     assert trades(home)
 
 
 def test_require_checks_passed_failed_audit_check_holds_all_accounts(home):
-    hold(home, EVERY_ACCOUNT, CHECK)
+    hold_account(home, EVERY_ACCOUNT, CHECK)
     assert not trades(home)
     assert not trades(home, "another")

@@ -185,7 +185,7 @@ def test_rebalance_needs_an_active_policy_and_a_valid_pointer(tmp_path):
     home.active_policy.unlink()
     activation = AuditEvent(event_id=event_id("promoted"), kind="promoted", at=AT, by="ann", policy="small", run_id="1")
     Store(home).audit.append([activation])
-    with pytest.raises(StorageError, match="it is gone, and the audit has one, of small"):
+    with pytest.raises(StorageError, match="it is missing, and the audit has an activation of small"):
         rebalanced(home, 2026, 11, 27)
 
 

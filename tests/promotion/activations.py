@@ -1,7 +1,4 @@
-"""A home with a market and two runs whose policies may trade: fixtures of the files that name them, and who activates.
-
-Nothing of the home is changed for good.
-"""
+"""Fixtures with a market and two sealed runs, and helpers that activate their policies."""
 
 import datetime as dt
 import itertools
@@ -22,46 +19,46 @@ LATER = AT + dt.timedelta(days=1)
 
 @pytest.fixture(scope="module")
 def market(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A home with a market."""
+    """Home with a market."""
     return market_home(tmp_path_factory.mktemp("market") / "home")
 
 
 @pytest.fixture
 def store(market: Store) -> Store:
-    """The same home as another process opens it."""
+    """Same home, opened anew."""
     return Store(market.home)
 
 
 @pytest.fixture(scope="module")
 def run(market: Store) -> SealedRun:
-    """A run of three seeds."""
+    """Sealed run of three seeds."""
     return sealed(market, planned(market))
 
 
 @pytest.fixture(scope="module")
 def other(market: Store) -> SealedRun:
-    """A run of a rule."""
+    """Sealed run of a rule."""
     return sealed(market, planned(market, OTHER))
 
 
 @pytest.fixture(autouse=True)
 def nothing_trades(store: Store) -> None:
-    """Before every test: no pointer and no audit."""
+    """Remove pointer and audit before every test."""
     forget_activations(store)
 
 
 @pytest.fixture
 def trading(store: Store, other: SealedRun) -> ActivePolicy:
-    """Another policy trades."""
+    """Activation of another policy."""
     return put(store, (other.run_id, "other"))
 
 
 class Killed(BaseException):
-    """What ends a process in the middle."""
+    """Kill of the process."""
 
 
 def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What is to be wrapped around functions: of all their calls, counted together from 0, one is a kill instead."""
+    """Return a wrapper of functions that kills the call number `step` of all of them together."""
     calls = itertools.count()
 
     def dies(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +87,7 @@ def put(
     return activate(store, PolicyRef(*ref), by, reason, lambda: at)
 
 
-def promoted(store: Store) -> list[tuple]:
-    """What the audit has of every activation."""
+def activations_of(store: Store) -> list[tuple]:
+    """Activations of the audit."""
     events = store.audit.events()
     return [(event.run_id, event.policy, event.by, event.reason, event.at) for event in events]

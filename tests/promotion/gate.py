@@ -1,4 +1,4 @@
-"""Runs of three rules before the promotion gate: fixtures of the files that name them, and who asks and decides."""
+"""Fixtures with runs of three rules, and helpers that let the gate or a person decide."""
 
 import datetime as dt
 from typing import Any
@@ -22,22 +22,22 @@ from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
 MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
 RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
-TESTED = {"steady": 0.0, "still": 0.001}  # what each earns more than the market on every session
+TESTED = {"steady": 0.0, "still": 0.001}  # excess return over the market on every session
 
 
 @pytest.fixture(scope="module")
 def runs(market: Store) -> dict[str, SealedRun]:
-    """Runs of three rules, by name: one earns what the market does, one more on every session, one was not tested."""
+    """Runs of three rules by name: one earns the market, one more on every session, one is untested."""
     found = {name: sealed(market, planned(market, spec(name))) for name in RULES}
     for day, (name, more) in enumerate(TESTED.items()):
-        earned(market, found[name], MARKET + more)
+        write_returns(market, found[name], MARKET + more)
         complete_run(market, found[name], AT + dt.timedelta(days=day))
     return found
 
 
 @pytest.fixture(autouse=True)
-def nothing_asked(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing trades, nothing was asked, two runs are complete; the table of activations is one test's matter."""
+def fresh_gate(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reset activations and decisions; two runs are complete, and activations are not mirrored."""
     monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
     forget_activations(store)
     for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
@@ -48,13 +48,13 @@ def nothing_asked(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.
 
 
 def spec(name: str, **changes: Any) -> ExperimentSpec:
-    """An experiment of a rule."""
+    """Experiment of a rule."""
     rule = {"name": name, "agent": RULES.get(name, EqualWeight()), "seeds": (0,)}
     return EXPERIMENT.model_copy(update={**rule, **changes})
 
 
-def earned(store: Store, run: SealedRun, net: np.ndarray, baseline: np.ndarray = MARKET - 0.002) -> None:
-    """Make the run's account and its baseline earn this."""
+def write_returns(store: Store, run: SealedRun, net: np.ndarray, baseline: np.ndarray = MARKET - 0.002) -> None:
+    """Write net returns of the run's account and of its baseline."""
     sessions = np.datetime64("2016-01-04") + np.arange(len(net))
     parts = [
         pl.DataFrame({"session": sessions[: len(returns)], "net_return": returns}).with_columns(
@@ -71,24 +71,24 @@ def earned(store: Store, run: SealedRun, net: np.ndarray, baseline: np.ndarray =
     replace_run(store, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
 
 
-def ask(store: Store, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
-    """What the gate says."""
+def judge(store: Store, policy: str, by: str = "gate", at: dt.datetime = AT) -> PromotionRow:
+    """Let the gate judge a policy."""
     return evaluate_candidate(store, policy, by, lambda: at)
 
 
-def say(store: Store, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
-    """A person decides."""
+def overrule(store: Store, policy: str, reason: str = "I know it", at: dt.datetime = AT) -> PromotionRow:
+    """Activate a policy by a person's decision."""
     return activate_manually(store, policy, "ann", reason, lambda: at)
 
 
-def trades(store: Store) -> str | None:
-    """The policy that trades."""
+def active_name(store: Store) -> str | None:
+    """Name of the active policy."""
     active = read_active(store)
     return active.policy if active else None
 
 
-def answers(store: Store) -> list[tuple]:
-    """Every answer that was kept."""
+def decisions(store: Store) -> list[tuple]:
+    """Recorded decisions."""
     return (
         store.tables.read(PROMOTION_DECISIONS)
         .select("decision", "policy", "active_policy", "passed", "activated")

@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from tests.promotion import activations
-from tests.promotion.activations import LATER, Killed, dying_at, promoted, put
+from tests.promotion.activations import LATER, Killed, activations_of, dying_at, put
 from tests.runs.untrained import AT
 
 market, store = activations.market, activations.store  # fixtures
@@ -29,7 +29,7 @@ nothing_trades, trading = activations.nothing_trades, activations.trading
         ({"activated_at": "2024-01-03T00:00:00"}, "activated_at: Input should have timezone info"),
     ],
 )
-def test_a_damaged_pointer_is_said_in_one_sentence_and_replaced_by_the_next_activation(store, run, content, said):
+def test_damaged_pointer_raises_and_is_replaced_by_next_activation(store, run, content, said):
     known = json.loads(put(store, (run.run_id, "small")).model_dump_json())
     damaged = content if isinstance(content, bytes) else json.dumps({**known, **content}).encode()
     store.home.active_policy.write_bytes(damaged)
@@ -38,7 +38,7 @@ def test_a_damaged_pointer_is_said_in_one_sentence_and_replaced_by_the_next_acti
     assert said in str(caught.value)
     assert "nothing trades until a policy is activated again" in str(caught.value)
     assert put(store, (run.run_id, "small"), LATER) == read_active(store)
-    assert len(promoted(store)) == 2
+    assert len(activations_of(store)) == 2
 
 
 @pytest.mark.parametrize(
@@ -46,49 +46,49 @@ def test_a_damaged_pointer_is_said_in_one_sentence_and_replaced_by_the_next_acti
     [
         ({"policy": "small/seed-1"}, "the audit has no such activation"),
         ({"activated_at": "2024-01-03T00:00:01Z"}, "the audit has no such activation"),
-        ({"symbols": ["AAA"]}, "the audit has another symbols;"),
-        ({"snapshot_ids": {}, "by": "eve"}, "the audit has another by, snapshot_ids;"),
+        ({"symbols": ["AAA"]}, "the audit differs in symbols;"),
+        ({"snapshot_ids": {}, "by": "eve"}, "the audit differs in by, snapshot_ids;"),
     ],
 )
-def test_a_pointer_that_no_activation_wrote_does_not_trade(store, run, changed, said):
+def test_edited_pointer_raises(store, run, changed, said):
     known = json.loads(put(store, (run.run_id, "small")).model_dump_json())
     store.home.active_policy.write_text(json.dumps({**known, **changed}))
-    with pytest.raises(StorageError, match="is not what an activation wrote: ") as caught:
+    with pytest.raises(StorageError, match="as the last activation wrote it") as caught:
         read_active(store)
     assert said in str(caught.value)
     assert put(store, (run.run_id, "small"), LATER) == read_active(store)
 
 
-def test_an_older_pointer_that_was_put_back_does_not_trade(store, run, other):
+def test_restored_older_pointer_raises(store, run, other):
     put(store, (run.run_id, "small"))
     older = store.home.active_policy.read_bytes()
     put(store, (other.run_id, "other"), LATER)
     store.home.active_policy.write_bytes(older)
-    with pytest.raises(StorageError, match=r"the audit has a later one, of other of run \w+ on 2024-01-04; nothing"):
+    with pytest.raises(StorageError, match=r"later activation of other of run \w+ on 2024-01-04"):
         read_active(store)
     assert put(store, (run.run_id, "small"), LATER) == read_active(store)
 
 
 @pytest.mark.parametrize("leads_to", [None, "a file on a disk that is not mounted"])
-def test_a_pointer_that_is_gone_does_not_trade_while_the_audit_has_an_activation(store, run, leads_to):
+def test_missing_pointer_of_an_audited_activation_raises(store, run, leads_to):
     put(store, (run.run_id, "small"))
     store.home.active_policy.unlink()
-    said = r"is not what an activation wrote: it is gone, and the audit has one, of small of run \w+ on 2024-01-03;"
+    said = r"it is missing, and the audit has an activation of small of run \w+ on 2024-01-03;"
     if leads_to:
         store.home.active_policy.symlink_to(leads_to)
     with pytest.raises(StorageError, match=said):
         read_active(store)
     assert put(store, (run.run_id, "small"), LATER) == read_active(store)
     assert not store.home.active_policy.is_symlink()
-    assert len(promoted(store)) == 2
+    assert len(activations_of(store)) == 2
 
 
-def test_where_nothing_was_ever_activated_no_policy_trades_and_nothing_is_written(tmp_path):
+def test_reading_without_activation_gives_none_and_writes_nothing(tmp_path):
     assert read_active(Store(Home(tmp_path))) is None
     assert not list(tmp_path.iterdir())
 
 
-def test_one_who_reads_while_another_activates_sees_one_of_the_two(store, run, trading, monkeypatch):
+def test_read_during_an_activation_returns_one_of_both_policies(store, run, trading, monkeypatch):
     read, once = active_policy._read, iter([True])
 
     def meanwhile(path):
@@ -103,7 +103,7 @@ def test_one_who_reads_while_another_activates_sees_one_of_the_two(store, run, t
     assert active.policy == "small"
 
 
-def test_a_pointer_changed_by_hand_is_audited_by_no_activation_that_was_killed(store, run, other, monkeypatch):
+def test_killed_activation_never_audits_an_edited_pointer(store, run, other, monkeypatch):
     written = json.loads(put(store, (run.run_id, "small")).model_dump_json())
     store.home.active_policy.write_text(json.dumps({**written, "policy": "small/seed-1"}))
 
@@ -118,13 +118,13 @@ def test_a_pointer_changed_by_hand_is_audited_by_no_activation_that_was_killed(s
         with pytest.raises(Killed):
             put(store, (other.run_id, "other"), LATER)
     for _ in range(2):
-        with pytest.raises(StorageError, match="is not what an activation wrote"):
+        with pytest.raises(StorageError, match="as the last activation wrote it"):
             read_active(store)
-    assert promoted(store) == [(run.run_id, "small", "ann", "it is time", AT)]
+    assert activations_of(store) == [(run.run_id, "small", "ann", "it is time", AT)]
 
 
 @pytest.mark.parametrize("left", [b"", None])
-def test_a_mark_that_names_another_pointer_audits_none(store, run, other, left):
+def test_pending_file_of_another_pointer_audits_none(store, run, other, left):
     put(store, (run.run_id, "small"))
     older = store.home.active_policy.read_bytes()
     put(store, (other.run_id, "other"), LATER)
@@ -133,22 +133,22 @@ def test_a_mark_that_names_another_pointer_audits_none(store, run, other, left):
     (store.home.runtime / ".active_policy.pending").write_bytes(older if left is None else left)
     with pytest.raises(StorageError, match="the audit has no such activation"):
         read_active(store)
-    assert [policy for _, policy, *_ in promoted(store)] == ["small", "other"]
+    assert [policy for _, policy, *_ in activations_of(store)] == ["small", "other"]
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_killed_between_any_two_writes_an_activation_is_whole_or_has_not_been(store, run, trading, step, monkeypatch):
+def test_activation_killed_between_writes_is_all_or_nothing(store, run, trading, step, monkeypatch):
     dies = dying_at(step)
     with monkeypatch.context() as patch:
         patch.setattr(active_policy, "write_atomically", dies(active_policy.write_atomically))
         patch.setattr(JsonlAudit, "append", dies(JsonlAudit.append))
-        patch.setattr(active_policy, "_settled", dies(active_policy._settled))
+        patch.setattr(active_policy, "_clear_pending", dies(active_policy._clear_pending))
         with pytest.raises(Killed):
             put(store, (run.run_id, "small"), LATER)
     active = read_active(store)
     assert active is not None
     assert active.policy == ("other" if step < 2 else "small")
-    assert [policy for _, policy, *_ in promoted(store)] == ["other", "small"][: 1 if step < 2 else 2]
+    assert [policy for _, policy, *_ in activations_of(store)] == ["other", "small"][: 1 if step < 2 else 2]
     assert not list(store.home.runtime.glob("*.pending"))
     assert put(store, (run.run_id, "small"), LATER).policy == "small"
-    assert [policy for _, policy, *_ in promoted(store)] == ["other", "small"]
+    assert [policy for _, policy, *_ in activations_of(store)] == ["other", "small"]

@@ -13,7 +13,7 @@ from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 from tests.promotion import activations
-from tests.promotion.activations import LATER, promoted, put
+from tests.promotion.activations import LATER, activations_of, put
 from tests.runs.untrained import AT, EXPERIMENT, begun, planned, sealed
 
 market, store = activations.market, activations.store  # fixtures
@@ -23,7 +23,7 @@ nothing_trades, trading = activations.nothing_trades, activations.trading
 
 @pytest.fixture
 def folder(store, run):
-    """The folder of the run's policies, which is put back as it was."""
+    """Policy folder of the run, restored after the test."""
     place = store.policies.folder(run.partition_key, run.run_id)
     before = {path: path.read_bytes() for path in place.glob("*")}
     yield place
@@ -32,7 +32,7 @@ def folder(store, run):
 
 
 def refused(store, ref, sentence) -> None:
-    """The activation is refused, and what was on disk stays byte for byte."""
+    """Require that an activation is refused and changes no file."""
     folders = (store.home.runtime, store.home.audit)
     before = {path: path.read_bytes() for folder in folders for path in folder.glob("[!.]*")}
     with pytest.raises(StorageError, match=sentence):
@@ -40,39 +40,39 @@ def refused(store, ref, sentence) -> None:
     assert {path: path.read_bytes() for folder in folders for path in folder.glob("[!.]*")} == before
 
 
-def test_where_nothing_was_activated_nothing_trades(store):
+def test_home_without_activation_has_no_active_policy(store):
     assert read_active(store) is None
 
 
-def test_an_activated_policy_is_read_back_and_its_event_names_who_and_why(store, run):
+def test_activation_round_trips_and_its_event_has_author_and_reason(store, run):
     active = put(store, (run.run_id, "small"))
     assert read_active(store) == active
     assert (active.partition_key, active.sha256, active.spec_hash) == (run.partition_key, run.sha256, run.spec_hash)
     assert active.symbols == ("AAA", "BBB", "CCC")
     assert (active.previous_run_id, active.previous_policy) == (None, None)
-    assert promoted(store) == [(run.run_id, "small", "ann", "it is time", AT)]
+    assert activations_of(store) == [(run.run_id, "small", "ann", "it is time", AT)]
     assert read_active_run(store, active) == run
 
 
-def test_a_single_seed_may_trade_and_the_pointer_names_what_traded_before(store, run, other):
+def test_activation_of_a_seed_names_the_previous_policy(store, run, other):
     put(store, (other.run_id, "other"))
     active = put(store, (run.run_id, "small/seed-2"), LATER)
     assert (active.policy, active.previous_run_id, active.previous_policy) == ("small/seed-2", other.run_id, "other")
-    assert [policy for _, policy, *_ in promoted(store)] == ["other", "small/seed-2"]
+    assert [policy for _, policy, *_ in activations_of(store)] == ["other", "small/seed-2"]
 
 
-def test_activated_again_a_policy_that_trades_stays_as_it_is(store, run):
+def test_repeated_activation_is_idempotent(store, run):
     first = put(store, (run.run_id, "small"))
     before = store.home.active_policy.read_bytes()
     assert put(store, (run.run_id, "small"), LATER, by="bob") == first
     assert store.home.active_policy.read_bytes() == before
-    assert len(promoted(store)) == 1
+    assert len(activations_of(store)) == 1
 
 
-def test_back_and_forth_every_activation_is_an_event_of_its_own(store, run, other):
+def test_every_change_of_the_active_policy_is_an_event(store, run, other):
     for day, ref in enumerate([(run.run_id, "small"), (other.run_id, "other"), (run.run_id, "small")]):
         put(store, ref, AT + dt.timedelta(days=day))
-    assert [policy for _, policy, *_ in promoted(store)] == ["small", "other", "small"]
+    assert [policy for _, policy, *_ in activations_of(store)] == ["small", "other", "small"]
 
 
 @pytest.mark.usefixtures("trading")
@@ -84,12 +84,12 @@ def test_back_and_forth_every_activation_is_an_event_of_its_own(store, run, othe
         ((None, "small/seed-7"), "has no policy 'small/seed-7'"),
     ],
 )
-def test_what_is_not_in_the_library_is_refused(store, run, ref, sentence):
+def test_unknown_policy_is_refused(store, run, ref, sentence):
     refused(store, (ref[0] or run.run_id, ref[1]), sentence)
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_file_that_is_changed_or_missing_is_refused(store, run, folder):
+def test_changed_or_missing_policy_file_is_refused(store, run, folder):
     path = folder / "fold-0-seed-1.zip"
     content = path.read_bytes()
     for tampered in (content[:-1] + bytes([content[-1] ^ 1]), content[:100], None):
@@ -104,7 +104,7 @@ def test_a_file_that_is_changed_or_missing_is_refused(store, run, folder):
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(store, run, folder):
+def test_manifest_of_other_files_is_refused(store, run, folder):
     path, manifest = folder / "fold-0-seed-1.zip", folder / "manifest.json"
     sealed_as = manifest.read_text()
     path.write_bytes((folder / "fold-0-seed-2.zip").read_bytes() + b"x")
@@ -113,7 +113,7 @@ def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(store, run,
     refused(
         store,
         (run.run_id, "small"),
-        r"the manifest of run \w+ is not what was recorded of it: it has other policies; restore",
+        r"the manifest of run \w+ must be as recorded, but it differs in policies;",
     )
 
 
@@ -127,7 +127,7 @@ def test_a_manifest_made_to_fit_other_files_is_refused_by_the_ledger(store, run,
         ("folds", None),
     ],
 )
-def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_trade(store, run, folder, field, value):
+def test_active_run_with_changed_manifest_raises(store, run, folder, field, value):
     active = put(store, (run.run_id, "small"))
     path = folder / "manifest.json"
     manifest = json.loads(path.read_bytes())
@@ -137,9 +137,9 @@ def test_whatever_decides_is_changed_in_the_manifest_the_active_policy_does_not_
         read_active_run(store, active)
 
 
-def test_the_active_run_is_the_one_that_was_activated(store, run):
+def test_active_run_with_other_digest_raises(store, run):
     active = put(store, (run.run_id, "small")).model_copy(update={"sha256": "0" * 64})
-    with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000, but that is"):
+    with pytest.raises(StorageError, match="was activated with a manifest of digest 0000000000000000"):
         read_active_run(store, active)
 
 
@@ -156,27 +156,27 @@ def test_the_active_run_is_the_one_that_was_activated(store, run):
         ("parent_run_id", "0" * 16, "parent run id"),
     ],
 )
-def test_a_manifest_that_says_what_the_ledger_does_not_is_refused(store, run, folder, field, value, said):
+def test_manifest_that_differs_from_the_ledger_is_refused(store, run, folder, field, value, said):
     path = folder / "manifest.json"
     manifest = json.loads(path.read_bytes())
     path.write_text(json.dumps({**manifest, field: manifest[field][value:] if field == "folds" else value}))
-    refused(store, (run.run_id, "small"), f"is not what was recorded of it: it has other {said};")
+    refused(store, (run.run_id, "small"), f"it differs in {said};")
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_judged_run_whose_manifest_chooses_another_seed_is_refused(store, run, folder):
+def test_evaluated_run_with_other_chosen_seed_is_refused(store, run, folder):
     complete_run(store, run, AT)
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
-    refused(store, (run.run_id, "small"), "it has other digest than the run that was sealed and judged")
+    refused(store, (run.run_id, "small"), "it differs in digest when sealed and judged")
     forget_digest(store, run)
-    refused(store, (run.run_id, "small"), "it has other digest than the run that was judged")
+    refused(store, (run.run_id, "small"), "it differs in digest when judged")
     store.ledger.record_policies(run.run_id, run.policies, run.sha256)
     store.tables.replace(RUNS, store.tables.read(RUNS).clear(), {})
 
 
 def forget_digest(store, run) -> None:
-    """The ledger as it is of runs of before it kept digests."""
+    """Remove the digest of the manifest from the ledger."""
     with Database.open(store.home).transaction() as connection:
         connection.execute(sa.text("UPDATE runs SET policies_sha256 = NULL WHERE run_id = :run_id"), vars(run))
 
@@ -185,42 +185,40 @@ def forget_digest(store, run) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("chosen", {"0": 2}), ("thresholds", {"0": {"drawdown": 0.1}}), ("warnings", ["nothing"])]
 )
-def test_a_run_that_was_never_judged_is_held_against_what_the_ledger_has_of_its_seal(store, run, folder, field, value):
+def test_unevaluated_run_is_checked_against_its_sealed_digest(store, run, folder, field, value):
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), field: value}))
-    refused(store, (run.run_id, "small"), "it has other digest than the run that was sealed; restore the folder")
+    refused(store, (run.run_id, "small"), "it differs in digest when sealed;")
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_of_which_nobody_knows_how_it_was_sealed_is_refused(store, run):
+def test_run_without_recorded_digest_is_refused(store, run):
     forget_digest(store, run)
-    refused(store, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*`nvtrader experiments run small`")
+    refused(store, (run.run_id, "small"), r"has no digest of the manifest of run \w+.*resumes it")
     store.ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_whose_policies_the_ledger_does_not_have_is_refused(store, run):
+def test_run_without_recorded_policies_is_refused(store, run):
     ledger = store.ledger
     ledger.record_policies(run.run_id, {}, run.sha256)
-    refused(
-        store, (run.run_id, "small"), r"the ledger has no policies of run \w+.*`nvtrader experiments run small` goes"
-    )
+    refused(store, (run.run_id, "small"), r"the ledger has no policies of run \w+.*resumes it")
     ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
 @pytest.mark.usefixtures("trading")
-def test_policies_trained_on_other_names_are_refused_and_both_sides_named(store):
+def test_policies_of_other_symbols_are_refused(store):
     run = sealed(store, planned(store, symbols=("AAA", "BBB", "ZZZ")))
     refused(
         store,
         (run.run_id, "small"),
-        r"small of run \w+ cannot trade on the market as it is now: the policy was trained on 3 symbols \(AAA, BBB, "
+        r"small of run \w+ cannot trade on the current market: the policy was trained on 3 symbols \(AAA, BBB, "
         r"ZZZ\), but the panel has 3 symbols \(AAA, BBB, CCC\)",
     )
 
 
 @pytest.mark.usefixtures("trading")
-def test_policies_trained_on_other_features_are_refused(store):
+def test_policies_of_other_features_are_refused(store):
     plan = planned(store)
     names = ("smile", *plan.panel.feature_names[1:])
     run = sealed(store, planned(store, feature_names=names, close_returns=plan.panel.close_returns + 1e-9))
@@ -228,13 +226,13 @@ def test_policies_trained_on_other_features_are_refused(store):
 
 
 @pytest.mark.usefixtures("trading")
-def test_networks_for_observations_of_another_size_are_refused_and_both_sizes_named(store):
+def test_networks_of_other_observation_size_are_refused(store):
     plan = planned(store)
     changed = dataclasses.replace(plan.panel, close_returns=plan.panel.close_returns + 1e-8)
     run = sealed(store, dataclasses.replace(plan, panel=changed, panel_digest="e" * 64), lookback=9)
     sizes = [plan.spec.environment.observation.start(plan.panel, plan_scaler(plan), n).length for n in (9, 5)]
     ours, theirs = (rf"torch\.Size\(\[8, {size}\]\)" for size in sizes)
-    refused(store, (run.run_id, "small"), f"tensors do not fit the network.* {ours} .*{theirs}")
+    refused(store, (run.run_id, "small"), f"tensors must fit the network.* {ours} .*{theirs}")
 
 
 def plan_scaler(plan):
@@ -242,7 +240,7 @@ def plan_scaler(plan):
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_that_is_not_sealed_is_refused(store):
+def test_unsealed_run_is_refused(store):
     plan = planned(store, EXPERIMENT.model_copy(update={"name": "half"}))
     begun(store, plan).finish(plan.run_id, "interrupted")
     refused(
@@ -251,14 +249,14 @@ def test_a_run_that_is_not_sealed_is_refused(store):
 
 
 @pytest.mark.usefixtures("trading")
-def test_a_run_for_validation_only_is_refused(store):
+def test_validation_only_run_is_refused(store):
     spec = EXPERIMENT.model_copy(update={"name": "blocks", "splitter": PurgedKFold(n_folds=3)})
     run = sealed(store, planned(store, spec))
     refused(store, (run.run_id, "blocks"), "is for validation only")
 
 
 @pytest.mark.usefixtures("trading")
-def test_limits_looser_than_the_desks_are_refused_and_both_numbers_named(store, run):
+def test_limits_looser_than_those_of_the_desk_are_refused(store, run):
     path = store.home.compliance / "limits.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("max_position: 0.1\n")
@@ -267,7 +265,7 @@ def test_limits_looser_than_the_desks_are_refused_and_both_numbers_named(store, 
 
 
 @pytest.mark.usefixtures("trading")
-def test_where_the_audit_cannot_be_read_nothing_is_activated(store, run):
+def test_unreadable_audit_blocks_activation(store, run):
     path = store.audit.path
     path.write_bytes(path.read_bytes().replace(b"ann", b"eve"))
     refused(Store(store.home), (run.run_id, "small"), "a row was changed, removed or added by hand")

@@ -22,7 +22,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(store):
-    """A judged run, beside one that was not judged and one that is not trained to the end."""
+    """Evaluated run, beside an unevaluated and an interrupted one."""
     sealed(store, planned(store, RULE))
     half = planned(store, EXPERIMENT.model_copy(update={"name": "half"}))
     begun(store, half).finish(half.run_id, "interrupted")
@@ -34,7 +34,7 @@ def ledger(store):
     return store.ledger
 
 
-def test_the_library_has_a_card_for_every_policy_of_every_sealed_run(store, run, ledger):
+def test_library_has_a_card_for_every_policy_of_sealed_runs(store, run, ledger):
     library = read_library(store)
     assert {card.policy for card in library.cards} == {"small", "rule"}
     assert library.problems == ()
@@ -45,7 +45,7 @@ def test_the_library_has_a_card_for_every_policy_of_every_sealed_run(store, run,
     assert {card.ref for card in whole.cards if card.run_id == run.run_id} >= {PolicyRef(run.run_id, "small/seed-1")}
 
 
-def test_the_scores_and_their_intervals_are_those_of_the_verdict(store, run, ledger):
+def test_card_scores_are_those_of_the_verdict(store, run, ledger):
     verdict = store.tables.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(pl.col("period") == "from_2010")
     for policy in ("small", "small/seed-1"):
         score = read_library_card(store, PolicyRef(run.run_id, policy)).score or {}
@@ -58,7 +58,7 @@ def test_the_scores_and_their_intervals_are_those_of_the_verdict(store, run, led
     assert {row["policy"] for row in card.baselines} == {"equal_weight", "buy_and_hold"}
 
 
-def test_a_card_tells_where_its_policy_comes_from(store, run, ledger):
+def test_card_has_the_provenance_of_its_policy(store, run, ledger):
     card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert (card.partition_key, card.spec_hash, card.code_version) == (KEY, run.spec_hash, run.code_version)
     assert (card.panel_digest, dict(card.snapshot_ids), card.source) == (run.panel_digest, run.snapshot_ids, "landing")
@@ -71,20 +71,20 @@ def test_a_card_tells_where_its_policy_comes_from(store, run, ledger):
     assert card.made_from is None
 
 
-def test_a_version_names_the_one_it_was_made_from(store, run, ledger):
+def test_card_names_the_parent_version(store, run, ledger):
     child = RULE.model_copy(update={"description": "the same, found by a search"})
     ledger.register(child, parent=RULE.partition_key)
     card = read_library_card(store, PolicyRef(sealed(store, planned(store, child)).run_id, "rule"))
     assert card.made_from == RULE.partition_key
 
 
-def test_the_card_of_a_seed_has_the_files_of_that_seed(store, run, ledger):
+def test_card_of_a_seed_has_its_files_only(store, run, ledger):
     card = read_library_card(store, PolicyRef(run.run_id, "small/seed-2"))
     assert card.seeds == (2,)
     assert {file["file"] for file in card.files} == {name for name in run.policies if name.endswith("-seed-2.zip")}
 
 
-def test_a_policy_that_was_not_judged_has_a_card_without_scores(store, run, ledger):
+def test_card_of_unevaluated_policy_has_no_scores(store, run, ledger):
     (card,) = [card for card in read_library(store).cards if card.partition_key == RULE.partition_key]
     assert (card.scores, card.baselines, card.score, card.deflated_sharpe) == ((), (), None, None)
 
@@ -97,7 +97,7 @@ def test_deflated_information_ratio_is_that_of_the_reported_period(store, run, l
     assert read_library_card(store, PolicyRef(run.run_id, "small/seed-0")).deflated_sharpe is None
 
 
-def test_files_that_do_not_match_any_more_are_marked_and_say_why_the_policy_cannot_trade(store, run, ledger):
+def test_changed_files_are_marked_and_an_obstacle(store, run, ledger):
     path = store.policies.folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
     content = path.read_bytes()
     path.write_bytes(content[:-9])
@@ -107,7 +107,7 @@ def test_files_that_do_not_match_any_more_are_marked_and_say_why_the_policy_cann
     path.write_bytes(content)
 
 
-def test_limits_looser_than_the_desks_are_an_obstacle(store, run, ledger):
+def test_limits_looser_than_those_of_the_desk_are_an_obstacle(store, run, ledger):
     path = store.home.compliance / "limits.yaml"
     path.parent.mkdir()
     path.write_text("max_position: 0.2\n")
@@ -116,7 +116,7 @@ def test_limits_looser_than_the_desks_are_an_obstacle(store, run, ledger):
     path.unlink()
 
 
-def test_the_policy_that_trades_is_marked_and_a_damaged_pointer_told(store, run, ledger):
+def test_active_policy_is_marked_and_damaged_pointer_reported(store, run, ledger):
     activate(store, PolicyRef(run.run_id, "small/seed-1"), "ann", "", lambda: AT)
     marked = [card.policy for card in read_library(store, seeds=True).cards if card.active]
     assert marked == ["small/seed-1"]
@@ -127,7 +127,7 @@ def test_the_policy_that_trades_is_marked_and_a_damaged_pointer_told(store, run,
     forget_activations(store)
 
 
-def test_a_damaged_manifest_is_told_and_hides_no_other_policy(store, run, ledger):
+def test_damaged_manifest_is_reported_and_hides_no_other_policy(store, run, ledger):
     path = store.policies.folder(run.partition_key, run.run_id) / "manifest.json"
     content = path.read_bytes()
     for damaged in (content[:50], json.dumps({**json.loads(content), "folds": []}).encode()):
@@ -138,7 +138,7 @@ def test_a_damaged_manifest_is_told_and_hides_no_other_policy(store, run, ledger
     path.write_bytes(content)
 
 
-def test_a_policy_is_named_by_its_experiment_its_version_or_the_begin_of_its_run(store, run, ledger):
+def test_find_policy_accepts_experiment_version_or_run_prefix(store, run, ledger):
     for text in ("small", KEY, run.run_id, run.run_id[:5]):
         assert find_policy(store, text) == PolicyRef(run.run_id, "small")
         assert find_policy(store, f"{text}/seed-1") == PolicyRef(run.run_id, "small/seed-1")
@@ -147,12 +147,12 @@ def test_a_policy_is_named_by_its_experiment_its_version_or_the_begin_of_its_run
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("nobody", "no run's id begins with 'nobody', and no experiment of that name was run; see `nvtrader policies`"),
-        ("", "no run's id begins with ''"),
-        ("half", "half has no policies that are all trained; `nvtrader experiments run half`"),
+        ("nobody", "'nobody' is neither an experiment that was run nor the prefix of a run id"),
+        ("", "'' is neither an experiment"),
+        ("half", "half has no run whose policies are all trained"),
     ],
 )
 @pytest.mark.usefixtures("run")
-def test_who_is_not_in_the_library_is_said(store, text, sentence):
+def test_find_policy_of_unknown_name_raises(store, text, sentence):
     with pytest.raises(StorageError, match=sentence):
         find_policy(store, text)

@@ -34,7 +34,10 @@ def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
 
 def decision_rows(found: PromotionRound) -> pl.DataFrame:
     """Decision of the gate on each candidate, and the problem of each experiment without one."""
-    rows = [(answer.candidate.run_id, answer.candidate.policy, answer.verdict.sentence) for answer in found.answers]
+    rows = [
+        (decision.candidate.run_id, decision.candidate.policy, decision.verdict.sentence)
+        for decision in found.decisions
+    ]
     rows += [("", experiment, problem) for experiment, problem in found.problems.items()]
     return pl.DataFrame(rows, schema=["run_id", "policy", "sentence"], orient="row")
 

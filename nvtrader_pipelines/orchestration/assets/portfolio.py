@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.desk.account_holds import hold_account
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.desk.rebalancing import rivals
-from nvtrader_pipelines.desk.row_checks import hold
+from nvtrader_pipelines.desk.rebalancing import reference_curves
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
@@ -83,7 +83,7 @@ def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Ma
         trading.settle()
     trading.mirror()
     states = read_account_rows(trading, PORTFOLIO_STATE)
-    figures = account_figures(states, rivals(trading.store, states))
+    figures = account_figures(states, reference_curves(trading.store, states))
     pictures = store_pictures(store.home, "portfolio_state", figures, desk.account)
     return account_result(trading, PORTFOLIO_STATE, {**pictures, **latest_state_metadata(states)})
 
@@ -136,7 +136,7 @@ def read_account_rows(desk: Desk, table: Table) -> pl.DataFrame:
 def account_result(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
     """Put the account on hold until the table's checks pass, and report the table."""
     for check in CHECKED[table]:
-        hold(desk.store.home, desk.account, f"{table.name}.{check}")
+        hold_account(desk.store.home, desk.account, f"{table.name}.{check}")
     halted = FileKillSwitch(desk.store.home).halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return table_result(desk.store, table, len(read_account_rows(desk, table)), {**switch, **extra})

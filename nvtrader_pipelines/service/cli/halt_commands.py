@@ -35,9 +35,11 @@ def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbos
             message, failure = str(error), error
         if failure is None and not as_json:
             _print_message(store, message)
-        from nvtrader_pipelines.desk.open_orders import Stop, withdraw_all
+        from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
 
-        cancelled, still_open = withdraw_all(store, Stop(f"trading was stopped by {by}: {reason}", by, _now))
+        cancelled, still_open = cancel_all_orders(
+            store, CancelRequest(f"trading was stopped by {by}: {reason}", by, _now)
+        )
         if as_json:
             _write_json(store, message, cancelled=cancelled, still_open=still_open)
         else:

@@ -117,7 +117,7 @@ def _records(store: Store, account: str | None = None) -> "dict[str, PlanRecord]
     Raises:
         StorageError: if the account does not exist.
     """
-    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.desk.account_access import read_account
     from nvtrader_pipelines.execution.plan_records import plan_records
 
     if account is not None:

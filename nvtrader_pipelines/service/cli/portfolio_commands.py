@@ -59,7 +59,7 @@ def accept_differences(
 
 def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     """Write the account as JSON or print it."""
-    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.desk.account_access import read_account
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.promotion.recency import eligibility_message
     from nvtrader_pipelines.promotion.rounds import newer_run_message

@@ -74,7 +74,7 @@ def require_history(store: Store, account: str, days: Days) -> None:
         ValueError: if the account is at a broker, or not open and without a first day.
         ExecutionError: if its book is missing, although the audit has events.
     """
-    from nvtrader_pipelines.desk.accounts import read_account
+    from nvtrader_pipelines.desk.account_access import read_account
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
     first, last = days
@@ -121,8 +121,8 @@ def trade_document(store: Store, account: str, days: Days) -> dict[str, Any]:
 
 def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
     """Back-test of an account since its opening, or the reason why there is none."""
-    from nvtrader_pipelines.desk.accounts import read_account
-    from nvtrader_pipelines.desk.backtest import account_backtest, deployment_of
+    from nvtrader_pipelines.desk.account_access import read_account
+    from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 
     opening, *sessions = facts.states
     traded = {(state.run_id, state.policy) for state in facts.states}
@@ -133,7 +133,7 @@ def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None
     if len(traded) > 1:
         return None, f"{len(traded)} policies have traded on the account"
     try:
-        return account_backtest(deployment_of(store, *traded.pop()), opening.session, sessions[-1].session), ""
+        return account_backtest(open_deployment(store, *traded.pop()), opening.session, sessions[-1].session), ""
     except ValueError as error:  # the market has changed since; the policy need not be the active one
         return None, str(error)
 
@@ -162,10 +162,14 @@ def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "p
 
     state = facts.states[-1]
     opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
-    rivals = {} if backtest is None else {"back-test": pl.concat([opening, backtest.select("session", "equity")])}
+    reference_curves = (
+        {} if backtest is None else {"back-test": pl.concat([opening, backtest.select("session", "equity")])}
+    )
     note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
     path = home.pictures / "paper" / f"{account}.png"
-    write_atomically(path, account_figure(facts.curve, f"Account {account} until {state.session}", rivals, note))
+    write_atomically(
+        path, account_figure(facts.curve, f"Account {account} until {state.session}", reference_curves, note)
+    )
     return path
 
 

@@ -51,7 +51,7 @@ def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
 
 
 def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | None:
-    """Load a table, adding missing columns and properties, or return None if it was never written.
+    """Load a table, with missing columns and properties added, or None if never written.
 
     Raises:
         StorageError: if the catalog refers to missing files.
@@ -68,7 +68,7 @@ def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | 
 
 
 def missing_file_error(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
-    """Build the error for a file that is missing after a warehouse was moved or files were deleted."""
+    """Build the error for a missing file: the warehouse was moved or files were deleted."""
     named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
     return StorageError(
         f"{table.name} lacks the file {named.group() if named else error}; the warehouse was moved or files were "
@@ -77,7 +77,7 @@ def missing_file_error(home: Home, table: Table, error: FileNotFoundError) -> St
 
 
 def _require_home(home: Home, table: Table, found: IcebergTable) -> None:
-    """Raise for a moved or copied warehouse, which would read and write the files of the original."""
+    """Raise for a moved or copied warehouse, which would use the files of the original."""
     place = Path(found.location().removeprefix("file://"))
     if not place.resolve().is_relative_to(home.iceberg.resolve()):
         raise StorageError(
@@ -124,7 +124,7 @@ def _outdated_properties(found: IcebergTable, table: Table) -> dict[str, str]:
 
 
 def _update_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
-    """Add the columns that the stored table lacks, such as a new feature, and set its properties."""
+    """Add columns that the stored table lacks, such as a new feature, and set properties."""
     with file_lock(lock_path(home, table.name)):
         found = catalog.load_table(table.name)
         fields = {field.name: field for field in table.iceberg_schema().fields}

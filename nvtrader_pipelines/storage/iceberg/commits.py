@@ -1,4 +1,4 @@
-"""Commits of a table: old files out and new files in, atomically; and the files that a scan reads."""
+"""Atomic commits that exchange files of a table, and scans over its files."""
 
 import contextlib
 import os
@@ -45,7 +45,7 @@ class Merge:
 
 
 def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequence[str]) -> None:
-    """Remove files from a table and add new ones in one commit; the caller holds the table's lock.
+    """Exchange files of a table in one commit; the caller holds the table's lock.
 
     Raises:
         ValidationException: if a file to remove is no longer in the table.

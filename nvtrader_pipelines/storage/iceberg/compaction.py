@@ -14,7 +14,7 @@ SMALL_BYTES = 64 << 20
 
 
 def compact(tables: Warehouse, table: Table) -> list[Merge]:
-    """Merge the small files of each partition in one commit, and return the merges that were committed.
+    """Merge the small files of each partition in one commit; return the committed merges.
 
     Writers may run meanwhile: only the commit takes the table's lock, and it drops merges of partitions that were
     replaced in between. If the process is killed, upkeep later deletes the orphaned files.

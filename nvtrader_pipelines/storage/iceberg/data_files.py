@@ -1,4 +1,4 @@
-"""New Parquet files of a table, written in batches and per partition before they are committed."""
+"""New Parquet files of a table, written per partition before they are committed."""
 
 import uuid
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 class DataFiles:
-    """Writer of new files of a table, each with rows of one partition; an error in the block deletes them.
+    """Writer of a table's new files, per partition; an error in the `with` block deletes them.
 
     At most one row group per open partition waits to be encoded, so rows that arrive in batches are never in memory
     all at once.
@@ -183,7 +183,7 @@ def _field_id(number: int) -> dict[str, str]:
 
 
 def _dictionary_paths(field: NestedField) -> list[str]:
-    """Parquet path of a field if a dictionary pays: grouping by plain strings takes almost twice as long."""
+    """Parquet path of a field if a dictionary pays, as for strings that queries group by."""
     kind = field.field_type
     if isinstance(kind, ListType):
         return [] if str(kind.element_type) in NO_DICTIONARY else [f"{field.name}.list.element"]

@@ -1,4 +1,4 @@
-"""File IO of pyiceberg that syncs local files on close, so that a committed table survives a power cut."""
+"""File IO that syncs local files on close, so that committed tables survive a power cut."""
 
 import os
 from typing import Any

@@ -17,7 +17,7 @@ def named_snapshots(panels: pl.DataFrame, runs: Iterable[str]) -> set[int]:
 
 
 def expire_snapshots(iceberg: IcebergTable, pinned: set[int], before: datetime, n_newest: int = 1) -> int:
-    """Expire snapshots superseded before a time, except pinned and newest ones; return their number.
+    """Expire snapshots superseded before a time, but no pinned or newest ones; return how many.
 
     The caller holds the table's lock, since an expiry that races with a commit fails.
     """

@@ -1,4 +1,4 @@
-"""Upkeep of the warehouse: merge small files, expire superseded snapshots, delete orphaned files."""
+"""Upkeep: merge small files, expire superseded snapshots, delete orphaned files."""
 
 import contextlib
 import stat
@@ -53,7 +53,7 @@ def tidy(
     keep: timedelta = timedelta(days=7),
     on_table: Callable[[str, UpkeepReport], None] = lambda _table, _report: None,
 ) -> UpkeepReport:
-    """Merge small files, expire snapshots superseded before `now - keep`, and delete orphaned files.
+    """Merge small files, expire snapshots superseded before `now - keep`, delete orphans.
 
     Snapshots named by `gold.market_panel`, `portfolio.rebalance_plan`, `rl.runs` or the ledger never expire, so that
     recorded results stay reproducible and interrupted runs can resume. Files are deleted a day after they were last
@@ -91,7 +91,7 @@ def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime
 
 
 def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
-    """Delete orphaned files of a table that were last needed before a time, and return their sizes."""
+    """Delete orphaned files last needed before a time, and return their sizes."""
     folder = Path(iceberg.location().removeprefix("file://"))
     needed = _reachable_paths(iceberg)
     sizes = []

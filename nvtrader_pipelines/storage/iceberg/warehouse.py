@@ -50,16 +50,16 @@ class TableState:
 
 
 class Warehouse:
-    """Iceberg tables in `warehouse/iceberg` with a SQLite catalog; tables are created on first write."""
+    """Iceberg tables in `warehouse/iceberg`; a table is created on its first write."""
 
-    def __init__(self, home: Home, begun_snapshots: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, home: Home, ledger_snapshots: Callable[[], Iterable[str]]) -> None:
         """Set up the warehouse; the catalog opens on first use.
 
         Args:
             home: home of the tables.
-            begun_snapshots: returns the `snapshot_ids` of all runs in the ledger, complete or not; they are pinned.
+            ledger_snapshots: returns the `snapshot_ids` of all runs in the ledger, complete or not; they are pinned.
         """
-        self.home, self._begun_snapshots = home, begun_snapshots
+        self.home, self._ledger_snapshots = home, ledger_snapshots
         self._catalog: SqlCatalog | None = None
 
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
@@ -133,10 +133,10 @@ class Warehouse:
     def pinned_snapshots(self) -> set[int]:
         """Ids of the snapshots named by a panel, a rebalance plan, or a run, complete or not."""
         named = (self.read(table, columns=["snapshot_ids"])["snapshot_ids"] for table in (RUNS, REBALANCE_PLAN))
-        return named_snapshots(self.read(MARKET_PANEL), set(chain(*named, self._begun_snapshots())))
+        return named_snapshots(self.read(MARKET_PANEL), set(chain(*named, self._ledger_snapshots())))
 
     def replace_years(self, table: Table, rows: pl.DataFrame, years: Sequence[int]) -> int:
-        """Replace the partitions of the given years by the rows of those years; return the number written."""
+        """Replace the given years by the rows of those years, and return their number."""
         inside = rows.filter(pl.col("year").is_in(list(years)))
         self.replace(table, inside, {"year": years})
         return len(inside)

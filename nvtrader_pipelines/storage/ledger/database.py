@@ -1,4 +1,4 @@
-"""Database of the ledger: a SQLite file or Postgres; processes may open and migrate it concurrently."""
+"""Database of the ledger, SQLite or Postgres; processes may open it concurrently."""
 
 import os
 import weakref
@@ -103,7 +103,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Open a transaction to write, committed at the end; in SQLite it first waits for other writers."""
+        """Open a transaction to write, committed at the end; in SQLite writers take turns."""
         with self._storage_errors(), self._engine.execution_options(**{WRITES: True}).begin() as connection:
             yield connection
 

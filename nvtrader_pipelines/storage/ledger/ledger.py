@@ -32,7 +32,7 @@ class Ledger:
 
     @classmethod
     def open(cls, home: Home) -> Self:
-        """Open the ledger in the database named by $NVTRADER_LEDGER_URL, else in `warehouse/ledger.db`.
+        """Open the ledger at $NVTRADER_LEDGER_URL, else in `warehouse/ledger.db`.
 
         Raises:
             StorageError: if it cannot be reached, or has another revision.
@@ -140,7 +140,7 @@ class Ledger:
             connection.execute(sa.update(RUNS).where(RUNS.c.run_id == run_id).values(values))
 
     def record_policies(self, run_id: str, policies: Mapping[str, str], policies_sha256: str) -> None:
-        """Record the policy files of a run and the digest of its manifest, replacing earlier records.
+        """Record a run's policy files and the digest of its manifest, replacing earlier ones.
 
         Args:
             run_id: the run.

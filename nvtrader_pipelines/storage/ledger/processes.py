@@ -20,7 +20,7 @@ def this_process() -> tuple[int, datetime]:
 
 
 def is_alive(pid: int, started_at: datetime) -> bool:
-    """Return whether a process of this machine is alive; a later one with its number does not count."""
+    """Return whether a process of this machine is alive; its number may have been reused."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and abs(_start_time(process) - started_at) <= MAX_DRIFT

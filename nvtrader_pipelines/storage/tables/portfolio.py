@@ -1,4 +1,4 @@
-"""Plans, orders, fills, states and activations: mirrors of the audit and of the accounts' books."""
+"""Plans, orders, fills, states and activations, mirrored from the audit and the books."""
 
 import polars as pl
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import canonical_json, content_hash
-from nvtrader_pipelines.desk.rows import weight_frame
+from nvtrader_pipelines.desk.portfolio_rows import weight_frame
 from nvtrader_pipelines.execution.invariants import invalid_stage_sums
 from nvtrader_pipelines.execution.plan import Stage
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from nvtrader_pipelines.desk.accounts import connect
+from nvtrader_pipelines.desk.account_access import connect_account
 from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
@@ -88,7 +88,7 @@ def place(home, stub, of, symbol):
         order_id=f"{of.plan_id}-{symbol}", plan_id=of.plan_id, account="live", symbol=symbol, side="buy", quantity=2.0,
         quote=100.0, target_weight=0.25, session=SESSION,
     )  # fmt: skip
-    connect("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
+    connect_account("live", AlpacaAccountSpec(base_url=stub.url, retries=0)).submit(order)
     with closing(SqliteBook(home, "live")) as book:
         book.place(BookedOrder.accept(order))
 
@@ -142,8 +142,8 @@ def test_halt_with_unreachable_broker_engages_and_names_open_account(
 @pytest.mark.parametrize(
     ("left", "reason"),
     [
-        ("no book", "the audit tells of orders that its book lacks: "),
-        ("an empty book", "the audit tells of orders that its book lacks: "),
+        ("no book", "the audit has orders that the book lacks: "),
+        ("an empty book", "the audit has orders that the book lacks: "),
         ("no file", "there is no account 'live'"),
     ],
 )

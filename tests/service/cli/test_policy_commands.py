@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from nvtrader_pipelines.desk import market
+from nvtrader_pipelines.desk import desk_market
 from nvtrader_pipelines.promotion import active_policy, verification
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
@@ -118,7 +118,7 @@ def test_activate_shows_and_records_verdict(invoke, store, run):
     assert rows.rows() == [("small/seed-1", True)]
     assert "I know it" in invoke("policies", "show", "small/seed-1").stdout
     again = invoke("policies", "activate", "small/seed-1").stdout.splitlines()
-    assert again[0].endswith("is the policy that trades already")
+    assert again[0].endswith("is the active policy already")
     assert again[1] == f"small/seed-1 of run {run.run_id[:8]} keeps trading"
     assert read_active(store) == active
 
@@ -148,7 +148,7 @@ def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monk
 
 def test_trading_period_of_active_policy_is_shown_by_three_commands(invoke, store, run):
     invoke("policies", "activate", "small")
-    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; an account kept here"
+    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; a simulated account"
     assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
     assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
     findings = doctor_checks(invoke)
@@ -181,7 +181,7 @@ def test_may_trade_states_why_active_policy_cannot_trade(invoke, store, run):
     store.panels.known[EXPERIMENT.market] = other
     elsewhere = eligibility_message(store, active)
     store.panels.known.clear()
-    assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the market as it is now: ")
+    assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the current market: ")
 
 
 def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store, run):
@@ -189,7 +189,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
     before = store.tables.read(RUNS)
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
     complete_run(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
-    message = f"run {newer.run_id[:8]} of small is newer than the one that trades: the gate was not asked yet: "
+    message = f"run {newer.run_id[:8]} of small is newer than the active one: the gate has not judged it yet: "
     activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
         shown = " ".join(words(invoke(command).stdout))
@@ -206,7 +206,7 @@ def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch)
     invoke("policies", "activate", "small")
     for module in (active_policy, verification):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
-    monkeypatch.setattr(market, "MAX_TEST_AGE", -1)
+    monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     findings = doctor_checks(invoke)
     assert "was tested to" in findings["account paper"]["problem"]
     assert "ffffffffffff is installed" in findings["its code digest"]["problem"]
@@ -226,7 +226,7 @@ def test_doctor_checks_broker_keys_without_showing_them(invoke, store, monkeypat
     findings = doctor_checks(invoke)
     assert findings["keys of broker"]["result"] == "APCA_API_KEY_ID set, APCA_API_SECRET_KEY not set"
     assert "APCA_API_SECRET_KEY not set: export them" in findings["keys of broker"]["problem"]
-    assert "odd.yaml is no valid account" in findings["account odd"]["problem"]
+    assert "odd.yaml is not a valid account" in findings["account odd"]["problem"]
     assert "never-shown" not in str(findings)
     assert "alpaca-py (extra)" in findings
     shutil.rmtree(store.home.accounts)
@@ -242,10 +242,10 @@ def doctor_checks(invoke) -> dict[str, dict[str, str]]:
         (
             "show",
             "nobody",
-            "no run's id begins with 'nobody', and no experiment of that name was run; see `nvtrader policies`",
+            "'nobody' is neither an experiment that was run nor the prefix of a run id; see `nvtrader policies`",
         ),
         ("activate", "small/seed-9", "has no policy 'small/seed-9'; it has small, small/seed-0"),
-        ("promote", "half", "half has no policies that are all trained; `nvtrader experiments run half`"),
+        ("promote", "half", "half has no run whose policies are all trained; `nvtrader experiments run half`"),
     ],
 )
 def test_policy_outside_the_library_exits_with_3(invoke, store, subcommand, name, error):
@@ -286,7 +286,7 @@ def test_damaged_pointer_is_reported_and_replaced_by_activation(invoke, store):
 def test_missing_pointer_is_reported_by_three_commands(invoke, store):
     invoke("policies", "activate", "small")
     store.home.active_policy.unlink()
-    error = "active_policy.json is not what an activation wrote: it is gone, and the audit has one, of small"
+    error = "it is missing, and the audit has an activation of small"
     assert error in " ".join(invoke("policies").stdout.split())
     assert error in invoke("portfolio").stderr
     findings = doctor_checks(invoke)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nvtrader_pipelines.desk.rebalancing import rivals
+from nvtrader_pipelines.desk.rebalancing import reference_curves
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.journal import Journal
@@ -134,7 +134,7 @@ def test_account_of_policy_for_another_market_has_no_backtest(store, invoke, acc
         land(store, n_symbols=4)
         found = trade_document(store, account, (None, None))
         states = store.tables.read(PORTFOLIO_STATE, {"account": [account]}).sort("session")
-        assert "back-test" not in rivals(store, states)
+        assert "back-test" not in reference_curves(store, states)
     finally:
         land(store)
     assert found["backtest"]["missing"].startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")

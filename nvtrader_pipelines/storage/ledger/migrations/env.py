@@ -1,4 +1,4 @@
-"""Alembic environment: run the revisions on the connection and in the transaction of the ledger."""
+"""Alembic environment, on the connection and in the transaction of the ledger."""
 
 from alembic import context
 

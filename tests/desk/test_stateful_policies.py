@@ -1,5 +1,3 @@
-"""Each time that a desk trades, it asks policies that remember nothing of the times before."""
-
 import datetime as dt
 from types import SimpleNamespace
 
@@ -24,35 +22,37 @@ PANEL = synthetic_panel(40, 4)
 AT = dt.datetime(2024, 1, 2, tzinfo=dt.UTC)
 
 
-class Remembers:
-    """Wants what it has been asked, and is asked in order only."""
+class StatefulPolicy:
+    """Policy whose target depends on its earlier decisions, which must be in order."""
 
     def __init__(self):
-        self.asked = []
+        self.decided = []
 
     def decide(self, panel, t, account):
-        assert not self.asked or t > self.asked[-1], f"decided at {self.asked[-1]}, asked for {t}"
-        self.asked.append(t)
-        wanted = np.arange(1.0, 6.0) + len(self.asked)
-        return Decision(target=np.roll(wanted / wanted.sum(), len(self.asked)))
+        assert not self.decided or t > self.decided[-1], f"decided at {self.decided[-1]}, then at {t}"
+        self.decided.append(t)
+        weights = np.arange(1.0, 6.0) + len(self.decided)
+        return Decision(target=np.roll(weights / weights.sum(), len(self.decided)))
 
 
 @pytest.fixture
 def desk(home, monkeypatch):
-    """The desk of an account that opens at session 10, and how far the market is known."""
+    """Factory of desks of an account that opens at session 10."""
     spec = spec_of(agent=BuyAndHold())
-    deployment = Deployment(spec, PANEL, "0" * 16, "rule", (0,), FoldPolicies([Fold(0, 0, 5, 6, 39)], [Remembers()]))
+    deployment = Deployment(
+        spec, PANEL, "0" * 16, "rule", (0,), FoldPolicies([Fold(0, 0, 5, 6, 39)], [StatefulPolicy()])
+    )
     market = SimpleNamespace(deployment=deployment, panel=PANEL, is_live=False, day=lambda t: PANEL.sessions[t].item())
     simulated_market = SimulatedMarket.from_environment(PANEL, spec.environment, prices_of(PANEL))
     market.venue = lambda book: SimulatedVenue(simulated_market, book, SimulatedAccountSpec())
     market.n_ended = len(PANEL.sessions)
-    market.require_fresh, market.require_recent = lambda now: None, lambda proposals, stands_at: None
+    market.require_fresh, market.require_recent = lambda now: None, lambda proposals, as_of: None
     market.index_of = lambda day: PANEL.index_of(np.datetime64(day))
     market.opening, market.last_session = lambda first, opened: 10, lambda first, last: market.index_of(last)
     market.findings, market.purchase_bans = lambda plan, t: (), lambda session: {}
-    market.told, market.ended = lambda *told: told, lambda *told: told
-    monkeypatch.setattr(desk_module, "active_policy", lambda store: None)
-    monkeypatch.setattr(Desk, "_market_of", lambda desk, active: market)
+    market.close_progress, market.final_progress = lambda *step: step, lambda *step: step
+    monkeypatch.setattr(desk_module, "require_active", lambda store: None)
+    monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return lambda: Desk.open(Store(home), clock=lambda: AT)
 
 
@@ -60,16 +60,15 @@ def trade(desk, t):
     return list(desk.trade(PANEL.sessions[11].item(), PANEL.sessions[t].item()))
 
 
-def test_a_policy_that_remembers_trades_on_the_same_desk_as_often_as_it_likes(desk):
+def test_stateful_policy_trades_repeatedly_on_one_desk(desk):
     one = desk()
     for t in (14, 14, 17, 20):
         trade(one, t)
         one.due()
-    weights = one.plans()
-    assert len(weights) == 4
+    assert len(one.plans()) == 4
 
 
-def test_a_decision_that_could_not_be_kept_is_not_remembered(desk, monkeypatch):
+def test_failed_decision_leaves_no_policy_state(desk, monkeypatch):
     one = desk()
     trade(one, 12)
     append = JsonlAudit.append

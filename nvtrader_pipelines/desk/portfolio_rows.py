@@ -1,4 +1,4 @@
-"""Rows of the loop's tables, from the audit's events and the states of an account."""
+"""Rows of the `portfolio` tables, from audit events and account states."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.table import Row, Table
 
 Records = Mapping[str, PlanRecord]
-PER_SYMBOL = ["symbol", "weight", "change"]  # lists of a stage that become a row each
+PER_SYMBOL = ["symbol", "weight", "change"]  # lists of a stage, exploded to rows
 
 
 def plan_rows(records: Iterable[PlanRecord]) -> list[Row]:
-    """A row for each plan."""
+    """Rows of plans."""
     return [
-        _of_account(record.plan.account, record.plan.session)
-        | _of_plan(record.plan)
+        _account_columns(record.plan.account, record.plan.session)
+        | _plan_columns(record.plan)
         | {
             "partition_key": record.plan.partition_key,
             "fold": record.plan.fold,
@@ -48,10 +48,10 @@ def plan_rows(records: Iterable[PlanRecord]) -> list[Row]:
 
 
 def weight_frame(table: Table, plans: Iterable[RebalancePlan]) -> pl.DataFrame:
-    """A row for each plan, stage and name."""
+    """Frame of target weights: a row per plan, stage and symbol."""
     rows = []
     for plan in plans:
-        keys, before = _of_account(plan.account, plan.session) | _of_plan(plan), plan.held
+        keys, before = _account_columns(plan.account, plan.session) | _plan_columns(plan), plan.held
         for step, stage in enumerate(plan.stages):
             changes = [now - then for now, then in zip(stage.weights, before, strict=True)]
             lists = {"symbol": list(plan.symbols), "weight": list(stage.weights), "change": changes}
@@ -62,8 +62,8 @@ def weight_frame(table: Table, plans: Iterable[RebalancePlan]) -> pl.DataFrame:
 
 
 @dataclass
-class _Course:
-    """What became of one order."""
+class OrderHistory:
+    """Order with its fills and its final status."""
 
     order: Order
     broker_order_id: str | None = None
@@ -74,59 +74,59 @@ class _Course:
 
 
 def order_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
-    """A row for each order that was placed, or cancelled before it was."""
-    courses: dict[str, _Course] = {}
+    """Rows of orders that were placed, or cancelled before."""
+    histories: dict[str, OrderHistory] = {}
     for event in events:
         if event.order_id is not None and event.plan_id in records:
-            _follow(courses, event.order_id, event)
-    of_plan = {plan_id: _of_plan(record.plan) for plan_id, record in records.items()}
+            _apply_event(histories, event.order_id, event)
+    plan_columns = {plan_id: _plan_columns(record.plan) for plan_id, record in records.items()}
     return [
-        _of_account(course.order.account, course.order.session)
-        | of_plan[course.order.plan_id]
+        _account_columns(history.order.account, history.order.session)
+        | plan_columns[history.order.plan_id]
         | {
-            **course.order.model_dump(include={"order_id", "symbol", "side", "quantity", "quote", "target_weight"}),
-            "broker_order_id": course.broker_order_id,
-            "status": course.status,
-            "filled_quantity": course.filled,
-            "reason": course.reason,
-            "placed_at": _utc(course.placed_at),
+            **history.order.model_dump(include={"order_id", "symbol", "side", "quantity", "quote", "target_weight"}),
+            "broker_order_id": history.broker_order_id,
+            "status": history.status,
+            "filled_quantity": history.filled,
+            "reason": history.reason,
+            "placed_at": _utc(history.placed_at),
         }
-        for course in courses.values()
+        for history in histories.values()
     ]
 
 
-def _follow(courses: dict[str, _Course], order_id: str, event: AuditEvent) -> None:
-    if order_id not in courses:
+def _apply_event(histories: dict[str, OrderHistory], order_id: str, event: AuditEvent) -> None:
+    if order_id not in histories:
         if "order" not in event.detail:
             return
-        courses[order_id] = _Course(Order.model_validate(event.detail["order"]))
-    course = courses[order_id]
+        histories[order_id] = OrderHistory(Order.model_validate(event.detail["order"]))
+    history = histories[order_id]
     if event.kind == "placed":
-        course.placed_at, course.broker_order_id = event.at, event.detail.get("broker_order_id")
+        history.placed_at, history.broker_order_id = event.at, event.detail.get("broker_order_id")
     elif event.kind == "filled":
         fill = Fill.model_validate(event.detail["fill"])
-        course.filled += fill.quantity
-        course.status = "filled" if fill.complete else "partial"
+        history.filled += fill.quantity
+        history.status = "filled" if fill.complete else "partial"
     elif event.kind == "cancelled":
-        course.status, course.reason = "cancelled", event.reason
+        history.status, history.reason = "cancelled", event.reason
 
 
 def fill_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
-    """A row for each fill."""
-    of_plan = {plan_id: _of_plan(record.plan) for plan_id, record in records.items()}
+    """Rows of fills."""
+    plan_columns = {plan_id: _plan_columns(record.plan) for plan_id, record in records.items()}
     rows = []
     for event in events:
         if event.kind == "filled" and event.plan_id is not None and event.plan_id in records:
             account, fill = records[event.plan_id].plan.account, Fill.model_validate(event.detail["fill"])
-            keys = _of_account(account, fill.session) | of_plan[event.plan_id]
+            keys = _account_columns(account, fill.session) | plan_columns[event.plan_id]
             rows.append(keys | fill.model_dump() | {"filled_at": _utc(event.at)})
     return rows
 
 
 def state_rows(account: str, states: Iterable[AccountState]) -> list[Row]:
-    """A row for each close."""
+    """Rows of account states, one per close."""
     return [
-        _of_account(account, state.session)
+        _account_columns(account, state.session)
         | state.model_dump(
             include={"plan_id", "policy", "run_id", "spec_hash", "equity", "net_return", "turnover", "cost"}
             | {"flow", "income"}
@@ -146,7 +146,7 @@ def state_rows(account: str, states: Iterable[AccountState]) -> list[Row]:
 
 
 def audit_rows(rows: Iterable[AuditRow]) -> list[Row]:
-    """A row for each row of the audit."""
+    """Rows of the audit table."""
     return [
         row.event.model_dump(exclude={"at", "snapshot_ids", "detail"})
         | {
@@ -162,15 +162,15 @@ def audit_rows(rows: Iterable[AuditRow]) -> list[Row]:
 
 
 def utc_year(at: datetime) -> int:
-    """The year of a moment, in UTC."""
+    """Year of a time in UTC."""
     return at.astimezone(UTC).year
 
 
-def _of_account(account: str, session: date) -> Row:
+def _account_columns(account: str, session: date) -> Row:
     return {"account": account, "year": session.year, "session": session}
 
 
-def _of_plan(plan: RebalancePlan) -> Row:
+def _plan_columns(plan: RebalancePlan) -> Row:
     return {
         "plan_id": plan.plan_id,
         "policy": plan.policy,

@@ -1,10 +1,8 @@
-"""Accounts are files, and their keys are not."""
-
 import sys
 
 import pytest
 
-from nvtrader_pipelines.desk.accounts import connect, held_account, read_account, require_same
+from nvtrader_pipelines.desk.account_access import connect_account, lock_account, read_account, require_same_account
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec, SimulatedAccountSpec
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook
@@ -30,7 +28,7 @@ def write(home: Home, name: str, text: str) -> None:
     (home.accounts / f"{name}.yaml").write_text(text)
 
 
-def test_the_paper_account_is_there_without_a_file(home):
+def test_paper_account_exists_without_a_file(home):
     assert read_account(home) == SimulatedAccountSpec()
 
 
@@ -41,7 +39,7 @@ def test_read_account_dangling_symlink_is_not_the_default(home, tmp_path):
         read_account(home)
 
 
-def test_an_account_is_what_its_file_says(home):
+def test_read_account_reads_its_file(home):
     write(home, "paper", "kind: simulated\ncapital: 25_000\nwhole_shares: true\n")
     write(home, "desk-2", "kind: alpaca\ntimeout_s: 5\n")
     assert read_account(home, "paper") == SimulatedAccountSpec(capital=25_000.0, whole_shares=True)
@@ -49,15 +47,15 @@ def test_an_account_is_what_its_file_says(home):
 
 
 @pytest.mark.parametrize("name", ["", "Paper", "-paper", "a/b", "..", "a b", "a" * 64, "paper\n"])
-def test_a_name_that_is_no_files_is_refused(home, name):
-    with pytest.raises(StorageError, match="an account's name is up to 63 small letters, digits and -"):
+def test_invalid_account_name_is_refused(home, name):
+    with pytest.raises(StorageError, match="an account's name must be up to 63 lowercase letters"):
         read_account(home, name)
 
 
-def test_an_account_that_is_not_there_is_told_beside_those_that_are(home):
+def test_unknown_account_error_lists_known_accounts(home):
     write(home, "desk", "kind: alpaca\n")
     with pytest.raises(
-        StorageError, match=r"no account 'dek'; write data/accounts/dek\.yaml, or take one of: desk, paper"
+        StorageError, match=r"no account 'dek'; write data/accounts/dek\.yaml, or use one of: desk, paper"
     ):
         read_account(home, "dek")
 
@@ -71,10 +69,10 @@ def test_an_account_that_is_not_there_is_told_beside_those_that_are(home):
         ("kind: simulated\ncapital: -1\n", r"capital: found -1, but must be"),
         ("kind: alpaca\napi_key: PK\n", "there is no field 'api_key'"),
         ("- kind: simulated\n", "must hold a mapping"),
-        ("kind: simulated\nkind: alpaca\n", "there twice"),
+        ("kind: simulated\nkind: alpaca\n", "occurs twice"),
     ],
 )
-def test_a_file_that_is_no_account_says_why(home, text, sentence):
+def test_invalid_account_file_is_refused_with_the_field(home, text, sentence):
     write(home, "paper", text)
     with pytest.raises(StorageError, match=sentence) as told:
         read_account(home)
@@ -82,30 +80,30 @@ def test_a_file_that_is_no_account_says_why(home, text, sentence):
 
 
 @pytest.mark.parametrize("name", ["../home", "../../../../outside", "Foo", "unknown", "broken"])
-def test_an_account_that_is_refused_writes_nothing(tmp_path, name):
+def test_refused_account_writes_nothing(tmp_path, name):
     home = Home(tmp_path / "home")
     write(home, "broken", "kind: simulated\ncapital: -5\n")
     before = sorted(tmp_path.rglob("*"))
-    refused = r"an account's name is|there is no account|broken\.yaml is no valid account"
-    with pytest.raises(StorageError, match=refused), held_account(home, name):
+    refused = r"an account's name must|there is no account|broken\.yaml is not a valid account"
+    with pytest.raises(StorageError, match=refused), lock_account(home, name):
         pass
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_no_name_leads_to_the_book_of_another_home(tmp_path):
+def test_account_name_cannot_reach_a_book_of_another_home(tmp_path):
     home, other = Home(tmp_path / "home"), Home(tmp_path / "other")
     SqliteBook(other, "paper").settle(state())
     before = sorted(other.root.rglob("*"))
     (home.runtime / "accounts").mkdir(parents=True)
     strange = "../../../../other/data/runtime/accounts/paper"
-    with pytest.raises(StorageError, match="an account's name is"), held_account(home, strange):
+    with pytest.raises(StorageError, match="an account's name must be"), lock_account(home, strange):
         pass
     assert sorted(other.root.rglob("*")) == before
 
 
-def test_a_book_is_held_whatever_became_of_its_accounts_file(home):
+def test_lock_account_does_not_need_a_valid_account_file(home):
     SqliteBook(home, "gone").settle(state())
-    with held_account(home, "gone") as book:
+    with lock_account(home, "gone") as book:
         assert book.last() == state()
 
 
@@ -114,51 +112,51 @@ def test_a_book_is_held_whatever_became_of_its_accounts_file(home):
     [
         (
             AlpacaAccountSpec(paper=False),
-            "kept at Alpaca, on paper and .* it is kept at Alpaca, with money",
+            "kept at Alpaca, on paper and .* kept at Alpaca, with money",
         ),
-        (SimulatedAccountSpec(), r"kept at Alpaca, on paper with .* it is kept here with a capital of 1,000,000\.0"),
+        (SimulatedAccountSpec(), r"kept at Alpaca, on paper with .* kept here with a capital of 1,000,000\.0"),
     ],
 )
-def test_an_account_is_not_moved_from_one_place_to_another(changed, sentence):
+def test_account_with_changed_broker_or_capital_is_refused(changed, sentence):
     opened = AlpacaAccountSpec()
     book = state(kept_at=opened.kept_at)
-    require_same("desk", opened, book)
-    require_same("desk", AlpacaAccountSpec(min_order=5.0), book)
-    require_same("desk", changed, None)
+    require_same_account("desk", opened, book)
+    require_same_account("desk", AlpacaAccountSpec(min_order=5.0), book)
+    require_same_account("desk", changed, None)
     with pytest.raises(StorageError, match=sentence):
-        require_same("desk", changed, book)
+        require_same_account("desk", changed, book)
 
 
-def test_an_account_is_connected_with_the_keys_of_the_environment(keys):
+def test_connect_account_uses_keys_of_the_environment(keys):
     with serving(AlpacaStub(cash=500.0)) as stub:
-        assert connect("desk", AlpacaAccountSpec(base_url=stub.url)).holdings().cash == 500.0
+        assert connect_account("desk", AlpacaAccountSpec(base_url=stub.url)).holdings().cash == 500.0
 
 
-def test_missing_keys_are_named(monkeypatch, keys):
+def test_connect_account_names_missing_keys(monkeypatch, keys):
     monkeypatch.setenv("APCA_API_SECRET_KEY", "")
     with pytest.raises(ExecutionError, match="but APCA_API_SECRET_KEY is not set") as told:
-        connect("desk", AlpacaAccountSpec())
+        connect_account("desk", AlpacaAccountSpec())
     assert KEYS[0] not in str(told.value)
     monkeypatch.delenv("APCA_API_KEY_ID")
     with pytest.raises(ExecutionError, match="but APCA_API_KEY_ID and APCA_API_SECRET_KEY are not set"):
-        connect("desk", AlpacaAccountSpec())
+        connect_account("desk", AlpacaAccountSpec())
 
 
-def test_an_account_with_money_in_it_needs_a_variable_that_names_it(monkeypatch, keys):
+def test_live_account_must_be_named_by_the_environment(monkeypatch, keys):
     live = AlpacaAccountSpec(paper=False)
     for value in ("", "1", "another"):
         monkeypatch.setenv("NVTRADER_LIVE_TRADING", value)
         with pytest.raises(ExecutionError, match=r"trades with money .* NVTRADER_LIVE_TRADING=desk"):
-            connect("desk", live)
+            connect_account("desk", live)
     monkeypatch.setenv("NVTRADER_LIVE_TRADING", "desk")
-    assert connect("desk", live).client._base_url.value == "https://api.alpaca.markets"
-    assert connect("other", AlpacaAccountSpec()).client._base_url.value == "https://paper-api.alpaca.markets"
+    assert connect_account("desk", live).client._base_url.value == "https://api.alpaca.markets"
+    assert connect_account("other", AlpacaAccountSpec()).client._base_url.value == "https://paper-api.alpaca.markets"
 
 
-def test_without_alpaca_py_a_sentence_says_how_to_install_it(monkeypatch, keys):
+def test_missing_alpaca_py_raises_with_install_command(monkeypatch, keys):
     monkeypatch.delitem(sys.modules, "nvtrader_pipelines.execution.brokers.alpaca", raising=False)
     for module in [name for name in sys.modules if name.partition(".")[0] == "alpaca"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "alpaca", None)
     with pytest.raises(ExecutionError, match=r"needs alpaca-py: install it with pip install .*\[alpaca\]"):
-        connect("desk", AlpacaAccountSpec())
+        connect_account("desk", AlpacaAccountSpec())

@@ -1,4 +1,4 @@
-"""The back-test of an account: the same policy over the same sessions, as the walk-forward test would have it."""
+"""Backtests of accounts: the same policy over the same sessions, as in walk-forward tests."""
 
 from datetime import date
 
@@ -11,11 +11,11 @@ from nvtrader_pipelines.experiments.deployment import Deployment, deploy
 from nvtrader_pipelines.storage.store import Store
 
 
-def deployment_of(store: Store, run_id: str, policy: str) -> Deployment:
-    """A policy of the library on the market as it is now.
+def open_deployment(store: Store, run_id: str, policy: str) -> Deployment:
+    """Open a trained policy on the current market.
 
     Raises:
-        StorageError: if the run is unknown or not sealed, or a policy file was changed after sealing.
+        StorageError: if the run is unknown or not sealed, or its files changed.
         ValueError: if it cannot decide on this market.
     """
     run = store.policies.read_sealed(store.ledger.find_run(run_id).partition_key, run_id)
@@ -32,10 +32,13 @@ def deployment_of(store: Store, run_id: str, policy: str) -> Deployment:
 
 
 def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.DataFrame:
-    """Session, equity and net_return of an account that opens in cash at one close and goes on to another.
+    """Backtest an account that opens in cash at one close and trades until another.
+
+    Returns:
+        session, equity and net_return.
 
     Raises:
-        ValueError: if there is no session between them.
+        ValueError: if there is no session in between.
     """
     panel = deployment.panel
     start, end = (panel.index_of(np.datetime64(day)) for day in (opened, last))

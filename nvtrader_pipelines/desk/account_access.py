@@ -1,0 +1,141 @@
+"""Access to accounts: their YAML files, the lock on their books, and connections to brokers."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import RootModel, SecretStr, ValidationError
+
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.brokers.account_spec import (
+    KEY_ID,
+    SECRET_KEY,
+    AccountSpec,
+    AlpacaAccountSpec,
+    SimulatedAccountSpec,
+)
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
+
+DEFAULT_ACCOUNT = "paper"  # exists without a file
+ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # part of file names and ids
+LIVE_TRADING_VARIABLE = "NVTRADER_LIVE_TRADING"  # must hold the name of the account that trades with money
+
+
+class AccountFile(RootModel[AccountSpec]):
+    """File of `data/accounts`."""
+
+
+class AccountInUse(StorageError):  # noqa: N818 - named after the state
+    """Error of an account that another process trades at the moment."""
+
+
+def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
+    """Read the spec of an account; `paper` exists without a file, with defaults.
+
+    Raises:
+        StorageError: if the name is invalid, there is no such account, or its file is not a valid account.
+    """
+    if not ACCOUNT_NAME.fullmatch(name):
+        raise StorageError(
+            f"an account's name must be up to 63 lowercase letters, digits and -, not starting with -, but is {name!r}"
+        )
+    path = home.accounts / f"{name}.yaml"
+    if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
+        if name == DEFAULT_ACCOUNT:
+            return SimulatedAccountSpec()
+        known = ", ".join(sorted({DEFAULT_ACCOUNT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
+        raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {known}")
+    try:
+        return AccountFile.model_validate(read_document(path)).root
+    except ValidationError as error:
+        raise StorageError(f"{path.name} is not a valid account: {explain(error, AccountFile)}") from error
+
+
+def require_same_account(name: str, spec: AccountSpec, state: AccountState | None) -> None:
+    """Raise if the book of an account was opened at another broker or with another capital.
+
+    Args:
+        name: name of the account.
+        spec: its current spec.
+        state: last state of its book; None before it is open.
+
+    Raises:
+        StorageError: if broker or capital differ.
+    """
+    if state is None:
+        return
+    opened, current = f"kept {state.kept_at}", f"kept {spec.kept_at}"
+    if isinstance(spec, SimulatedAccountSpec):
+        opened = f"{opened} with a capital of {state.capital:,}"
+        current = f"{current} with a capital of {spec.capital:,}"
+    if opened != current:
+        raise StorageError(
+            f"broker and capital of an account are fixed once it is open, but {name} was opened as one {opened} and "
+            f"data/accounts now says {current}; restore its file, and use another name for a new account"
+        )
+
+
+@contextmanager
+def lock_account(home: Home, name: str) -> Iterator[SqliteBook]:
+    """Lock an account against other processes and open its book.
+
+    Raises:
+        AccountInUse: if another process holds the lock.
+        StorageError: if it has no book yet and its name or file is invalid; then nothing is written.
+    """
+    path = book_path(home, name)
+    if path.name != f"{name}.db" or not path.exists():  # a name with a path, or a new account
+        read_account(home, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AccountInUse(
+                f"the account {name} is traded by another process at this moment; wait until it has ended"
+            ) from error
+        book = SqliteBook(home, name)
+        try:
+            yield book
+        finally:
+            book.close()
+
+
+def connect_account(name: str, spec: AlpacaAccountSpec) -> "AlpacaBroker":
+    """Create the client of an account at Alpaca with the keys of the environment; sends no request.
+
+    Raises:
+        ExecutionError: if alpaca-py is not installed, keys are missing, or an account that trades with money is not
+            allowed by the environment variable.
+    """
+    if not spec.paper and os.environ.get(LIVE_TRADING_VARIABLE) != name:
+        raise ExecutionError(
+            f"the account {name!r} trades with money (paper: false), which {LIVE_TRADING_VARIABLE}={name} in the "
+            "environment must allow; set it, or set paper: true"
+        )
+    missing = [variable for variable in (KEY_ID, SECRET_KEY) if not os.environ.get(variable)]
+    if missing:
+        raise ExecutionError(
+            f"the account {name!r} needs Alpaca's keys in the environment, but {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set; create keys in Alpaca's dashboard and export them"
+        )
+    try:
+        from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "alpaca":
+            raise
+        raise ExecutionError(
+            f"the account {name!r} needs alpaca-py: install it with pip install -c constraints.txt -e '.[alpaca]'"
+        ) from error
+    return AlpacaBroker.connect(spec, SecretStr(os.environ[KEY_ID]), SecretStr(os.environ[SECRET_KEY]))
