@@ -33,7 +33,7 @@ SLOW_FIXTURES = {"built_home", "swept_home", "worked"}  # half a minute or more,
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark as slow what takes a fixture that is."""
+    """Mark tests with a slow fixture as slow."""
     if SLOW_FIXTURES.intersection(_fixtures(item)):
         item.add_marker("slow")
 

@@ -13,7 +13,7 @@ from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import small_home
-from tests.runs.untrained import AT, planned, sealed, tested
+from tests.runs.untrained import AT, evaluate_sealed, planned, sealed
 
 DESKS: dict[str, Desk] = {}  # by account
 TIME: dict[str, datetime] = {}
@@ -23,7 +23,7 @@ def judged_home(root: Path) -> tuple[Store, SealedRun]:
     """Create a home with one sealed and evaluated run; no policy is active."""
     store = small_home(root)
     run = sealed(store, planned(store))
-    tested(store, run)
+    evaluate_sealed(store, run)
     return store, run
 
 

@@ -7,7 +7,7 @@ from nvtrader_pipelines.policies.baselines import EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, small_home
-from tests.runs.untrained import planned, sealed, tested
+from tests.runs.untrained import evaluate_sealed, planned, sealed
 
 GATE = "least_sessions: 20\nintervals:\n  confidence_level: 0.02\n"  # whose interval is hardly wider than its point
 PIPELINE = WeightPipeline(risk_limits=RiskLimits(max_position=0.4, max_turnover=1.0, min_names=0))
@@ -41,5 +41,5 @@ def desk_home(root: Path, *specs: ExperimentSpec) -> Store:
     (store.home.compliance / "sectors.csv").write_text(SECTORS)
     for spec in specs:
         run = sealed(store, planned(store, spec))
-        tested(store, run)
+        evaluate_sealed(store, run)
     return store

@@ -351,7 +351,7 @@ def test_catching_up_stops_at_the_first_session_with_differences(story, asked, i
     assert Desk.open(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
     refused = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized_assets(refused) == set()
-    assert "AAA: 1 shares expected, 2 held (+1); bring it in order where it is held, or take it" in step_errors(refused)
+    assert "AAA: 1 shares expected, 2 held (+1); correct it at the broker" in step_errors(refused)
     Desk.open(store, "second").accept("ann", "a drill")
     gone_on = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
     assert gone_on.success, step_errors(gone_on)

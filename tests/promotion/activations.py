@@ -1,56 +1,18 @@
-"""Fixtures with a market and two sealed runs, and helpers that activate their policies."""
+"""Sample specs, and helpers that activate policies or kill the process meanwhile."""
 
 import datetime as dt
 import itertools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate
 from nvtrader_pipelines.storage.store import Store
-from tests.runs.untrained import AT, EXPERIMENT, market_home, planned, sealed
+from tests.runs.untrained import AT, EXPERIMENT
 
 OTHER = EXPERIMENT.model_copy(update={"name": "other", "agent": EqualWeight(), "seeds": (0,)})
 LATER = AT + dt.timedelta(days=1)
-
-
-@pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Home with a market."""
-    return market_home(tmp_path_factory.mktemp("market") / "home")
-
-
-@pytest.fixture
-def store(market: Store) -> Store:
-    """Same home, opened anew."""
-    return Store(market.home)
-
-
-@pytest.fixture(scope="module")
-def run(market: Store) -> SealedRun:
-    """Sealed run of three seeds."""
-    return sealed(market, planned(market))
-
-
-@pytest.fixture(scope="module")
-def other(market: Store) -> SealedRun:
-    """Sealed run of a rule."""
-    return sealed(market, planned(market, OTHER))
-
-
-@pytest.fixture(autouse=True)
-def nothing_trades(store: Store) -> None:
-    """Remove pointer and audit before every test."""
-    forget_activations(store)
-
-
-@pytest.fixture
-def trading(store: Store, other: SealedRun) -> ActivePolicy:
-    """Activation of another policy."""
-    return put(store, (other.run_id, "other"))
 
 
 class Killed(BaseException):

@@ -1,50 +1,25 @@
-"""Fixtures with runs of three rules, and helpers that let the gate or a person decide."""
+"""Rules before the promotion gate, and helpers that let the gate or a person decide."""
 
 import datetime as dt
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pytest
 
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
-from nvtrader_pipelines.promotion import decide as decide_module
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
 from nvtrader_pipelines.promotion.log import PromotionRow
-from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
+from nvtrader_pipelines.runs.run_tables import replace_run
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS, RUNS
-from tests.promotion.activations import forget_activations
-from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS
+from tests.runs.untrained import AT, EXPERIMENT
 
 MARKET = np.random.default_rng(5).normal(0.0003, 0.01, 300)
 RULES = {"steady": EqualWeight(), "still": BuyAndHold(), "trend": Momentum()}
 TESTED = {"steady": 0.0, "still": 0.001}  # excess return over the market on every session
-
-
-@pytest.fixture(scope="module")
-def runs(market: Store) -> dict[str, SealedRun]:
-    """Runs of three rules by name: one earns the market, one more on every session, one is untested."""
-    found = {name: sealed(market, planned(market, spec(name))) for name in RULES}
-    for day, (name, more) in enumerate(TESTED.items()):
-        write_returns(market, found[name], MARKET + more)
-        complete_run(market, found[name], AT + dt.timedelta(days=day))
-    return found
-
-
-@pytest.fixture(autouse=True)
-def fresh_gate(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reset activations and decisions; two runs are complete, and activations are not mirrored."""
-    monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
-    forget_activations(store)
-    for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
-        rows = store.tables.read(table)
-        kept = rows.filter(pl.col("run_id").is_in(stay))
-        if len(kept) < len(rows):
-            store.tables.replace(table, kept, {})
 
 
 def spec(name: str, **changes: Any) -> ExperimentSpec:

@@ -8,13 +8,10 @@ from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.promotion import activations
 from tests.promotion.activations import LATER, Killed, activations_of, dying_at, put
 from tests.runs.untrained import AT
 
-market, store = activations.market, activations.store  # fixtures
-run, other = activations.run, activations.other
-nothing_trades, trading = activations.nothing_trades, activations.trading
+pytestmark = pytest.mark.usefixtures("no_active_policy")
 
 
 @pytest.mark.parametrize(

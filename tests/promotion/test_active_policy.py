@@ -12,13 +12,10 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
-from tests.promotion import activations
 from tests.promotion.activations import LATER, activations_of, put
 from tests.runs.untrained import AT, EXPERIMENT, begun, planned, sealed
 
-market, store = activations.market, activations.store  # fixtures
-run, other = activations.run, activations.other
-nothing_trades, trading = activations.nothing_trades, activations.trading
+pytestmark = pytest.mark.usefixtures("no_active_policy")
 
 
 @pytest.fixture

@@ -21,14 +21,13 @@ from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
-from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
-REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
+pytestmark = pytest.mark.usefixtures("fresh_gate")
 
-market, store, runs, fresh_gate = activations.market, activations.store, gate.runs, gate.fresh_gate  # fixtures
+REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
 
 
 def test_policy_that_beats_its_baseline_is_the_first_active_one(store, runs):

@@ -14,12 +14,11 @@ from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
-from tests.promotion import activations, gate
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, planned, sealed
 
-market, store, runs, fresh_gate = activations.market, activations.store, gate.runs, gate.fresh_gate  # fixtures
+pytestmark = pytest.mark.usefixtures("fresh_gate")
 
 
 def test_round_skips_policies_that_a_person_replaced(store, runs):

@@ -84,14 +84,14 @@ def fitted(plan: RunPlan, lookback: int) -> Fit:
 
 
 def judged(store: Store, plan: RunPlan) -> SealedRun:
-    """The run with its networks walked through the tests, and the verdict on them."""
+    """Seal a run of untrained networks, walk it through its tests, and store the verdict."""
     run = sealed(store, plan)
-    tested(store, run)
+    evaluate_sealed(store, run)
     return run
 
 
-def tested(store: Store, run: SealedRun) -> None:
-    """Walk a sealed run through its tests, and judge it."""
+def evaluate_sealed(store: Store, run: SealedRun) -> None:
+    """Walk a sealed run through its tests and store the verdict."""
     plan, launch = reopen_plan(store, run), Launch("test")
     drain(walk_run(store, plan, launch))
     drain(judge_run(store, plan, launch))

@@ -69,16 +69,13 @@ def compare_experiments(store: Store, left: str, right: str | None) -> Experimen
     Raises:
         StorageError: if a name is unknown, or a file holds no valid experiment.
     """
-    if right is not None:
-        documents = (_document(store, each) for each in (left, right))
-        return ExperimentComparison(left, right, document_differences(*documents))
     own = _document(store, left)
-    before = _version_before(
-        store.ledger, left if "@" in left else read_named_experiment(store.home, left).partition_key
-    )
-    return ExperimentComparison(
-        before, left, document_differences(own if before is None else version_content(store.ledger, before), own)
-    )
+    if right is not None:
+        return ExperimentComparison(left, right, document_differences(own, _document(store, right)))
+    key = left if "@" in left else read_named_experiment(store.home, left).partition_key
+    before = _version_before(store.ledger, key)
+    earlier = own if before is None else version_content(store.ledger, before)
+    return ExperimentComparison(before, left, document_differences(earlier, own))
 
 
 def _version_before(ledger: Ledger, key: str) -> str | None:

@@ -39,9 +39,9 @@ def test_member_is_printed_with_defaults_bounds_and_units(invoke):
     assert "# reward per unit of one-way turnover" in shown
 
 
-@pytest.mark.parametrize("command", ["components", "schema"])
-def test_unknown_family_exits_with_3_and_nearest_name(invoke, command):
-    found = invoke(command, "reward")
+@pytest.mark.parametrize("subcommand", ["components", "schema"])
+def test_unknown_family_exits_with_3_and_nearest_name(invoke, subcommand):
+    found = invoke(subcommand, "reward")
     assert found.exit_code == BAD_INPUT
     assert is_one_line_error(found.stderr)
     assert "there is no family 'reward'; there are sources, features" in found.stderr

@@ -79,9 +79,9 @@ def test_outdated_policies_are_counted_and_listed_with_all(invoke, run, monkeypa
     assert card["obstacle"].startswith(f"version {KEY} would be")
 
 
-def test_policies_of_empty_home_show_next_command(tmp_path, command):
-    assert command(tmp_path)("policies").stdout == "no trained policy yet: nvtrader materialize\n"
-    assert json.loads(command(tmp_path)("policies", "--json").stdout) == {
+def test_policies_of_empty_home_show_next_command(home, command):
+    assert command(home)("policies").stdout == "no trained policy yet: nvtrader materialize\n"
+    assert json.loads(command(home)("policies", "--json").stdout) == {
         "policies": [],
         "newer": None,
         "problems": [],
@@ -154,7 +154,7 @@ def test_trading_period_of_active_policy_is_shown_by_three_commands(invoke, stor
     findings = doctor_checks(invoke)
     assert findings["it may trade"]["result"].startswith(until)
     assert findings["its code digest"] == {"check": "its code digest", "result": run.code_version, "problem": ""}
-    assert findings["account paper"] == {"check": "account paper", "result": "paper, may be traded", "problem": ""}
+    assert findings["account paper"] == {"check": "account paper", "result": "simulated, may be traded", "problem": ""}
 
 
 def test_may_trade_states_why_active_policy_cannot_trade(invoke, store, run):
@@ -202,7 +202,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
 
 
 def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch):
-    assert doctor_checks(invoke)["account paper"]["result"] == "paper, not traded: no policy is active"
+    assert doctor_checks(invoke)["account paper"]["result"] == "simulated, not traded: no policy is active"
     invoke("policies", "activate", "small")
     for module in (active_policy, verification):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
@@ -268,7 +268,7 @@ def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, 
     assert "are missing or were changed after sealing (fold-0-seed-0.zip)" in found.stderr
     shown = invoke("policies").stdout
     assert "cannot trade" in words(shown)[1]
-    assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY} are not those" in shown
+    assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY}" in shown
     path.write_bytes(content)
 
 

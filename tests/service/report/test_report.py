@@ -134,7 +134,7 @@ def test_page_shows_rule_of_the_gate_in_force_once(empty, settings):
 
 
 def test_headline_holds_figures_of_the_validation(built_home):
-    evidence = Evidence.of(built_home)
+    evidence = Evidence.of(Store(built_home))
     (row,) = evidence.validation.filter(period="from_2017", against="best_baseline").to_dicts()
     first = headline(evidence).grids[0]
     assert first.rows[0][0] == "tiny"
@@ -143,7 +143,7 @@ def test_headline_holds_figures_of_the_validation(built_home):
 
 
 def test_stress_grid_holds_every_scenario_and_account(built_home):
-    evidence = Evidence.of(built_home)
+    evidence = Evidence.of(Store(built_home))
     rows = evidence.store.tables.read(STRESS)
     (grid,) = stress(evidence).grids
     accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
@@ -179,7 +179,7 @@ def test_report_with_output_writes_only_that_file(empty, command, tmp_path):
 def test_names_are_escaped_in_html(empty):
     odd = "<script>alert('x')</script>&amp;"
     part = Part("odd", odd, odd, [Grid(odd, [odd], [[odd]])], sentences=[odd])
-    page = Page(render_page(Evidence.of(empty), [part], []))
+    page = Page(render_page(Evidence.of(Store(empty)), [part], []))
     assert "script" not in page.tags
     assert page.text.count(odd) == 6  # title, lead, sentence, grid, column, cell
 
@@ -199,7 +199,7 @@ def test_scoreboard_part_has_a_grid_per_contest_and_unranked_entrants(empty):
         },
     ]
     Store(empty).tables.replace(SCOREBOARD, conform(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
-    *contests, left = scoreboard(Evidence.of(empty)).grids
+    *contests, left = scoreboard(Evidence.of(Store(empty))).grids
     assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
     assert contests[0].rows[1][1].startswith("\u22120.50")
     assert left.rows == [["late", "trained on the test"]]
@@ -243,7 +243,7 @@ def evaluated_home(empty):
 
 
 def test_report_labels_markets_and_validation_only_runs(evaluated_home):
-    evidence = Evidence.of(evaluated_home)
+    evidence = Evidence.of(Store(evaluated_home))
     runs = runs_and_markets(evidence).grids[0]
     assert [row[:2] for row in runs.rows] == [
         ["ppo on sample", "sample"],
@@ -256,7 +256,7 @@ def test_report_labels_markets_and_validation_only_runs(evaluated_home):
 
 
 def test_grids_hold_one_span_of_sessions_each(evaluated_home):
-    titles = [grid.title for grid in headline(Evidence.of(evaluated_home)).grids]
+    titles = [grid.title for grid in headline(Evidence.of(Store(evaluated_home))).grids]
     assert not any("None" in title for title in titles)
     assert titles[-2:] == [
         "Policies and baselines: landing, all (2014-01-06 to 2016-01-04)",
@@ -265,7 +265,7 @@ def test_grids_hold_one_span_of_sessions_each(evaluated_home):
 
 
 def test_overfitting_probability_of_zero_is_shown(evaluated_home):
-    (sample,) = [grid for grid in headline(Evidence.of(evaluated_home)).grids if grid.title.startswith("sample")]
+    (sample,) = [grid for grid in headline(Evidence.of(Store(evaluated_home))).grids if grid.title.startswith("sample")]
     assert sample.title.endswith("probability of overfitting 0.00 over best baseline, 0.00 over anchor")
 
 
@@ -276,7 +276,7 @@ def test_prudex_part_shows_scores_and_left_out_runs(evaluated_home):
         for policy, kind, score in (("equal_weight", "baseline", 50.0), ("ppo", "ensemble", 61.7))
     ]
     write_table(Store(evaluated_home), PRUDEX, scores)
-    part = prudex(Evidence.of(evaluated_home))
+    part = prudex(Evidence.of(Store(evaluated_home)))
     assert [row[:2] for row in part.grids[0].rows] == [["ppo", "62"], ["equal_weight", "50"]]
     assert "no evidence of skill" in part.lead
     assert part.sentences == ["Left out: cv (validation only); also trained on sessions after their tests."]
@@ -300,7 +300,7 @@ def test_portfolio_part_shows_policy_last_decision_and_accounts(evaluated_home):
     }
     write_table(store, PORTFOLIO_STATE, [{**state, "cash": 0.05}, {**state, "session": SPANS["a"][0], "value": 1.0}])
     write_table(store, REBALANCE_PLAN, [{**own, "account": "paper", "year": 2016, "session": day, "status": "waiting"}])
-    part = portfolio(Evidence.of(evaluated_home))
+    part = portfolio(Evidence.of(Store(evaluated_home)))
     assert part.sentences == [
         f"ppo of run aaaaaaaa trades, activated by ann on {AT:%Y-%m-%d}.",
         "Last decision of the gate: ppo is not promoted.",
@@ -319,6 +319,6 @@ def test_with_minus_sign_keeps_hyphens_of_words_and_dates():
 
 def test_value_near_threshold_is_shown_with_more_digits(evaluated_home):
     near = PromotionFinding(OVERFITTING_FIGURE, "sample", "all", "anchor", 0.4991, passed=True, sentence="near")
-    evidence = Evidence.of(evaluated_home)
+    evidence = Evidence.of(Store(evaluated_home))
     assert "passes both thresholds: deflated probability at least 0.95" in summarize_verdict(evidence, [near])
     assert "0.499" in Page(render_page(evidence, [], [near])).text
