@@ -90,7 +90,7 @@ def test_interrupted_run_is_closed_as_interrupted(ledger, interrupt):
     with pytest.raises(type(interrupt)):
         list(record_run(ledger, ROW, steps(step("start"), error=interrupt)))
     assert ledger.run(RUN).status == "interrupted"
-    assert "run it again to go on" in ledger.run(RUN).message
+    assert "run it again to resume" in ledger.run(RUN).message
 
 
 def test_caller_that_stops_early_interrupts_the_run(ledger):

@@ -9,7 +9,7 @@ from nvtrader_pipelines.scoreboard import trial_history
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
-from tests.runs.test_tables import FORESEEING, run_named
+from tests.runs.test_run_tables import FORESEEING, run_named
 from tests.storage.ledger.run_rows import run_row
 from tests.storage.table_rows import AT, run_rows
 

@@ -8,7 +8,7 @@ from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
-from tests.runs.test_tables import FOLDS, FORESEEING, run_named
+from tests.runs.test_run_tables import FOLDS, FORESEEING, run_named
 from tests.storage.table_rows import AT, conform
 
 FIGURES = {"sharpe": 0.5, "sharpe_low": 0.1, "sharpe_high": 0.9, "cagr": 0.1, "max_drawdown": 0.2, "cost_per_year": 0.0}
