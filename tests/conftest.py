@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 from hypothesis import settings
+from typer.testing import Result
 
 from nvtrader_pipelines.storage.home import Home
 
