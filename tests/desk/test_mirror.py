@@ -40,6 +40,8 @@ from tests.execution.plans import (
 from tests.runs.small_runs import N_SESSIONS, land, small_home
 from tests.runs.untrained import planned, sealed
 
+pytestmark = pytest.mark.slow
+
 TABLES = (REBALANCE_PLAN, TARGET_WEIGHTS, ORDERS, FILLS, PORTFOLIO_STATE, AUDIT)
 PLAN = a_plan((0.25, 0.15, 0.2, 0.2, 0.2, 0.0))
 BUY, SELL, LATE = an_order(PLAN, "A"), an_order(PLAN, "B", "sell"), an_order(PLAN, "C")

@@ -14,6 +14,8 @@ from nvtrader_pipelines.market.regimes import regime_labels
 from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
 from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_sessions
 
+pytestmark = pytest.mark.slow
+
 
 def pixels(png, tmp_path):
     path = tmp_path / "figure.png"

@@ -12,6 +12,8 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
+pytestmark = pytest.mark.slow
+
 
 @dg.op
 def nothing() -> None: ...

@@ -11,6 +11,8 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
 from tests.homes import check_outcomes, materialized_assets, run_market, small_home, step_errors
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     # module, function whose result is spoilt, how, the check that sees it, the first asset that must not be made
     (silver, "clean", ("good", pl.col("high") * 0.5), "silver/clean_bars:schema", "gold/returns"),

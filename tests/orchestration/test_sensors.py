@@ -13,6 +13,8 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.homes import KEY, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def instance():

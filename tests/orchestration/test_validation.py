@@ -18,6 +18,8 @@ from tests.homes import run_job, step_errors
 from tests.storage.ledger.run_rows import run_row
 from tests.storage.table_rows import conform
 
+pytestmark = pytest.mark.slow
+
 KEYS = [dg.AssetKey(["evaluation", name]) for name in ("validation", "overfitting", "sharpe_ratio_curve")]
 WARNING = "survivors only"
 

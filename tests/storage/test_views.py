@@ -14,6 +14,8 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CU
 from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query, run_views
 from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows, start
 
+pytestmark = pytest.mark.slow
+
 READER = """
 import duckdb, os, sys
 n_opens = 0

@@ -24,6 +24,8 @@ from tests.policies.agents.learners import (
 )
 from tests.policies.small_learners import SPEC, WINDOW
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo, sac])
 ON_POLICY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo])

@@ -12,6 +12,8 @@ from tests.markets import synthetic_panel
 from tests.policies.agents.learners import EVERYTHING, TOTAL, a2c, bits, ppo, recurrent_ppo, sac, trained
 from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(160, 3)
 ON_POLICY = pytest.mark.parametrize("make", [ppo, a2c, recurrent_ppo])
 

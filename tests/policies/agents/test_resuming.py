@@ -8,6 +8,8 @@ from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(160, 3)
 TINY = {
     "total_timesteps": 1280,

@@ -25,6 +25,8 @@ from tests.runs.untrained import evaluate_sealed, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import AT, plan, write_book
 
+pytestmark = pytest.mark.slow
+
 SECTORS = "symbol,sector\nAAA,one\nBBB,two\nCCC,three\n"
 SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
 
