@@ -73,4 +73,4 @@ def test_window_without_scenario_gives_one_note():
     late = CONTEST.model_copy(update={"last_session": CONTEST.last_session + timedelta(days=30)})
     (only,) = results(rule("equal_weight"), contest=late)["equal_weight"].values()
     assert only.scenario == "none"
-    assert "sessions on which its policies may be judged" in only.note
+    assert "2017-05-22 to 2017-11-10" in only.note
