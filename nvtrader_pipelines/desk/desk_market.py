@@ -125,9 +125,9 @@ class DeskMarket:
         return t - 1
 
     def require_recent(self, proposals: Sequence[Proposal], as_of: date) -> None:
-        """Raise if the tests are too old when the policy begins to trade the account; at a broker, always.
+        """Raise if the policy was tested too long ago to trade the account.
 
-        A policy that is activated again begins again.
+        On a simulated account only its first trade since the activation is checked, at a broker every trade.
 
         Raises:
             ExecutionError: with the last tested session.

@@ -110,7 +110,7 @@ def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOve
 
 
 def _sharpe_of_halves(blocks: FloatArray, inside: FloatArray) -> FloatArray:
-    """Sharpe ratios (C, N) of the trials on each half of the blocks (S, size, N); 0 where constant."""
+    """Sharpe ratios (C, N) on the blocks (S, size, N) that each row of `inside` (C, S) selects; 0 if constant."""
     center = blocks.mean(axis=(0, 1))
     residuals = blocks - center
     n = blocks.shape[1] * int(inside[0].sum())

@@ -47,7 +47,7 @@ def reconcile(
 
 
 def open_differences(state: AccountState | None, journal: Journal) -> tuple[str, ...]:
-    """Differences at the last close that no person has accepted, a sentence each."""
+    """Unaccepted differences between expected and actual holdings at the last close, a sentence each."""
     return () if state is None or journal.is_accepted(state.session) else state.differences
 
 

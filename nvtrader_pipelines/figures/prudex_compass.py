@@ -25,7 +25,7 @@ _Scores = Mapping[str, Mapping[str, float | None]]  # by policy, then by axis or
 
 
 def compass_figure(table: pl.DataFrame, title: str = "PRUDEX-Compass", note: str | None = None) -> bytes:
-    """Draw the six axes as a hexagon (50 is 1/N) inside the ring of measures, filled where computed.
+    """Draw six axes as a hexagon, where 50 equals 1/N, inside a ring of the measures as PNG.
 
     Args:
         table: rows of PRUDEX.

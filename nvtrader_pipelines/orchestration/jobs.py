@@ -11,8 +11,8 @@ from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
-from nvtrader_pipelines.runs.launch import replay_run, replay_window
 from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
 

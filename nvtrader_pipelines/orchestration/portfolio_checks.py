@@ -47,7 +47,7 @@ def account_check(
 
 
 def no_nan(table: Table) -> dg.AssetChecksDefinition:
-    """Build a blocking check that an account's numbers are finite; tables store NaN as null."""
+    """Build a blocking check that no number of an account is null; tables store NaN as null."""
     return account_check(
         table,
         "no_nan",

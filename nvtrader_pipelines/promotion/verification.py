@@ -55,7 +55,7 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
     """Raise if a sealed run cannot trade on the current market; return the symbols it trades.
 
     Raises:
-        StorageError: as `activate`.
+        StorageError: if its files, records or limits do not allow it, or the market lacks its names or features.
     """
     spec, panel = require_fit(store, run, policy)
     try:

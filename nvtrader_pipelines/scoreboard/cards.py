@@ -15,8 +15,8 @@ from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.scoreboard.contest_backtest import Meter
 from nvtrader_pipelines.scoreboard.entrants import Entrant
-from nvtrader_pipelines.scoreboard.harness import Meter
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Scorecard, attempt_id, markdown
@@ -173,7 +173,7 @@ def read_history(store: Store, entrant: str) -> pl.DataFrame:
 
 
 def read_latest(home: Home) -> dict[str, str]:
-    """Read the card digests of the last update, by entrant.
+    """Read the scorecard digest of every entrant as of the last scoreboard update.
 
     Raises:
         StorageError: if nothing was scored yet.

@@ -10,8 +10,8 @@ from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, ap
 from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
+from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
 from nvtrader_pipelines.scoreboard.entrants import Entrant
-from nvtrader_pipelines.scoreboard.harness import contest_environment
 from nvtrader_pipelines.scoreboard.scorecard import Contest, StressResult
 
 # Block bootstraps are left out: their unseen sessions differ from entrant to entrant.

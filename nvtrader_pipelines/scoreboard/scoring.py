@@ -25,10 +25,10 @@ from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, E
 from nvtrader_pipelines.experiments.identity import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.scoreboard.contest_backtest import ContestRun, Meter, admit_entrants, run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
 from nvtrader_pipelines.scoreboard.entrants import Entrant
-from nvtrader_pipelines.scoreboard.harness import ContestRun, Meter, admit_entrants, run_contest_backtest
 from nvtrader_pipelines.scoreboard.scorecard import (
     EXTERNAL_KINDS,
     Contest,

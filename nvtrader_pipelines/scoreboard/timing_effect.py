@@ -5,7 +5,7 @@ import numpy as np
 from nvtrader_pipelines.evaluation.account_statistics import turnover_per_year
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
-from nvtrader_pipelines.scoreboard.harness import ContestRun
+from nvtrader_pipelines.scoreboard.contest_backtest import ContestRun
 from nvtrader_pipelines.scoreboard.scorecard import Metric, TimingEffect
 
 PAIR = (0, 1)  # columns with and without the timing

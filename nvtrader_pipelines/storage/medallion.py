@@ -139,7 +139,7 @@ class PinnedPanels:
 
 
 def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
-    """Build the panel of every source from the current snapshots and write a row for each."""
+    """Build each source's panel from the current snapshots and record it in `gold.market_panel`."""
     snapshots = {table.name: tables.snapshot_id(table) for table in PINNED}
     known = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
     rows, left_out = [MARKET_PANEL.schema.to_frame()], {}

@@ -98,7 +98,7 @@ def test_run_code_sees_a_changed_constant(package):
 
 def test_scoring_code_sees_the_scoreboard_and_run_code_does_not(package):
     run_before, scoring_before = run_code(), scoring_code()
-    replace(package / "scoreboard" / "harness.py", "252", "251")
+    replace(package / "scoreboard" / "contest_backtest.py", "252", "251")
     assert run_code() == run_before
     assert scoring_code() != scoring_before
 

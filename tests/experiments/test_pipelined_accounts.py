@@ -11,11 +11,11 @@ from nvtrader_pipelines.experiments.replay import Parent, fold_dates
 from nvtrader_pipelines.experiments.stress_run import stressed_accounts
 from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.scoreboard.contest_backtest import run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrants import run_entrant
-from nvtrader_pipelines.scoreboard.harness import run_contest_backtest
 from tests.experiments.pipelines import TIMINGS, piped
 from tests.experiments.small import TABLES
-from tests.scoreboard.test_harness import contest_on, metered
+from tests.scoreboard.test_contest_backtest import contest_on, metered
 
 OWN = pl.col("policy") == "tiny"
 

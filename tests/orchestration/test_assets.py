@@ -15,10 +15,10 @@ from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.orchestration.assets import trajectories
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
-from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun
+from nvtrader_pipelines.runs.train_walk_judge import walk_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
 from tests.homes import (

@@ -14,9 +14,9 @@ from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
-from nvtrader_pipelines.runs.launch import forward_run, replay_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
+from nvtrader_pipelines.runs.train_walk_judge import forward_run, replay_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS

@@ -18,9 +18,9 @@ from nvtrader_pipelines.policies.agents import Fit, Learner
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
-from nvtrader_pipelines.runs.launch import judge_run, walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.train_walk_judge import judge_run, walk_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.medallion import read_panel

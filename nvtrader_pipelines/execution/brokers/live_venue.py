@@ -59,7 +59,7 @@ class LiveVenue:
         return self._book.last()
 
     def at(self, session: date) -> AccountState | None:
-        """Return the state at the close of an earlier session."""
+        """Return the state at the close of a session, or None if the book has none."""
         return self._book.at(session)
 
     def open_at(self, t: int, in_force: PolicyInForce) -> AccountState:

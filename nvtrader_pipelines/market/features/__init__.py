@@ -58,7 +58,7 @@ def _first_line(feature: Feature) -> str:
 
 
 def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATURES) -> pl.DataFrame:
-    """Compute features of every bar (`gold.features`) in the order of `returns`, or null.
+    """Compute features of every bar (`gold.features`), in the row order of `returns`.
 
     Args:
         returns: rows of `gold.returns`, of any number of sources; the whole history of each.

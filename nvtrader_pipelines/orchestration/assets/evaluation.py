@@ -7,9 +7,9 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import table_result
-from nvtrader_pipelines.runs.launch import judge_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.train_walk_judge import judge_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 

@@ -10,10 +10,10 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, store_pictures, table_result
-from nvtrader_pipelines.runs.launch import train_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.run_tables import replace_run
+from nvtrader_pipelines.runs.train_walk_judge import train_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 

@@ -11,9 +11,9 @@ from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
-from nvtrader_pipelines.runs.launch import walk_run
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.train_walk_judge import walk_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,

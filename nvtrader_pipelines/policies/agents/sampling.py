@@ -82,7 +82,7 @@ class EpisodeSampler:
         return arrays, {"begun": self._n_episodes, "chunks": len(self._chunks), "generator": generator}
 
     def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """Resume from a `state`."""
+        """Restore the arrays and plain values that `state()` returned."""
         self._episodes, self._steps, self._sampled = (arrays[name].copy() for name in ("numbers", "steps", "taken"))
         self._n_episodes, self._finished = facts["begun"], arrays["ended"].tolist()
         self._generator.bit_generator.state = facts["generator"]

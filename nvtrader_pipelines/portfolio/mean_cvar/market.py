@@ -68,7 +68,7 @@ def normalize_market(market: Market) -> Market:
 
 
 def min_unit(market: Market) -> float:
-    """Smallest unit in which a normalized market can be solved."""
+    """Smallest unit, in fractions of wealth, at which the solver's tolerances still hold."""
     largest = max(float(market.scenarios.max()), -float(market.scenarios.min()))
     return market.unit * max(MIN_SHARE_OF_OBJECTIVE, MIN_SHARE_OF_LOSSES * market.risk * largest)
 

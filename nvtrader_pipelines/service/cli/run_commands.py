@@ -115,8 +115,8 @@ def replay(
     verbose: Verbose = False,
 ) -> None:
     """Walk the stored policies of a run through another window, or through its own."""
-    from nvtrader_pipelines.runs.launch import replay_run, replay_window
     from nvtrader_pipelines.runs.lifecycle import Launch
+    from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
     from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
     with exit_on_error(verbose=verbose):
@@ -134,8 +134,8 @@ def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -
     The walk is a new run. It shows whether the policies have held up, and it has no account. `nvtrader trade` trades:
     the active policy on an account, with orders that pass compliance.
     """
-    from nvtrader_pipelines.runs.launch import forward_run
     from nvtrader_pipelines.runs.lifecycle import Launch
+    from nvtrader_pipelines.runs.train_walk_judge import forward_run
     from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
     with exit_on_error(verbose=verbose):

@@ -80,7 +80,7 @@ class Ledger:
         return _parse_spec(partition_key, row.spec_hash, row.content)
 
     def versions(self) -> pl.DataFrame:
-        """Registered versions, newest first."""
+        """Registered versions of experiments, newest first."""
         return self._frame(VERSIONS, sa.select(VERSIONS).order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
 
     def begin(self, row: RunRow) -> None:

@@ -210,7 +210,7 @@ def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command
     assert found.returncode == FAILED
     assert found.stdout == ""
     assert "error: market: bronze__bars failed: FileExistsError" in found.stderr
-    assert "in keep_copies" in found.stderr  # the trace of the step
+    assert "in store_copies" in found.stderr  # the trace of the step
 
 
 def test_materialize_prints_results_paths_and_next_commands(built_home):

@@ -15,6 +15,12 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.portfolio.costs import ProportionalCost
+from nvtrader_pipelines.scoreboard.contest_backtest import (
+    MIN_WINDOW_SESSIONS,
+    Meter,
+    admit_entrants,
+    run_contest_backtest,
+)
 from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.scoreboard.entrants import (
     Entrant,
@@ -23,7 +29,6 @@ from nvtrader_pipelines.scoreboard.entrants import (
     run_entrant,
     weights_entrant,
 )
-from nvtrader_pipelines.scoreboard.harness import MIN_WINDOW_SESSIONS, Meter, admit_entrants, run_contest_backtest
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.markets import synthetic_panel
 

@@ -92,7 +92,7 @@ def find_sealed_run(store: Store, run_id: str) -> SealedRun:
 
 
 def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun) -> Steps:
-    """Walk and judge with the policies of a parent."""
+    """Walk the parent run's policies without training, then evaluate them."""
     runtime = _runtime(store, plan, launch, parent)
     yield from _record_policies(store, plan, runtime.walk(), parent)
     yield from runtime.judge()

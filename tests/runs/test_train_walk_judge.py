@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.launch import (
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import read_plan
+from nvtrader_pipelines.runs.train_walk_judge import (
     forward_run,
     judge_run,
     replay_run,
@@ -19,8 +21,6 @@ from nvtrader_pipelines.runs.launch import (
     train_run,
     walk_run,
 )
-from nvtrader_pipelines.runs.lifecycle import Launch
-from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
 from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, run_whole, small_home
