@@ -97,7 +97,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
         os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
         output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, output
-    assert "interrupted; what was finished is kept" in output
+    assert "interrupted; finished steps are stored" in output
     assert "Traceback" not in output
     assert_no_half_run(home)
     (run,) = Store(home).ledger.runs().to_dicts()
