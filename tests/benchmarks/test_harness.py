@@ -84,7 +84,7 @@ def test_list_runs_no_benchmark(fakes, capsys):
 
 def test_missing_peer_fails_with_remedy(fakes, capfd):
     assert harness.main([], fakes("environment", "pass", head="import no_such_peer")) == harness.FAILED
-    assert "`make bench` installs the peers, of which no_such_peer may be one" in capfd.readouterr().out
+    assert "`make bench` installs the peers, perhaps no_such_peer among them" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)

@@ -33,6 +33,6 @@ def test_upkeep_logs_each_table_and_reports_totals(tmp_path):
         (output,) = (event for event in done.all_events if event.is_successful_output)
         said = [record.user_message for record in instance.all_logs(done.run_id)]
     found = {name: entry.value for name, entry in output.step_output_data.metadata.items()}
-    assert found == {"n_merged": 2, "n_made": 1, "n_snapshots": 0, "n_files": 0, "n_bytes": 0}
+    assert found == {"n_merged": 2, "n_written": 1, "n_snapshots": 0, "n_files": 0, "n_bytes": 0}
     assert any(line.startswith("rl.equity_curves: 2 small files merged into 1") for line in said)
     assert Store(home).tables.describe(EQUITY_CURVES).n_files == 1

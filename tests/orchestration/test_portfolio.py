@@ -130,7 +130,7 @@ def test_promotion_without_runs_decides_nothing(tmp_path):
     home = small_home(tmp_path / "home")
     found = evaluate_newest(Store(home), "gate", now)
     assert (found.decisions, found.problems) == ([], {})
-    assert found.summary == "no run may trade yet"
+    assert found.summary == "no policy to judge yet"
 
 
 def test_removed_policies_do_not_block_other_candidates(asked):

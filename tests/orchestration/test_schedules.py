@@ -81,7 +81,7 @@ def test_ingest_without_session_is_skipped_with_a_reason(day, why):
 @pytest.fixture
 def trading_home(tmp_path, monkeypatch):
     """A home whose account can be traded on every session."""
-    monkeypatch.setattr(schedules, "nothing_to_trade", lambda *_: None)
+    monkeypatch.setattr(schedules, "skip_reason", lambda *_: None)
     return Home(tmp_path)
 
 

@@ -139,7 +139,7 @@ def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monk
     for module in (active_policy, verification):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     *_, note = invoke("policies", "activate", "small").stdout.splitlines()
-    note_text = f"its run was made with code {run.code_version} and ffffffffffff is installed"
+    note_text = f"its run was made with code {run.code_version} but ffffffffffff is installed"
     assert note.startswith(f"note: {note_text}")
     listed = invoke("policies").stdout
     assert "trades, other code" in words(listed)[1]
@@ -190,7 +190,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
     newer = sealed(store, planned(store, EXPERIMENT.model_copy(update={"description": "trained again"})))
     complete_run(store, newer, before["finished_at"][0] + dt.timedelta(days=1))
     message = f"run {newer.run_id[:8]} of small is newer than the active one: the gate has not judged it yet: "
-    activation_command = f"to let it trade all the same: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
+    activation_command = f"to activate it by hand: `nvtrader policies activate {newer.run_id[:8]} --reason WHY`"
     for command in ("policies", "portfolio"):
         shown = " ".join(words(invoke(command).stdout))
         assert message in shown
