@@ -58,7 +58,7 @@ class Finished:
     fit: Fit
 
 
-PRELOADED = (  # what workers are forks of: their first optimizer would import `torch._dynamo`, for 1.5 s
+PRELOADED = (  # modules of the process that workers are forked from; `torch._dynamo` alone takes 1.5 s to import
     __name__,
     "torch._dynamo",
     "sb3_contrib",
@@ -76,45 +76,45 @@ class TrainingProcessError(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False)
-class _Trained:
-    """A fit on its way; torch would send each tensor as an open file of shared memory."""
+class _FitMessage:
+    """Fit with its tensors as bytes; torch would send each tensor as an open file of shared memory."""
 
     fit: Fit  # without tensors
     tensors: bytes
 
 
-_Told = CurvePoint | bytes | _Trained  # bytes: a checkpoint
+_Message = CurvePoint | bytes | _FitMessage  # bytes: a checkpoint
 
 
 @dataclass(frozen=True, eq=False)
 class _Worker:
-    """A worker process's own side: what it was sent once, and the line to the caller, which all workers share."""
+    """Worker side: the shared inputs, and the pipe to the caller, which all workers write to."""
 
     panel: MarketPanel
     tasks: Sequence[TrainingTask]
-    line: Any  # a pipe's end
+    pipe: Any  # write end
     lock: Lock
 
-    def tell(self, number: int, told: _Told) -> None:
-        """Send the caller something of a task."""
+    def send(self, number: int, message: _Message) -> None:
+        """Send a message of task `number` to the caller."""
         try:
             with self.lock:
-                self.line.send((number, told))
-        except BrokenPipeError:  # the caller is dead, and the leash about to say so
+                self.pipe.send((number, message))
+        except BrokenPipeError:  # the caller has died; the watcher thread would end this process a moment later
             os._exit(1)
 
 
-_workers: list[_Worker] = []  # of this process: none in the caller, one in a worker
+_workers: list[_Worker] = []  # empty in the caller, one in a worker process
 
 
-def _begin(worker: _Worker, leash: Any) -> None:
-    """Set a worker up; it ends when the other end of its leash, a pipe, is closed: by `train_all` or by a death."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the caller's to handle
+def _start_worker(worker: _Worker, leash: Any) -> None:
+    """Set up a worker, which ends when the caller closes the other end of the pipe `leash` or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
     import torch
 
     _workers.append(worker)
-    gc.freeze()  # a search for garbage would copy every page that is shared with the other workers
+    gc.freeze()  # a garbage collection would copy every page that workers share
     torch.set_num_threads(1)
 
 
@@ -124,30 +124,30 @@ def _end_with(leash: Any) -> None:
 
 
 def _train(number: int) -> None:
-    """Train one of the tasks, telling the caller of it on the way."""
+    """Train task `number` and send its events to the caller."""
     from safetensors.torch import save
 
     from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 
     (worker,) = _workers
     task = worker.tasks[number]
-    tell = partial(worker.tell, number)
+    send = partial(worker.send, number)
     try:
-        fit = _fit(worker.panel, task, tell)
-    except CheckpointError:  # from its start the training gives the same policy, later
-        fit = _fit(worker.panel, replace(task, resume_from=None), tell)
-    tell(_Trained(replace(fit, tensors={}), save(fit.tensors)))
+        fit = _fit(worker.panel, task, send)
+    except CheckpointError:  # from its start, the training gives the same policy, only later
+        fit = _fit(worker.panel, replace(task, resume_from=None), send)
+    send(_FitMessage(replace(fit, tensors={}), save(fit.tensors)))
 
 
-def _fit(panel: MarketPanel, task: TrainingTask, tell: Callable[[_Told], None]) -> Fit:
-    hooks = TrainingHooks(tell, tell, task.resume_from, task.sample_rate)
+def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[_Message], None]) -> Fit:
+    hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate)
     return task.agent.train(panel, task.environment, task.window, task.seed, hooks)
 
 
 def train_all(
     panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int | None = None
 ) -> Generator[TrainingEvent, None, None]:
-    """Train the tasks side by side and tell how each goes on; the events of one task come in order, `Finished` last.
+    """Train tasks in parallel processes and yield their events, in order per task and `Finished` last.
 
     Every task is seeded by itself, so the results do not depend on the order or the number of processes. When the
     caller stops early (an interrupt, an error, a kill), the workers end at once and what they did after their last
@@ -160,40 +160,40 @@ def train_all(
     n_processes = min(len(tasks), n_processes or os.cpu_count() or 1)
     if n_processes == 0:
         return
-    crew = _Crew(panel, tasks, n_processes)
+    pool = _WorkerPool(panel, tasks, n_processes)
     try:
-        yield from crew.events()
+        yield from pool.events()
     except BrokenProcessPool as error:
         raise TrainingProcessError(
             "a training must run to its end, but its process ended by itself: it was killed, or the machine is out of "
             "memory; free some or train in fewer processes, and start the run again"
         ) from error
     finally:
-        crew.end()
+        pool.end()
 
 
-class _Crew:
-    """The caller's side: a pool of workers, and a thread that hears them, so that none of them waits for the caller."""
+class _WorkerPool:
+    """Caller side: worker processes, and a thread that reads their messages, so that no worker blocks."""
 
     def __init__(self, panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(PRELOADED))
         self._tasks, self._unfinished = tasks, len(tasks)
-        self._held, self._leash = context.Pipe(duplex=False)
-        self._ear, self._line = context.Pipe(duplex=False)
-        worker = _Worker(panel, tasks, self._line, context.Lock())
+        self._watched, self._leash = context.Pipe(duplex=False)
+        self._reader, self._writer = context.Pipe(duplex=False)
+        worker = _Worker(panel, tasks, self._writer, context.Lock())
         self._pool = ProcessPoolExecutor(
-            n_processes, mp_context=context, initializer=_begin, initargs=(worker, self._held)
+            n_processes, mp_context=context, initializer=_start_worker, initargs=(worker, self._watched)
         )
-        self._told: queue.SimpleQueue[tuple[int, _Told]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[int, _Message]] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
 
     def events(self) -> Generator[TrainingEvent, None, None]:
-        """Begin, and give what the workers tell until every task is finished."""
+        """Start the workers and yield their events until every task is finished."""
         self._listener.start()
         futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
         while self._unfinished:
-            if self._told.empty():
+            if self._messages.empty():
                 _raise_errors(futures)
             event = self._next()
             if event is not None:
@@ -205,31 +205,31 @@ class _Crew:
         if self._unfinished:
             self._leash.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._line.close()  # the last of its writers, so the listener reads its end
+        self._writer.close()  # the last of its writers, so the listener reads its end
         self._listener.join()
-        for pipe in (self._ear, self._leash, self._held):
+        for pipe in (self._reader, self._leash, self._watched):
             pipe.close()
 
     def _listen(self) -> None:
         with suppress(EOFError, OSError):  # OSError: a worker was killed in the middle of a message
             while True:
-                self._told.put(self._ear.recv())
+                self._messages.put(self._reader.recv())
 
     def _next(self) -> TrainingEvent | None:
-        """The next event, or None if there is none for a while."""
+        """Return the next event, or None if there is none for half a second."""
         from safetensors.torch import load
 
         try:
-            # importing polars makes a signal restart a blocking wait, so without a timeout Ctrl-C would not be heard
-            number, told = self._told.get(timeout=0.5)
+            # importing polars makes a signal restart a blocking wait, so without a timeout Ctrl-C would have no effect
+            number, message = self._messages.get(timeout=0.5)
         except queue.Empty:
             return None
         task = self._tasks[number]
-        if isinstance(told, bytes):
-            return Checkpointed(task, told)
-        if isinstance(told, _Trained):
-            return Finished(task, replace(told.fit, tensors=load(told.tensors)))
-        return Stepped(task, *told)
+        if isinstance(message, bytes):
+            return Checkpointed(task, message)
+        if isinstance(message, _FitMessage):
+            return Finished(task, replace(message.fit, tensors=load(message.tensors)))
+        return Stepped(task, *message)
 
 
 def _raise_errors(futures: Sequence[Future[None]]) -> None:

@@ -52,7 +52,7 @@ class KernelDensity(Component):
 
     Each session is x = mean + (past - mean + bandwidth * noise) / sqrt(1 + bandwidth**2) in log returns, with noise of
     the full covariance C of the past (over T): x has exactly its mean and C. The sessions of a horizon h are
-    independent, so their sum has mean h * mean and covariance h * C, whatever the bandwidth; the noise of all of them
+    independent, so their sum has mean h * mean and covariance h * C at any bandwidth; the noise of all of them
     is one normal of covariance h * bandwidth**2 * C. The moments preserved are those of log returns; those of
     the simple returns also depend on the shape of the distribution.
 
