@@ -9,8 +9,24 @@ from importlib.resources import files
 from pathlib import Path
 
 DECIDING = ("components", "market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders of a run
-# libraries whose rounding decides results too
-LIBRARIES = ("cvxpy", "highspy", "numba", "numpy", "sb3-contrib", "skfolio", "stable-baselines3", "torch")
+# libraries whose results decide too
+LIBRARIES = (
+    "arch",
+    "cvxpy",
+    "exchange_calendars",
+    "gymnasium",
+    "highspy",
+    "numba",
+    "numpy",
+    "polars",
+    "sb3-contrib",
+    "scikit-learn",
+    "scipy",
+    "skfolio",
+    "stable-baselines3",
+    "statsmodels",
+    "torch",
+)
 DIGITS = 12
 
 
@@ -37,8 +53,9 @@ class _WithoutProse(ast.NodeTransformer):
         """Drop."""
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
-        """Keep the raise, drop class and message."""
-        return ast.copy_location(ast.Raise(), node)
+        """Keep the raise and its class, which callers catch; drop the message."""
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return ast.copy_location(ast.Raise(exc=raised), node)
 
 
 def syntax_digest(sources: Iterable[bytes]) -> str:
@@ -69,3 +86,8 @@ def run_code() -> str:
 def scoring_code() -> str:
     """Code that decides a scorecard: that of runs, and the scoreboard's own."""
     return code_digest((*DECIDING, "scoreboard"))
+
+
+def promotion_code() -> str:
+    """Code that decides a promotion: that of scorecards, and the promotion gate."""
+    return code_digest((*DECIDING, "scoreboard", "promotion"))

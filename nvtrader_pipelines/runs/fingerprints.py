@@ -4,7 +4,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from nvtrader_pipelines.experiments.identity import run_code, scoring_code
+from nvtrader_pipelines.experiments.identity import promotion_code, run_code, scoring_code
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import write_atomically
@@ -46,9 +46,9 @@ def contest_state(store: Store) -> str:
 
 
 def promotion_state(home: Home, contest: str) -> str:
-    """Digest of the promotion gate's inputs: the contest and the gate's own file."""
+    """Digest of the promotion gate's inputs: the contest, the gate's own file and its code."""
     gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
-    return hashlib.sha256(contest.encode() + b"|" + gate).hexdigest()[:32]
+    return hashlib.sha256(contest.encode() + b"|" + gate + promotion_code().encode()).hexdigest()[:32]
 
 
 def record_market_state(home: Home, state: str) -> None:

@@ -64,7 +64,7 @@ def test_syntax_digest_ignores_prose(before, after):
 @pytest.mark.parametrize(
     ("before", "after"), [(b"0.001", b"0.002"), (b"< 0", b"<= 0"), (b"RATE *", b"RATE +"), (b"Float64", b"Float32")]
 )
-def test_syntax_digest_sees_numbers_and_operators(before, after):
+def test_syntax_digest_sees_numbers_operators_and_raised_classes(before, after):
     assert before in SOURCE
     assert syntax_digest([SOURCE.replace(before, after)]) != syntax_digest([SOURCE])
 
