@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.account_access import lock_account
+from nvtrader_pipelines.desk.account_holds import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
@@ -369,8 +370,14 @@ def test_audit_changed_by_hand_fails_its_check(story, asked):
     path.write_bytes(before.replace(b"a fire drill", b"b fire drill", 1))
     try:
         changed = audit_is_whole(Store(home))
+        held = failing_checks(home, "paper")
     finally:
         path.write_bytes(before)
+        restored = audit_is_whole(Store(home))  # which releases the accounts again
     assert isinstance(changed, dg.AssetCheckResult)
+    assert isinstance(restored, dg.AssetCheckResult)
+    assert held == ["audit_is_whole"]
+    assert restored.passed
+    assert failing_checks(home, "paper") == []
     assert not changed.passed
     assert "does not follow line" in (changed.description or "")
