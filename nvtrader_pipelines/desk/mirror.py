@@ -60,7 +60,7 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
 
 
 def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
-    mirrored = _mirrored(store)
+    mirrored = _read_mirrored_lines(store)
     new = [row for row in store.audit.rows() if row.line not in mirrored and _concerns(row, account)]
     for name in _accounts(store, new, account):
         fresh = [row for row in new if row.account == name]
@@ -80,7 +80,7 @@ def _events_near(store: Store, name: str, fresh: Sequence[AuditRow]) -> list[Aud
     return [row.event for row in store.audit.rows() if row.session_year in near and row.account == name]
 
 
-def _mirrored(store: Store) -> set[int]:
+def _read_mirrored_lines(store: Store) -> set[int]:
     """Read the audit lines that are mirrored.
 
     Raises:

@@ -104,7 +104,7 @@ class PortfolioSimulation:
         self.steps, (terminated, over) = steps, ends
         triggered: dict[str, NDArray[np.bool_]] = {}
         if self.spec.terminations:
-            triggered = self._triggered(account)
+            triggered = self._trigger_flags(account)
             terminated |= self._any_triggered(triggered, truncates=False)
             stopped = self._any_triggered(triggered, truncates=True)
             over |= stopped
@@ -150,7 +150,7 @@ class PortfolioSimulation:
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
 
-    def _triggered(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
+    def _trigger_flags(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
         """Whether each termination is triggered, (n,)."""
         view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
         return {rule.kind: rule.triggers(view) for rule in self.spec.terminations}

@@ -50,9 +50,12 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Pro
     """
     places = curve.filter(pl.col("rank").is_not_null()).select("run_id", "period", "rank")
     ranked = validation.join(places, on=["run_id", "period"])
-    active = _reported(ranked)
+    active = _reported_rows(ranked)
     best = active.filter(pl.col("run_id") == pl.col("run_id").sort_by("rank", "run_id").first().over("source"))
-    return [_deflated(row) for row in best.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)]
+    return [
+        _deflation_finding(row)
+        for row in best.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)
+    ]
 
 
 def overfitting_findings(overfitting: pl.DataFrame) -> list[PromotionFinding]:
@@ -64,7 +67,9 @@ def overfitting_findings(overfitting: pl.DataFrame) -> list[PromotionFinding]:
     """
     return [
         _overfit(row)
-        for row in _reported(overfitting).sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)
+        for row in _reported_rows(overfitting)
+        .sort("source", pl.col("against") != "best_baseline")
+        .iter_rows(named=True)
     ]
 
 
@@ -74,14 +79,14 @@ def format_probability(value: float, threshold: float) -> str:
     return next((text for text in texts if float(text) != threshold or value == threshold), str(value))
 
 
-def _reported(rows: pl.DataFrame) -> pl.DataFrame:
+def _reported_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Select the rows of active returns in each source's reported period."""
     active = rows.filter(pl.col("against").is_in(list(ACTIVE)))
     parts = active.partition_by("source", maintain_order=True)
     return pl.concat([active.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
 
 
-def _deflated(row: Mapping[str, Any]) -> PromotionFinding:
+def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:
     value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
     name = f"{row['experiment']} (run {short_id(row['run_id'])})"
     run = f"{_describe_market(row)}: {name}, the best ranked of {_format_trials(row)},"

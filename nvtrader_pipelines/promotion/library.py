@@ -65,7 +65,7 @@ class LibraryCard:
     @property
     def period(self) -> str:
         """Reported period, which the gate judges."""
-        return _reported(self.scores)
+        return _reported_period(self.scores)
 
     @property
     def score(self) -> Row | None:
@@ -206,7 +206,7 @@ class _CardReader:
             baselines=tuple(
                 verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *OTHER_METRICS).to_dicts()
             ),
-            deflated_sharpe=self._deflated(run.run_id, _reported(scores)) if ensemble else None,
+            deflated_sharpe=self._deflated_ratio(run.run_id, _reported_period(scores)) if ensemble else None,
             policies_sha256=run.sha256,
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
@@ -230,11 +230,11 @@ class _CardReader:
         found = self.versions.filter(pl.col("spec_hash").is_in(parents.implode()))["partition_key"]
         return found[0] if len(found) else None
 
-    def _deflated(self, run_id: str, period: str) -> float | None:
+    def _deflated_ratio(self, run_id: str, period: str) -> float | None:
         found = self.validation.filter(run_id=run_id, period=period)["deflated_sharpe"]
         return found[0] if len(found) else None
 
 
-def _reported(scores: Sequence[Row]) -> str:
+def _reported_period(scores: Sequence[Row]) -> str:
     """Reported period of a verdict."""
     return reported_period(pl.Series([row["period"] for row in scores], dtype=pl.String))

@@ -60,7 +60,7 @@ def sharpe_ratio_curve(
     curve = (
         runs.select("run_id", "spec_hash", "experiment", "source", "finished_at", "validation_only")
         .join(judged, on="run_id", how="inner")
-        .join(_deflated(trials, evaluations, curves), on=["run_id", "period"], how="left")
+        .join(_deflated_ratios(trials, evaluations, curves), on=["run_id", "period"], how="left")
         .sort("finished_at", "run_id", "period")
     )
     ranked = pl.when(~pl.col("validation_only")).then("sharpe")
@@ -77,7 +77,7 @@ def sharpe_ratio_curve(
     ).select(*RATIO_CURVE)
 
 
-def _deflated(trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:
+def _deflated_ratios(trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:
     """Rows of `_DEFLATED` for every trial in every period of its market."""
     returns = run_returns(curves)
     rows: list[dict[str, object]] = []

@@ -140,12 +140,12 @@ def _facts(card: LibraryCard) -> dict[str, str]:
         "market": f"{card.source}, panel {card.panel_digest}",
         "snapshots": ", ".join(f"{table} {snapshot}" for table, snapshot in sorted(card.snapshot_ids.items())),
         "policies": card.policies_sha256,
-        "deflated": _deflated(card),
+        "deflated": _format_deflated(card),
     }
     return {name: value for name, value in found.items() if value}
 
 
-def _deflated(card: LibraryCard) -> str:
+def _format_deflated(card: LibraryCard) -> str:
     if card.deflated_sharpe is None:
         return ""
     return f"{card.deflated_sharpe:.2f}, information ratio against the best baseline, {describe_period(card.period)}"
