@@ -13,7 +13,7 @@ class MemoryStore:
         self.parent = parent
         self.policies, self.checkpoints = {}, {}
         self.sealed, self.fitted, self.record, self.verdict = None, {}, None, None
-        self.told = []
+        self.reported = []
 
     def done(self):
         return set(self.policies)

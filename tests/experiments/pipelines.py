@@ -31,5 +31,5 @@ def piped(plan, run, pipeline) -> tuple[RunPlan, MemoryStore]:
         card, tensors = read_archive(policy.archive)
         archive = write_archive(card.model_copy(update={"spec_hash": spec.spec_hash}), tensors)
         store.policies[key] = replace(policy, archive=archive)
-    store.told = list(whole(other, store))
+    store.reported = list(whole(other, store))
     return other, store

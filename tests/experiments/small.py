@@ -33,7 +33,7 @@ def planned(spec=EXPERIMENT, panel=None) -> RunPlan:
 def trained(plan) -> MemoryStore:
     """The store of a whole run."""
     store = MemoryStore()
-    store.told = list(whole(plan, store))
+    store.reported = list(whole(plan, store))
     return store
 
 

@@ -20,7 +20,7 @@ def carried(run, parent, last):
     """The store of a paper account up to a session."""
     plan = forward_plan(EXPERIMENT, cut(longer(), last), parent)
     store = MemoryStore(parent=run)
-    store.told = list(walk_and_judge(plan, store))
+    store.reported = list(walk_and_judge(plan, store))
     store.plan = plan
     return store
 
@@ -36,7 +36,7 @@ def test_paper_run_continues_last_policy_from_cash_since_the_tests(run, parent):
 
 
 def test_paper_run_yields_bars_signals_orders_fills_and_equity_in_order(run, parent):
-    stages = [step.stage for step in carried(run, parent, 730).told[4:-1]]
+    stages = [step.stage for step in carried(run, parent, 730).reported[4:-1]]
     assert stages[:7] == [*PAPER_STAGES, "bar.received", "equity.update"]
     assert stages.count("equity.update") == stages.count("bar.received") == 31
     assert stages.count("signal.emitted") == stages.count("order.placed") == 7
@@ -45,7 +45,7 @@ def test_paper_run_yields_bars_signals_orders_fills_and_equity_in_order(run, par
 
 def test_an_order_whose_session_has_not_come_is_placed_and_not_filled(run, parent):
     store = carried(run, parent, 729)  # 30 sessions: the seventh decision is due at the last close
-    stages = [step.stage for step in store.told[4:-1]]
+    stages = [step.stage for step in store.reported[4:-1]]
     assert stages[-2:] == ["signal.emitted", "order.placed"]
     assert stages.count("order.placed") == stages.count("order.filled") + 1
     placed = store.record.action_logs.filter(pl.col("policy") == "tiny").row(-1, named=True)
@@ -79,10 +79,10 @@ def test_the_same_bars_give_the_same_account(run, parent):
 
 def test_before_the_first_new_session_there_is_an_order_and_no_verdict(run, parent):
     store = carried(run, parent, 699)
-    assert [step.stage for step in store.told[4:]] == ["signal.emitted", "order.placed", "done"]
+    assert [step.stage for step in store.reported[4:]] == ["signal.emitted", "order.placed", "done"]
     assert store.record.equity_curves.is_empty()
     assert store.verdict.is_empty()
-    assert "too short for a verdict" in store.told[-1].message
+    assert "too short for a verdict" in store.reported[-1].message
 
 
 def test_a_market_that_ends_before_the_tests_did_is_refused(parent):
@@ -91,7 +91,7 @@ def test_a_market_that_ends_before_the_tests_did_is_refused(parent):
 
 
 def test_the_signal_names_every_weight(run, parent):
-    signal = next(step for step in carried(run, parent, 730).told if step.stage == "signal.emitted")
+    signal = next(step for step in carried(run, parent, 730).reported if step.stage == "signal.emitted")
     assert set(signal.metrics) == {"AAA", "BBB", "CCC", "cash"}
     assert sum(signal.metrics.values()) == pytest.approx(1.0)
     assert signal.message.startswith("2017-")

@@ -52,7 +52,7 @@ def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
 
 
 def test_seed_choice_is_reported_with_its_sharpe_ratios(best_plan, best):
-    choices = [step for step in best.told if step.stage == "evaluate.step" and "validation Sharpe" in step.message]
+    choices = [step for step in best.reported if step.stage == "evaluate.step" and "validation Sharpe" in step.message]
     assert [(step.fold, step.seed) for step in choices] == sorted(best.sealed.items())
     for step in choices:
         assert set(step.metrics) == {f"sharpe/seed-{seed}" for seed in BEST_OF.seeds}
@@ -96,7 +96,7 @@ def test_a_classical_agent_keeps_one_account_over_all_folds():
     assert own.drop("policy", "kind").equals(baseline.drop("policy", "kind"))
     assert set(own["kind"]) == {"ensemble"}
     assert (own["turnover"] > 0.0).sum() == 1  # bought once, in the first fold
-    assert store.told[-1].stage == "done"
+    assert store.reported[-1].stage == "done"
 
 
 def test_a_classical_agents_replay_is_the_same_again():

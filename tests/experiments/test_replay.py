@@ -22,7 +22,7 @@ def parent(plan):
 def replayed(run, plan):
     """The store of a replay of a run."""
     store = MemoryStore(parent=run)
-    store.told = list(walk_and_judge(plan, store))
+    store.reported = list(walk_and_judge(plan, store))
     return store
 
 
@@ -97,8 +97,8 @@ def test_a_replay_keeps_every_identity_and_its_verdict_is_over_all_of_it(plan, r
     assert reward_gaps(store.record.trajectories, store.record.reward_decomposition).is_empty()
     assert set(store.verdict["period"]) == {"all"}
     assert set(store.verdict["kind"]) == {"policy", "ensemble", "baseline"}
-    assert store.told[-1].stage == "done"
-    assert set(store.told[-1].metrics) == {"all/sharpe", "all/max_drawdown"}
+    assert store.reported[-1].stage == "done"
+    assert set(store.reported[-1].metrics) == {"all/sharpe", "all/max_drawdown"}
 
 
 def test_a_session_the_policies_were_trained_on_is_refused(plan, parent):

@@ -56,9 +56,9 @@ def test_every_fold_and_seed_has_a_different_policy(archives):
 def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(plan, run, archives):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[:5]}
-    told = list(runtime(plan, store).train())
+    reported = list(runtime(plan, store).train())
     assert store.archives() == archives
-    assert {(step.fold, step.seed) for step in told if step.stage == "train.step"} == {KEYS[5]}
+    assert {(step.fold, step.seed) for step in reported if step.stage == "train.step"} == {KEYS[5]}
     assert [step.stage for step in runtime(plan, store).train() if step.stage.startswith("train")] == []
 
 
@@ -80,13 +80,13 @@ def test_resumed_training_gives_identical_bytes(plan, run, archives):
 def test_training_progress_reports_count_pace_and_remaining_time(plan, run):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[1:]}
-    told = [step for step in runtime(plan, store).train() if step.fold is not None]
-    begun = [step for step in told if step.stage == "train.step"]
+    reported = [step for step in runtime(plan, store).train() if step.fold is not None]
+    begun = [step for step in reported if step.stage == "train.step"]
     n = len(KEYS)
     for step in begun:
         assert step.metrics["steps_per_second"] > 0.0
         assert re.search(rf" timesteps \(\d of {n} trained; \d+ steps/s, 0:00:\d\d left\)$", step.message)
-    assert re.search(rf": trained \({n} of {n} trained; \d+ steps/s, 0:00:00 left\)$", told[-1].message)
+    assert re.search(rf": trained \({n} of {n} trained; \d+ steps/s, 0:00:00 left\)$", reported[-1].message)
 
 
 def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
@@ -111,8 +111,8 @@ def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
 
 
 def test_each_phase_reports_its_stages_in_order_and_its_share(run):
-    trained = next(i for i, step in enumerate(run.told) if step.stage == "done") + 1
-    training, testing = run.told[:trained], run.told[trained:]
+    trained = next(i for i, step in enumerate(run.reported) if step.stage == "done") + 1
+    training, testing = run.reported[:trained], run.reported[trained:]
     for steps, stages in ((training, {"train.step", "train.checkpoint"}), (testing, {"evaluate.step"})):
         assert [step.stage for step in steps[:4]] == ["start", "data.loaded", "env.built", "agent.built"]
         assert steps[-1].stage == "done"
@@ -125,7 +125,7 @@ def test_each_phase_reports_its_stages_in_order_and_its_share(run):
 
 
 def test_every_step_of_a_training_says_whose_it_is_and_how_it_goes(run):
-    steps = [step for step in run.told if step.stage == "train.step"]
+    steps = [step for step in run.reported if step.stage == "train.step"]
     assert {(step.fold, step.seed) for step in steps} == set(KEYS)
     for step in steps:
         assert 0 < step.timesteps <= step.total_timesteps == AGENT.total_timesteps
@@ -133,9 +133,9 @@ def test_every_step_of_a_training_says_whose_it_is_and_how_it_goes(run):
 
 
 def test_a_run_ends_with_the_figures_of_its_verdict(run):
-    store, told = run, run.told
+    store, reported = run, run.reported
     own = store.verdict.filter(pl.col("policy") == "tiny", pl.col("period") == "all").row(0, named=True)
-    metrics = told[-1].metrics
+    metrics = reported[-1].metrics
     assert (metrics["all/sharpe"], metrics["all/max_drawdown"]) == (own["sharpe"], own["max_drawdown"])
     assert set(store.verdict["period"]) >= {"fold", "all"}
 

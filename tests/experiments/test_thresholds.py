@@ -43,14 +43,14 @@ def moved(plan, t):
 
 def test_fitted_timing_stores_and_reports_thresholds_per_fold(walked):
     plan, store = walked
-    told = [step for step in store.told if "fitted the" in step.message]
+    reported = [step for step in store.reported if "fitted the" in step.message]
     if not plan.spec.pipeline.timing.needs_fit:
         assert store.fitted == {}
-        assert told == []
+        assert reported == []
         return
     assert list(store.fitted) == [fold.index for fold in plan.folds]
-    assert [step.fold for step in told] == list(store.fitted)
-    for step in told:
+    assert [step.fold for step in reported] == list(store.fitted)
+    for step in reported:
         known = store.fitted[step.fold].model_dump(exclude_none=True)
         assert step.metrics == known
         assert all(f"{name.replace('_', ' ')} {value:.4g}" in step.message for name, value in known.items())
