@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import dagster as dg
 
 from nvtrader_pipelines.desk.account_access import AccountInUse
-from nvtrader_pipelines.desk.account_holds import failing_checks
+from nvtrader_pipelines.desk.account_checks import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
 from nvtrader_pipelines.evaluation.steps import drain
@@ -17,7 +17,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.orchestration.retries import retry_on
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 SESSION = "nvtrader/session"  # tag of a scheduled rebalance: the session after whose close it runs
@@ -96,15 +96,19 @@ def wait_for_bars(store: Store, session: str | None) -> None:
         raise dg.RetryRequested(MAX_WAITS, BAR_WAIT_SECONDS) from missing
 
 
-def require_checks_passed(home: Home, account: str) -> None:
-    """Raise if a blocking check of the account's rows failed or did not finish.
+def require_checks_passed(desk: Desk) -> None:
+    """Raise if the account's rows fail a check now, or the audit is damaged.
 
     Raises:
-        dagster.Failure: with the names of the checks; the UI can run them again.
+        dagster.Failure: with the names of the checks.
     """
-    if checks := failing_checks(home, account):
+    try:
+        failing = ", ".join(failing_checks(desk))
+    except StorageError as error:
+        raise dg.Failure(f"{error}", allow_retries=False) from error
+    if failing:
         raise dg.Failure(
-            f"account {account} is not traded until its checks pass, but {', '.join(checks)} failed or did not finish; "
-            "correct the rows and execute the check again",
+            f"account {desk.account} is traded only while its checks pass, but {failing} failed; correct the rows or "
+            "reject the plan that is beyond its limits, and launch the rebalance again",
             allow_retries=False,
         )

@@ -4,12 +4,13 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.desk.account_checks import ACCOUNT_CHECKS
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
+from nvtrader_pipelines.orchestration.assets.portfolio import ORDERS_KEY, PLAN_KEY, STATE_KEY, TARGET_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.rebalance_steps import require_checks_passed
 from nvtrader_pipelines.orchestration.reports import asset_key
@@ -65,36 +66,37 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
     return rows.with_columns(**{name: pl.when(last).then(new).otherwise(name) for name, new in changed.items()})
 
 
-def trades(store) -> bool:
+def refusal(store, account="paper") -> str:
+    """Why the next rebalance does not trade the account; empty if it does."""
     try:
-        require_checks_passed(store.home, "paper")
-    except dg.Failure:
-        return False
-    return True
+        require_checks_passed(Desk.open(store, account))
+    except dg.Failure as failure:
+        return failure.description or ""
+    return ""
 
 
-def test_checks_of_a_traded_account_pass_and_release_it(store, instance):
-    checks = [dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names]
+def test_checks_of_a_traded_account_pass(store, instance):
+    checks = [dg.AssetCheckKey(asset_key(each.table), each.name) for each in ACCOUNT_CHECKS]
     found = checked(store, instance, *checks)
     assert len(found) == len(checks)
     assert all(found.values()), found
-    assert trades(store)
+    assert refusal(store) == ""
 
 
 @pytest.mark.parametrize(
     ("key", "name", "table", "fault"), FAULTS, ids=[f"{key.path[-1]}:{name}" for key, name, *_ in FAULTS]
 )
-def test_fault_in_the_last_row_fails_its_check_and_holds_the_account(store, instance, key, name, table, fault):
+def test_fault_in_the_last_row_fails_its_check_and_stops_trading(store, instance, key, name, table, fault):
     rows = store.tables.read(table).sort("session", maintain_order=True)
     store.tables.replace(table, with_fault(rows, fault), {})
     check = dg.AssetCheckKey(key, name)
     try:
         assert list(checked(store, instance, check).values()) == [False]
-        assert not trades(store)
+        assert table.name in refusal(store)
     finally:
         store.tables.replace(table, rows, {})
     assert list(checked(store, instance, check).values()) == [True]
-    assert trades(store)
+    assert refusal(store) == ""
 
 
 def test_reconciliation_fails_until_a_person_accepts_differences(store, instance, monkeypatch):
@@ -111,14 +113,29 @@ def test_reconciliation_fails_until_a_person_accepts_differences(store, instance
     assert list(checked(store, instance, check, account="second").values()) == [True]
 
 
-def test_changed_audit_row_fails_its_check_and_holds_the_account(store, instance):
+def test_changed_audit_row_fails_its_check_and_stops_trading(store, instance):
     path = store.audit.path
     before = path.read_bytes()
     check = dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole")
     path.write_bytes(before.replace(b'"by":"nvtrader"', b'"by":"somebody"', 1))
     try:
         assert list(checked(store, instance, check).values()) == [False]
-        assert not trades(store)
+        assert "does not follow line" in refusal(store)
+        assert "does not follow line" in refusal(store, "another")
     finally:
         path.write_bytes(before)
     assert list(checked(store, instance, check).values()) == [True]
+    assert refusal(store) == ""
+
+
+def test_account_that_was_never_traded_passes_its_checks(store):
+    assert refusal(store, "another") == ""
+
+
+def test_rows_the_tables_lack_after_a_kill_are_checked_too(store):
+    second = Desk.open(store, "unmirrored")
+    (store.home.accounts / "unmirrored.yaml").write_text("kind: simulated\n")
+    drain(second.trade(read_panel(store.tables, "landing").sessions[-2].item(), acknowledge=True))
+    assert store.tables.read(REBALANCE_PLAN, {"account": ["unmirrored"]}).is_empty()
+    assert refusal(store, "unmirrored") == ""
+    assert len(store.tables.read(REBALANCE_PLAN, {"account": ["unmirrored"]})) == 1

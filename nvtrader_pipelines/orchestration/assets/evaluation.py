@@ -34,6 +34,5 @@ def walk_forward_evaluation(
     plan = reopen_plan(store, store.policies.read_latest(context.partition_key))
     launch = Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        verdict = drain(judge_run(store, plan, launch, tracked.mlflow_run_id), progress.reporter(context))
-        tracked.log_verdict(verdict)
+        verdict = drain(judge_run(store, plan, launch, tracked), progress.reporter(context))
     return table_result(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.desk.account_holds import hold_account
+from nvtrader_pipelines.desk.account_checks import read_account_rows
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import reference_curves
 from nvtrader_pipelines.execution.audit import AuditEvent
@@ -40,12 +40,6 @@ ORDERS_KEY = dg.AssetKey(["portfolio", "orders"])
 STATE_KEY = dg.AssetKey(["portfolio", "portfolio_state"])
 TARGET_KEY = dg.AssetKey(["portfolio", "target_weights"])
 PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
-CHECKED = {  # checks that put an account on hold from the write of its rows until they pass
-    ORDERS: ("no_nan",),
-    PORTFOLIO_STATE: ("no_nan",),
-    TARGET_WEIGHTS: ("weights_sum_to_one", "no_nan"),
-    REBALANCE_PLAN: ("limits_hold", "no_nan"),
-}
 # The pool admits one step at a time: a run started by hand lacks the tag that limits runs of `rebalance`.
 account_asset = partial(dg.asset, group_name="portfolio", code_version="1", pool="account")
 
@@ -62,8 +56,8 @@ def orders(
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """Orders of the previous plan, from drifted holdings, sells first, each placed once."""
-    require_checks_passed(store.home, desk.account)
     trading = desk.of(store)
+    require_checks_passed(trading)
     wait_for_bars(trading.store, context.run.tags.get(SESSION))
     execute_due_sessions(trading, progress.reporter(context), acknowledge=desk.acknowledge)
     events = audit_events_since(trading, context.instance, context.run.run_id)
@@ -128,15 +122,8 @@ def event_rows(events: Sequence[AuditEvent]) -> pl.DataFrame:
     )
 
 
-def read_account_rows(desk: Desk, table: Table) -> pl.DataFrame:
-    """Read the rows of an account, oldest session first."""
-    return desk.store.tables.read(table, {"account": [desk.account]}).sort("session", maintain_order=True)
-
-
 def account_result(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
-    """Put the account on hold until the table's checks pass, and report the table."""
-    for check in CHECKED[table]:
-        hold_account(desk.store.home, desk.account, f"{table.name}.{check}")
+    """Report the rows of the account, and whether trading is stopped."""
     halted = FileKillSwitch(desk.store.home).halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return table_result(desk.store, table, len(read_account_rows(desk, table)), {**switch, **extra})
