@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 import polars as pl
 
@@ -23,6 +24,19 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUA
 PAST_TOLERANCE = 1e-3  # relative, of equity: readjusting prices for a dividend rounds all earlier returns
 
 
+class Tracker(Protocol):
+    """MLflow run that tracks a run."""
+
+    @property
+    def mlflow_run_id(self) -> str:
+        """Its id."""
+        ...
+
+    def log_verdict(self, verdict: pl.DataFrame) -> None:
+        """Log the figures of a verdict."""
+        ...
+
+
 @dataclass(frozen=True)
 class StoredRun:
     """Store of one run; with a `parent`, the run uses the parent's policies and trains none."""
@@ -31,7 +45,7 @@ class StoredRun:
     plan: RunPlan
     clock: Callable[[], datetime]
     parent: SealedRun | None = None
-    mlflow_run_id: str | None = None  # of the MLflow run that tracks it
+    tracker: Tracker | None = None
 
     @property
     def library(self) -> PolicyLibrary:
@@ -103,9 +117,11 @@ class StoredRun:
         return read_run(self.store, EQUITY_CURVES, self.run), read_run(self.store, ACTION_LOGS, self.run)
 
     def store_verdict(self, verdict: pl.DataFrame) -> None:
-        """Write the verdict, then the row that marks the run as complete."""
+        """Write and log the verdict, then write the row that marks the run as complete."""
         replace_run(self.store, EVALUATIONS, verdict, self.run)
-        complete_run(self.store, self.run, self.clock(), self.mlflow_run_id)
+        if self.tracker:
+            self.tracker.log_verdict(verdict)
+        complete_run(self.store, self.run, self.clock(), self.tracker and self.tracker.mlflow_run_id)
 
     @property
     def run(self) -> SealedRun:

@@ -12,7 +12,7 @@ from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
-from nvtrader_pipelines.runs.stored_run import StoredRun
+from nvtrader_pipelines.runs.stored_run import StoredRun, Tracker
 from nvtrader_pipelines.storage.store import Store
 
 Steps = Generator[Progress, None, None]
@@ -31,11 +31,11 @@ def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress,
 
 
 def judge_run(
-    store: Store, plan: RunPlan, launch: Launch, mlflow_run_id: str | None = None
+    store: Store, plan: RunPlan, launch: Launch, tracker: Tracker | None = None
 ) -> Generator[Progress, None, pl.DataFrame]:
-    """Evaluate a run that was walked, store its verdict, close the run; return the verdict."""
-    steps = _runtime(store, plan, launch, mlflow_run_id=mlflow_run_id).judge()
-    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
+    """Evaluate a run that was walked, store and log its verdict, close the run; return the verdict."""
+    steps = _runtime(store, plan, launch, tracker=tracker).judge()
+    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=tracker and tracker.mlflow_run_id)
 
 
 def replay_run(
@@ -103,10 +103,10 @@ def _runtime(
     plan: RunPlan,
     launch: Launch,
     parent: SealedRun | None = None,
-    mlflow_run_id: str | None = None,
+    tracker: Tracker | None = None,
 ) -> Runtime:
     """Build the runtime of a plan that stores its results in this store."""
-    return Runtime(plan, StoredRun(store, plan, now, parent, mlflow_run_id), launch.task_id, now)
+    return Runtime(plan, StoredRun(store, plan, now, parent, tracker), launch.task_id, now)
 
 
 def _record_policies(

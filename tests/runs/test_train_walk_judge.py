@@ -185,6 +185,37 @@ def test_training_can_be_stopped_resumed_and_judged_later(run, tmp_path):
     assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
 
 
+class Tracker:
+    """MLflow run that cannot be written to the first time."""
+
+    mlflow_run_id = "mlflow"
+
+    def __init__(self):
+        self.verdicts = []
+
+    def log_verdict(self, verdict):
+        self.verdicts.append(verdict)
+        if len(self.verdicts) == 1:
+            raise OSError("the disk is full")
+
+
+@pytest.mark.slow
+def test_run_whose_verdict_could_not_be_logged_is_judged_again(tmp_path):
+    store = small_home(tmp_path / "home")
+    plan = read_plan(store, KEY)
+    sealed(store, plan)
+    list(walk_run(store, plan, ME))
+    tracker = Tracker()
+    with pytest.raises(OSError, match="disk is full"):
+        list(judge_run(store, plan, ME, tracker))
+    assert store.ledger.run(plan.run_id).status == "failed"
+    assert store.tables.read(RUNS).is_empty()
+    list(judge_run(store, plan, ME, tracker))
+    assert store.ledger.run(plan.run_id).mlflow_run_id == "mlflow"
+    assert store.tables.read(RUNS)["mlflow_run_id"].to_list() == ["mlflow"]
+    assert tracker.verdicts[0].equals(tracker.verdicts[1])
+
+
 @pytest.mark.slow
 def test_run_with_a_changed_sealed_policy_fails(tmp_path):
     store = small_home(tmp_path / "home")
