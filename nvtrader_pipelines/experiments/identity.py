@@ -1,12 +1,15 @@
-"""Identity of the code that decides results: blind to prose, formatting, imports and file places."""
+"""Identity of the code that decides results: blind to prose, formatting and file places."""
 
 import ast
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import filterfalse
 from pathlib import Path
+from typing import Self
 
 DECIDING = ("components", "market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders of a run
 # libraries whose results decide too
@@ -28,54 +31,124 @@ LIBRARIES = (
     "torch",
 )
 DIGITS = 12
+PACKAGE = "nvtrader_pipelines"
+NAME = "\0"  # begins the token of a name, which may stand for different objects
 
 
-class _WithoutProse(ast.NodeTransformer):
-    """Remove docstrings, imports, meanings of columns and messages of errors: none of them decides a result."""
+@dataclass
+class _Module:
+    """Top-level statements of a module as tokens, the objects it imports and the digests of those it defines."""
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        """Drop strings that stand alone: docstrings of modules, classes, functions and fields."""
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return None
-        return node
+    statements: list[list[str]]
+    imported: dict[str, str]  # name → dotted name of the object
+    defined: dict[str, str]  # name → digest of the statements that bind it
 
-    def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Drop the meaning of a column; its name and dtype stay."""
-        if isinstance(node.func, ast.Name) and node.func.id == "Column":
-            node.args = node.args[:2]
-        self.generic_visit(node)
-        return node
-
-    def visit_Import(self, node: ast.Import) -> None:
-        """Drop."""
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """Drop."""
-
-    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
-        """Keep the raise and its class, which callers catch; drop the message."""
-        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        return ast.copy_location(ast.Raise(exc=raised), node)
+    @classmethod
+    @cache
+    def parse(cls, source: bytes) -> Self:
+        """Parse the source of a module."""
+        tree = ast.parse(source)
+        module = cls([], {}, {})
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                module.imported |= {alias.asname or alias.name: origin + alias.name for alias in node.names}
+        for statement in filterfalse(_is_prose, tree.body):
+            tokens = list(_tokens(statement))
+            digest = _digest(tokens)
+            module.statements.append(tokens)
+            module.defined |= {name: module.defined.get(name, "") + digest for name in _bound_names(statement)}
+        return module
 
 
-def syntax_digest(sources: Iterable[bytes]) -> str:
-    """SHA-256 over the top-level statements of Python sources, in the order of their content.
+def syntax_digest(sources: Mapping[str, bytes]) -> str:
+    """SHA-256 over the top-level statements of Python modules, in the order of their content.
 
-    A definition that moves to another file keeps the digest; a changed number, name or operator does not.
+    A definition that moves to another module keeps the digest; a changed number, operator or imported object does not.
+
+    Args:
+        sources: source by dotted name of the module.
     """
-    statements = [
-        ast.dump(statement) for source in sources for statement in _WithoutProse().visit(ast.parse(source)).body
-    ]
-    return hashlib.sha256("\n".join(sorted(statements)).encode()).hexdigest()
+    modules = {name: _Module.parse(source) for name, source in sources.items()}
+
+    def definition(dotted: str) -> str:
+        """Digest of the definition of an object; its dotted name if it is a library's."""
+        place, _, name = dotted.rpartition(".")
+        if place not in modules:
+            return "" if dotted.startswith(PACKAGE) else dotted
+        module = modules[place]
+        return module.defined.get(name) or definition(module.imported.get(name, PACKAGE))
+
+    digests = []
+    for module in modules.values():
+        definitions = {NAME + name: definition(dotted) for name, dotted in module.imported.items()}
+        definitions |= {NAME + name: digest for name, digest in module.defined.items()}
+        digests += [_digest(token + definitions.get(token, "") for token in tokens) for tokens in module.statements]
+    return _digest(sorted(digests))
+
+
+def _tokens(node: object) -> Iterator[str]:
+    """Syntax of a node without prose."""
+    if isinstance(node, ast.Name):
+        yield NAME + node.id
+    elif isinstance(node, ast.AST):
+        node = _without_message(node)
+        yield f"({type(node).__name__}"
+        for field in node._fields:
+            value = getattr(node, field)
+            if value is None or value == []:  # left out, since releases of Python add fields
+                continue
+            yield field
+            for item in value if isinstance(value, list) else (value,):
+                if not _is_prose(item):
+                    yield from _tokens(item)
+        yield ")"
+    else:
+        yield repr(node)
+
+
+def _is_prose(node: object) -> bool:
+    """Whether a statement decides nothing by itself: an import, or the docstring of a module, class or field."""
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False
+
+
+def _without_message(node: ast.AST) -> ast.AST:
+    """Drop the message of an error, whose class callers catch, and the meaning of a column."""
+    match node:
+        case ast.Raise(exc=ast.Call(func=raised)):
+            return ast.Raise(exc=raised, cause=None)
+        case ast.Call(func=ast.Name(id="Column") as column):
+            return ast.Call(func=column, args=node.args[:2], keywords=node.keywords)
+    return node
+
+
+def _bound_names(statement: ast.stmt) -> list[str]:
+    """Names that a top-level statement binds."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @cache
 def code_digest(folders: Sequence[str] = DECIDING) -> str:
     """12 hexadecimal digits of the code in these folders of the package and of the libraries that decide results."""
-    package = Path(str(files("nvtrader_pipelines")))
-    sources = (path.read_bytes() for folder in folders for path in (package / folder).rglob("*.py"))
+    package = Path(str(files(PACKAGE)))
+    paths = [path for folder in folders for path in (package / folder).rglob("*.py")]
     libraries = (f"{library}=={version(library)}" for library in LIBRARIES)
-    return hashlib.sha256("\n".join((syntax_digest(sources), *libraries)).encode()).hexdigest()[:DIGITS]
+    syntax = syntax_digest({_module(path.relative_to(package)): path.read_bytes() for path in paths})
+    return _digest((syntax, *libraries))[:DIGITS]
+
+
+def _module(path: Path) -> str:
+    """Dotted name of the module in a file of the package."""
+    return ".".join((PACKAGE, *path.with_suffix("").parts)).removesuffix(".__init__")
 
 
 def run_code() -> str:

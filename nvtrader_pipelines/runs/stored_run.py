@@ -121,7 +121,7 @@ class StoredRun:
         replace_run(self.store, EVALUATIONS, verdict, self.run)
         if self.tracker:
             self.tracker.log_verdict(verdict)
-        complete_run(self.store, self.run, self.clock(), self.tracker and self.tracker.mlflow_run_id)
+        complete_run(self.store, self.run, self.clock(), self.tracker.mlflow_run_id if self.tracker else None)
 
     @property
     def run(self) -> SealedRun:

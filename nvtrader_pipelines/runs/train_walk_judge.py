@@ -35,7 +35,8 @@ def judge_run(
 ) -> Generator[Progress, None, pl.DataFrame]:
     """Evaluate a run that was walked, store and log its verdict, close the run; return the verdict."""
     steps = _runtime(store, plan, launch, tracker=tracker).judge()
-    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=tracker and tracker.mlflow_run_id)
+    mlflow_run_id = tracker.mlflow_run_id if tracker else None
+    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
 def replay_run(

@@ -1,4 +1,3 @@
-import ast
 import shutil
 from pathlib import Path
 
@@ -6,9 +5,16 @@ import pytest
 
 import nvtrader_pipelines
 from nvtrader_pipelines.experiments import identity
-from nvtrader_pipelines.experiments.identity import DECIDING, code_digest, run_code, scoring_code, syntax_digest
+from nvtrader_pipelines.experiments.identity import (
+    DECIDING,
+    PACKAGE,
+    code_digest,
+    run_code,
+    scoring_code,
+    syntax_digest,
+)
 
-PACKAGE = Path(nvtrader_pipelines.__file__).parent
+FOLDER = Path(nvtrader_pipelines.__file__).parent
 SOURCE = b"""
 \"\"\"Costs.\"\"\"
 
@@ -30,7 +36,7 @@ def cost(trade: float) -> float:
 def package(tmp_path, monkeypatch):
     """A copy of the folders that decide, which the identity reads."""
     for folder in (*DECIDING, "scoreboard", "figures"):
-        shutil.copytree(PACKAGE / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(FOLDER / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(identity, "files", lambda _: tmp_path)
     code_digest.cache_clear()
     yield tmp_path
@@ -51,29 +57,72 @@ def replace(path, before, after):
         (b"Fraction of wealth.", b"Cost."),
         (b"# of the trade", b"# another comment"),
         (b"fees in dollars", b"commission in dollars"),
-        (b"from math import sqrt", b"from numpy import sqrt\nimport os"),
+        (b"from math import sqrt", b"import os\nfrom math import sqrt"),
         (b"RATE * sqrt(trade)", b"(\n        RATE\n        * sqrt(trade)\n    )"),
         (b"trade must be positive", b"a trade is a size, so it must be positive"),
     ],
 )
 def test_syntax_digest_ignores_prose(before, after):
     assert before in SOURCE
-    assert syntax_digest([SOURCE.replace(before, after)]) == syntax_digest([SOURCE])
+    assert syntax_digest({"costs": SOURCE.replace(before, after)}) == syntax_digest({"costs": SOURCE})
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(b"0.001", b"0.002"), (b"< 0", b"<= 0"), (b"RATE *", b"RATE +"), (b"Float64", b"Float32")]
+    ("before", "after"),
+    [
+        (b"0.001", b"0.002"),
+        (b"< 0", b"<= 0"),
+        (b"RATE *", b"RATE +"),
+        (b"Float64", b"Float32"),
+        (b"ValueError", b"TypeError"),
+        (b"from math", b"from numpy"),
+    ],
 )
 def test_syntax_digest_sees_numbers_operators_and_raised_classes(before, after):
     assert before in SOURCE
-    assert syntax_digest([SOURCE.replace(before, after)]) != syntax_digest([SOURCE])
+    assert syntax_digest({"costs": SOURCE.replace(before, after)}) != syntax_digest({"costs": SOURCE})
 
 
-def test_syntax_digest_ignores_which_file_holds_a_definition():
-    lines = SOURCE.decode().splitlines(keepends=True)
-    cut = next(node.lineno for node in ast.parse(SOURCE).body if isinstance(node, ast.FunctionDef)) - 1
-    halves = ["".join(lines[:cut]).encode(), "".join(lines[cut:]).encode()]
-    assert syntax_digest(halves) == syntax_digest(reversed(halves)) == syntax_digest([SOURCE])
+def test_syntax_digest_ignores_which_module_holds_a_definition():
+    rate, cost = b"RATE = 0.001\n", b"def cost(trade):\n    return RATE * trade\n"
+    whole = {f"{PACKAGE}.costs": rate + cost}
+    halves = {f"{PACKAGE}.rates": rate, f"{PACKAGE}.costs": f"from {PACKAGE}.rates import RATE\n".encode() + cost}
+    assert syntax_digest(halves) == syntax_digest(whole)
+
+
+def test_syntax_digest_follows_an_import_through_a_package():
+    direct = {
+        f"{PACKAGE}.fees": b"from os import sep\n",
+        f"{PACKAGE}.fees.rates": b"RATE = 0.001\n",
+        f"{PACKAGE}.costs": f"from {PACKAGE}.fees.rates import RATE\nCOST = 2 * RATE\n".encode(),
+    }
+    through = {
+        **direct,
+        f"{PACKAGE}.fees": f"from {PACKAGE}.fees.rates import RATE\n".encode(),
+        f"{PACKAGE}.costs": f"from {PACKAGE}.fees import RATE\nCOST = 2 * RATE\n".encode(),
+    }
+    assert syntax_digest(through) == syntax_digest(direct)
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+def test_syntax_digest_tells_equal_names_of_different_objects_apart(first, second):
+    def sources(of_days, of_months):
+        return {
+            f"{PACKAGE}.a": b"MIN = 20\n",
+            f"{PACKAGE}.b": b"MIN = 60\n",
+            f"{PACKAGE}.days": f"from {PACKAGE}.{of_days} import MIN\nDAYS = 2 * MIN\n".encode(),
+            f"{PACKAGE}.months": f"from {PACKAGE}.{of_months} import MIN\nMONTHS = 3 * MIN\n".encode(),
+        }
+
+    digests = {syntax_digest(sources(*pair)) for pair in [(first, second), (second, first), (first, first)]}
+    assert len(digests) == 3
+
+
+def test_syntax_digest_sees_equal_names_swapped_between_modules():
+    use = b"def half(x):\n    return x / LIMIT\n", b"def third(x):\n    return LIMIT * x\n"
+    before = {f"{PACKAGE}.a": b"LIMIT = 2\n" + use[0], f"{PACKAGE}.b": b"LIMIT = 3\n" + use[1]}
+    swapped = {f"{PACKAGE}.a": b"LIMIT = 3\n" + use[0], f"{PACKAGE}.b": b"LIMIT = 2\n" + use[1]}
+    assert syntax_digest(before) != syntax_digest(swapped)
 
 
 def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
@@ -84,6 +133,8 @@ def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
     replace(path, '"""', '"""Reworded: ')
     (package / "envs" / "moved").mkdir()
     shutil.move(package / "envs" / "actions.py", package / "envs" / "moved" / "actions.py")
+    for path in package.rglob("*.py"):
+        path.write_text(path.read_text().replace(f"{PACKAGE}.envs.actions ", f"{PACKAGE}.envs.moved.actions "))
     palette = next(path for path in (package / "figures").rglob("*.py") if "#" in path.read_text())
     replace(palette, "#", "#a")
     assert run_code() == before
