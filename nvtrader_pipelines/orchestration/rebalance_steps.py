@@ -32,7 +32,7 @@ def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, ackn
 
     Raises:
         NotReconciled: if the account had differences before.
-        ExecutionError: if soft findings of an account at a broker were to be acknowledged.
+        ExecutionError: if soft findings would be acknowledged on an account at a broker.
     """
     if acknowledge:
         desk.require_simulated("has its soft findings acknowledged by the run")

@@ -107,7 +107,7 @@ def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store
 def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
     """Request one run per activation.
 
-    The sensor sees only the newest materialization, so each names the activation in force, whether it made it or not.
+    Dagster passes only the newest materialization, so each names the current activation, even an earlier one.
     """
     materialization = event.asset_materialization
     activation = materialization.metadata[ACTIVATION].value if materialization else ""

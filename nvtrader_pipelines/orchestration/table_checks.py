@@ -239,7 +239,7 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
     description="All ranked entrants of a contest share market, window and costs.",
 )
 def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Compare the conditions of every ranked entrant with those of its rivals."""
+    """Compare the conditions of every ranked entrant with those of the other entrants."""
     rows = store.tables.read(SCOREBOARD)
     return check_result(differs_from_rivals(rows), len(rows))
 
