@@ -13,9 +13,7 @@ _CHUNK = 250  # draws at a time, to bound memory
 
 
 def rademacher_complexity(
-    performance: NDArray[np.float64],
-    generator: np.random.Generator,
-    n_draws: int = 2000,
+    performance: NDArray[np.float64], generator: np.random.Generator, n_draws: int = 2000
 ) -> float:
     """Mean over random signs of the best correlation of a trial with them, by Monte Carlo.
 

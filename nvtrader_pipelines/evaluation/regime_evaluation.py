@@ -8,12 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.statistics import (
-    cagr,
-    max_drawdown,
-    sharpe_of_sums,
-    sharpe_ratio,
-)
+from nvtrader_pipelines.evaluation.statistics import cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
@@ -104,10 +99,7 @@ class _Record:
 
 
 def evaluate_regimes(
-    curves: pl.DataFrame,
-    regimes: pl.DataFrame,
-    intervals: SegmentIntervals | None = None,
-    seed: int = 0,
+    curves: pl.DataFrame, regimes: pl.DataFrame, intervals: SegmentIntervals | None = None, seed: int = 0
 ) -> pl.DataFrame:
     """Evaluate every account per regime, from the steepest fall to the steepest rise, and over `all` sessions.
 

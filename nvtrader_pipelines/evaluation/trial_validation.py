@@ -83,10 +83,7 @@ def validate(trials: Trials, settings: ValidationSettings | None = None) -> Vali
 
 
 def validate_sources(
-    runs: pl.DataFrame,
-    curves: pl.DataFrame,
-    evaluations: pl.DataFrame,
-    settings: ValidationSettings | None = None,
+    runs: pl.DataFrame, curves: pl.DataFrame, evaluations: pl.DataFrame, settings: ValidationSettings | None = None
 ) -> Validation:
     """Validate the trials of every market source and period of verdicts.
 

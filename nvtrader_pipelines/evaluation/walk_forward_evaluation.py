@@ -12,11 +12,7 @@ from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effe
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
-from nvtrader_pipelines.evaluation.statistics import (
-    UndefinedStatisticError,
-    sharpe_ratio,
-    statistics_of,
-)
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, statistics_of
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
@@ -57,10 +53,7 @@ class _Accounts:
 
 
 def evaluate(
-    curves: pl.DataFrame,
-    actions: pl.DataFrame,
-    report_from: date,
-    intervals: SharpeIntervals | None = None,
+    curves: pl.DataFrame, actions: pl.DataFrame, report_from: date, intervals: SharpeIntervals | None = None
 ) -> pl.DataFrame:
     """Evaluate every account per period: each `fold`, `before_<year>`, `from_<year>` and `all`.
 

@@ -48,11 +48,7 @@ class SealedRun(BaseModel):
 
     @classmethod
     def of(
-        cls,
-        plan: RunPlan,
-        policies: Mapping[str, str],
-        chosen: Mapping[int, int],
-        thresholds: FoldThresholds,
+        cls, plan: RunPlan, policies: Mapping[str, str], chosen: Mapping[int, int], thresholds: FoldThresholds
     ) -> Self:
         """Describe a run and its policies."""
         return cls(

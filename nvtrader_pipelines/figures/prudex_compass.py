@@ -111,12 +111,7 @@ def _web(axes: PolarAxes, angles: NDArray[np.float64]) -> None:
 
 
 def _outline(
-    axes: PolarAxes,
-    angles: NDArray[np.float64],
-    values: list[float | None],
-    color: str,
-    *,
-    filled: bool = False,
+    axes: PolarAxes, angles: NDArray[np.float64], values: list[float | None], color: str, *, filled: bool = False
 ) -> None:
     """Draw a policy's polygon, open where it has no score."""
     radii = np.array([np.nan if value is None else value for value in values])

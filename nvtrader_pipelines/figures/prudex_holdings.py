@@ -8,17 +8,7 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.image import AxesImage
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    LIGHT_GREY,
-    ORANGE,
-    TEXT,
-    ink,
-    new_figure,
-    panel,
-    png,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLUE, LIGHT_GREY, ORANGE, TEXT, ink, new_figure, panel, png, readable
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, styles, with_hidden
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")

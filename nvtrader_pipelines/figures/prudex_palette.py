@@ -9,17 +9,7 @@ from matplotlib.colors import to_hex
 
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, ENSEMBLE, REFERENCE
-from nvtrader_pipelines.figures.canvas import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, readable
 
 PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 _DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))

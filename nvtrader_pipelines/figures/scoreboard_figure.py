@@ -3,18 +3,7 @@
 import polars as pl
 from matplotlib.axes import Axes
 
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    PURPLE,
-    TEXT,
-    ink,
-    new_figure,
-    panel,
-    png,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLUE, GREEN, GREY, PURPLE, TEXT, ink, new_figure, panel, png, readable
 
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")

@@ -10,16 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.stress.verdict import FIVE_PERCENT, VALUE
-from nvtrader_pipelines.figures.canvas import (
-    BLACK,
-    BLUE,
-    LIGHT_GREY,
-    TEXT,
-    VERMILION,
-    new_figure,
-    png,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLACK, BLUE, LIGHT_GREY, TEXT, VERMILION, new_figure, png, readable
 
 Measure = Literal["total_return", "max_drawdown"]
 MEANING: dict[Measure, str] = {

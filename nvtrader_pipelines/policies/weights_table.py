@@ -103,11 +103,7 @@ def _require_cells(column: pl.Series, raw: pl.Series, what: str) -> None:
 
 
 def align_weights(
-    panel: MarketPanel,
-    weights: FloatArray,
-    sessions: Days | None,
-    symbols: Sequence[str] | None,
-    gross_limit: float,
+    panel: MarketPanel, weights: FloatArray, sessions: Days | None, symbols: Sequence[str] | None, gross_limit: float
 ) -> tuple[IntArray, FloatArray]:
     """Align weights with a panel: decision sessions (D,), ascending, and targets (D, N+1), cash last.
 

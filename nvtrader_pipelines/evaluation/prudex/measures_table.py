@@ -32,13 +32,7 @@ PROFILES = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
-RANKS = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "statistic": pl.String,
-    "rank": pl.Int32,
-    "share": pl.Float64,
-}
+RANKS = {"policy": pl.String, "kind": pl.String, "statistic": pl.String, "rank": pl.Int32, "share": pl.Float64}
 NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market average"
 ONE_SEED = "single seed or path; see the row of its experiment"
 _ONE_KIND = {
