@@ -33,11 +33,7 @@ class Style:
 
 
 def experiment_colors(table: pl.DataFrame) -> dict[str, str]:
-    """Colors of the six experiments with the highest mean score over axes, best first.
-
-    Args:
-        table: rows of PRUDEX.
-    """
+    """Colors of the six experiments in PRUDEX with the highest mean score over axes, best first."""
     means = (
         table.filter(pl.col("measure") == OF_AXIS, pl.col("kind") == ENSEMBLE)
         .group_by("policy")
@@ -48,11 +44,7 @@ def experiment_colors(table: pl.DataFrame) -> dict[str, str]:
 
 
 def styles(table: pl.DataFrame) -> list[Style]:
-    """Styles of the shown experiments, the market average, and up to six other baselines by name.
-
-    Args:
-        table: rows of PRUDEX.
-    """
+    """Styles of the experiments shown, the market average, and up to six other baselines by name."""
     baselines = table.filter(pl.col("kind") == BASELINE)["policy"].unique().sort().to_list()
     others = [name for name in baselines if name != REFERENCE][: len(_DASHES)]
     greys = [to_hex((grey,) * 3) for grey in np.linspace(_DARKEST, _LIGHTEST, len(others))]

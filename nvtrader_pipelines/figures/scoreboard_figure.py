@@ -12,23 +12,14 @@ _COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
 def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
-    """Draw a figure per source, by name `scoreboard_<source>`.
-
-    Args:
-        board: rows of the scoreboard.
-    """
+    """Draw a figure per source of the scoreboard, by name `scoreboard_<source>`."""
     ranked = board.filter(pl.col("rank").is_not_null())
     sources = ranked.partition_by("source", as_dict=True, maintain_order=True)
     return {f"scoreboard_{source}": scoreboard_figure(rows) for (source,), rows in sources.items()}
 
 
 def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw the net Sharpe ratio of every entrant of one contest, with its interval.
-
-    Args:
-        board: rows of the scoreboard of one contest, all with a rank, best first; the first 14 are drawn.
-        note: under the figure.
-    """
+    """Draw the net Sharpe ratio of the 14 best entrants of one contest, all ranked, with its interval."""
     rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
     title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
@@ -83,18 +74,11 @@ def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
         figure.text(left, top.y1 + 0.02, words, fontsize=TEXT, color=GREY, ha="right", va="center")
     for place, row in enumerate(rows.iter_rows(named=True)):
         height = top.y1 - (place + 0.5) / len(rows) * top.height
+        ratio, deflated = row["active_sharpe"], row["active_deflated_sharpe"]
         texts = (
-            _signed(row["active_sharpe"]),
-            _probability(row["active_deflated_sharpe"]),
+            "" if ratio is None else f"{ratio:+.2f}",
+            "" if deflated is None else f"{deflated:.2f}",
             f"{row['max_drawdown']:.0%}",
         )
         for (_, left), text in zip(_COLUMNS, texts, strict=True):
             figure.text(left, height, text, fontsize=TEXT, ha="right", va="center")
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f}"
-
-
-def _probability(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
