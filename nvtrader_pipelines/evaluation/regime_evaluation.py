@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.statistics import cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
+from nvtrader_pipelines.evaluation.intervals import percentile_interval
+from nvtrader_pipelines.evaluation.statistics import YEARLY, cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
@@ -28,16 +29,12 @@ class SegmentDraws:
 
     def sharpe_interval(self, series: int) -> tuple[float, float]:
         """Percentile interval of the Sharpe ratio of one series."""
-        return self._percentiles(self.sharpe[:, series])
+        return percentile_interval(self.sharpe[:, series], self.confidence_level)
 
     def active_interval(self, series: int, other: int) -> tuple[float, float]:
         """Percentile interval of the mean active return of one series over another, per year."""
-        return self._percentiles(SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other]))
-
-    def _percentiles(self, draws: NDArray[np.float64]) -> tuple[float, float]:
-        tail = 0.5 * (1.0 - self.confidence_level)
-        low, high = np.quantile(draws, (tail, 1.0 - tail))
-        return float(low), float(high)
+        active = SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other])
+        return percentile_interval(active, self.confidence_level)
 
 
 class SegmentIntervals(Component):
@@ -74,7 +71,7 @@ class SegmentIntervals(Component):
         drawn = counts @ sums
         n, first, second = drawn[:, :1], *np.hsplit(drawn[:, 1:], 2)
         mean, sharpe = sharpe_of_sums((first, second), n, center, np.abs(returns).max(axis=0))
-        return SegmentDraws(mean, sharpe * np.sqrt(SESSIONS_PER_YEAR), self.confidence_level)
+        return SegmentDraws(mean, sharpe * YEARLY, self.confidence_level)
 
 
 @dataclass(frozen=True, eq=False)

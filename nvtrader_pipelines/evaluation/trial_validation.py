@@ -16,13 +16,14 @@ from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MAX_BLOCKS
-from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY, Deflation
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     minimum_track_record_length,
     probabilistic_sharpe_ratio,
     sharpe_moments,
     sharpe_p_value,
 )
+from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
     AGAINST,
     Against,

@@ -12,9 +12,8 @@ from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effe
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, statistics_of
+from nvtrader_pipelines.evaluation.statistics import YEARLY, UndefinedStatisticError, sharpe_ratio, statistics_of
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # for a standard deviation
 PATH = "/path-"  # in names of accounts that follow a path through folds; their kind is policy, as of seeds
@@ -195,8 +194,7 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
 
 def _annual_error(sharpe: float, n_sessions: int) -> float:
     """Standard error of an annual Sharpe ratio for independent normal returns."""
-    scale = float(np.sqrt(SESSIONS_PER_YEAR))
-    return iid_standard_error(sharpe / scale, n_sessions) * scale
+    return iid_standard_error(sharpe / YEARLY, n_sessions) * YEARLY
 
 
 def _lo_bounds(returns: NDArray[np.float64]) -> Mapping[str, float]:

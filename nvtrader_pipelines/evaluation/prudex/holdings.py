@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.diversity import average_correlation, effective_bets, weight_entropy
 from nvtrader_pipelines.evaluation.prudex.record import PrudexRecord
-from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, Row, value_or_reason
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, Row
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 
 MIN_SESSIONS = 3  # correlations over two sessions are always 1 or -1
 

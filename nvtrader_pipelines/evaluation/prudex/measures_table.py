@@ -17,10 +17,9 @@ from nvtrader_pipelines.evaluation.prudex.reliability import (
     profile_band,
     rank_distribution,
 )
-from nvtrader_pipelines.evaluation.prudex.return_windows import value_or_reason
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
 ANSWERS = PRUDEX.only("policy", "kind", "statistic", "value", "score", "note")

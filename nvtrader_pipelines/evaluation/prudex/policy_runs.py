@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, SEED
 from nvtrader_pipelines.evaluation.prudex.reliability import seed_deviation
-from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, value_or_reason
+from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS
+from nvtrader_pipelines.evaluation.statistics import value_or_reason
 
 Task = tuple[Any, ...]  # market, first and last session of a test window
 _TASK = ["source", "first", "last"]

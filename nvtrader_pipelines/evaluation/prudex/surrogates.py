@@ -9,7 +9,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
-from nvtrader_pipelines.evaluation.prudex.return_windows import value_or_reason
+from nvtrader_pipelines.evaluation.statistics import value_or_reason
 
 _KEYS = ("source", "symbol", "session")
 
