@@ -134,12 +134,7 @@ def opening_account_with_history(n_symbols: int) -> Account:
 
 
 def settle(account: Account, weights: NDArray[np.float64], growth: float) -> Account:
-    """Move one account to the next close, as `Accounts` move theirs.
-
-    Args:
-        account: state at the previous close.
-        weights: (N+1,) at this close.
-        growth: equity over the previous equity, net of cost.
+    """Move an account to the next close, with weights (N+1,) there and growth of its equity net of cost.
 
     Raises:
         ValueError: if the equity becomes NaN or infinite.

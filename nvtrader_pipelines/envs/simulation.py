@@ -145,13 +145,11 @@ class PortfolioSimulation:
         self.steps, self.episode_rewards = state["steps"].copy(), state["episode_rewards"].copy()
 
     def _begin(self, rows: list[int], starts: list[int]) -> None:
-        """Begin an episode of each of these portfolios."""
         self.accounts.open(rows, starts)
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
 
     def _trigger_flags(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
-        """Whether each termination is triggered, (n,)."""
         view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
         return {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
 

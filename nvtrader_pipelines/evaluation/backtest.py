@@ -124,7 +124,6 @@ class Recorder:
         )
 
     def _keys(self) -> pl.DataFrame:
-        """Step and account of each row."""
         n_steps, n_accounts, n_folds = len(self._at), len(self._accounts), len(self._accounts[0].policies)
         account = np.tile(np.arange(n_accounts), n_steps)
         at = pl.DataFrame(self._at, schema=_AT, orient="row")[np.repeat(np.arange(n_steps), n_accounts)]
@@ -196,7 +195,6 @@ def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
 
 
 def _reward_term_rows(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """Row per step and reward term."""
     if not terms:
         return pl.DataFrame(schema=REWARD_TERM)
     named, contributions = pl.lit(list(terms)).alias("term"), pl.concat_list(*terms.values()).alias("contribution")

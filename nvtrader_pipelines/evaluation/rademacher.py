@@ -19,11 +19,8 @@ def rademacher_complexity(
 
     Copies of one trial have a complexity of 0, as in the text of the book; the draft prints absolute correlations.
 
-    Args:
-        performance: (T, N) per observation and trial: information coefficients, or returns over their predicted
-            volatility, whose mean is a Sharpe ratio per observation.
-        generator: of the signs.
-        n_draws: sign vectors.
+    Performance (T, N) is per observation and trial: information coefficients, or returns over their predicted
+    volatility, whose mean is a Sharpe ratio per observation.
 
     Raises:
         ValueError: if there is no trial or observation, some performance is not finite, or there are no draws.
@@ -70,13 +67,7 @@ def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: flo
 
 
 def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float) -> NDArray[np.float64]:
-    """Simultaneous lower bounds (N,) of the true performances.
-
-    Args:
-        estimates: means over the observations (N,), not annualized.
-        complexity: of the trials.
-        error: `sharpe_ratio_estimation_error`.
-    """
+    """Simultaneous lower bounds (N,) of the true performances, from means (N,) over the observations."""
     return estimates - 2.0 * complexity - error
 
 

@@ -103,13 +103,8 @@ def evaluate_regimes(
     The best baseline has the highest Sharpe ratio over all sessions: picked with hindsight, in the baselines' favor,
     and the same in every regime. Baselines have no active return. Figures that cannot be computed (no session in the
     regime, too few segments for an interval) are null, and the note gives the reason. Rows of `all` have no intervals;
-    those are in `walk_forward_evaluation`.
-
-    Args:
-        curves: policy, kind, session and net_return, one row per account and session.
-        regimes: rows of `gold.regimes` of the source traded.
-        intervals: bootstrap settings.
-        seed: of the bootstrap.
+    those are in `walk_forward_evaluation`. Curves have policy, kind, session and net_return; regimes are rows of
+    `gold.regimes` of the source traded.
 
     Raises:
         ValueError: if the accounts do not cover the same sessions once each, a return is not finite or below -1, or a
@@ -178,7 +173,6 @@ def _one_market(regimes: pl.DataFrame) -> pl.DataFrame:
 def _rows(
     record: _Record, regime: str, intervals: SegmentIntervals, generator: np.random.Generator
 ) -> list[dict[str, object]]:
-    """Row per account of one regime."""
     during = np.full(len(record.regimes), fill_value=True) if regime == ALL else record.regimes == regime
     returns, segments, references = record.net_return[during], record.segments[during], record.references()
     n_segments = len(np.unique(segments))

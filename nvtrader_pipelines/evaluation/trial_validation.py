@@ -160,7 +160,6 @@ def _intervals(trials: Trials, settings: ValidationSettings) -> Bounds:
 
 
 def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: float) -> list[dict[str, object]]:
-    """Row of VALIDATION per trial."""
     against = comparison.against
     shared = {"against": against, "n_trials": trials.n_trials}
     rows: list[dict[str, object]] = [

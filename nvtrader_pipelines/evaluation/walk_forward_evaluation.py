@@ -159,7 +159,6 @@ def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | No
 
 
 def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
-    """Row per account of one period."""
     draws = intervals.draw(accounts.net_return)
     found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)

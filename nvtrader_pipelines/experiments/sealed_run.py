@@ -39,7 +39,6 @@ class SealedRun(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_opened(self) -> Self:
-        """Check folds and file names."""
         for fold in self.folds:
             _ = fold.in_days
         for name in self.policies:

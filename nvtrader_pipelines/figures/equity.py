@@ -118,7 +118,6 @@ def _finish(wealth: Axes, losses: Axes) -> None:
 
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
-    """Explain the thin lines."""
     members = curves.filter(pl.col("kind") == "policy")["policy"].unique()
     if len(members):
         unit = "path" if members.str.contains("/path-").all() else "seed"

@@ -236,7 +236,6 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
 
 
 def _count(n_findings: int) -> str:
-    """Format the number of compliance findings."""
     if not n_findings:
         return "no compliance findings"
     more = f", the first {_MAX_FINDINGS}" if n_findings > _MAX_FINDINGS else ""

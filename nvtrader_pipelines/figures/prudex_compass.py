@@ -130,7 +130,6 @@ def _ring(axes: PolarAxes, table: pl.DataFrame, colors: Mapping[str, str]) -> No
 
 
 def _name(axes: PolarAxes, angle: float, text: str) -> None:
-    """Write a measure's name outside the ring."""
     across = float(np.sin(angle))
     side = _SIDES[0 if abs(across) < _ABOVE else round(np.sign(across))]
     level = "center" if side != "center" else "bottom" if np.cos(angle) > 0.0 else "top"
@@ -138,7 +137,6 @@ def _name(axes: PolarAxes, angle: float, text: str) -> None:
 
 
 def _key(figure: Figure, table: pl.DataFrame, colors: Mapping[str, str], scores: _Scores) -> None:
-    """Write each policy's scores and number of computed measures."""
     columns = [0.795 + 0.0345 * i for i in range(len(AXES))]
     figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=TEXT, fontweight="bold")
     for x, axis in zip(columns, AXES, strict=True):

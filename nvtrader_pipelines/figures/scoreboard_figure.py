@@ -66,7 +66,6 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
-    """Write the columns right of the axes."""
     figure = axes.get_figure()
     assert figure is not None
     top = axes.get_position()

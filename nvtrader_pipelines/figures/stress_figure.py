@@ -47,7 +47,6 @@ def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, meas
 
 
 def _scenario(name: str, statistic: str) -> str:
-    """Format a scenario's name for a column head."""
     words = name.replace("_percent", "_%").replace("_", " ") + (" 5 % worst" if statistic == FIVE_PERCENT else "")
     return textwrap.fill(words, _LINE, break_long_words=False, break_on_hyphens=False)
 

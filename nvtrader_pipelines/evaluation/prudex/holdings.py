@@ -76,7 +76,6 @@ def holding_windows(record: PrudexRecord, held: list[WindowHoldings]) -> pl.Data
 
 
 def _numbers(weights: NDArray[np.float64], returns: NDArray[np.float64]) -> Iterator[tuple[Any, ...]]:
-    """Yield statistic, value and note."""
     yield "entropy", float(weight_entropy(weights).mean()), None
     yield "largest_weight", float(np.abs(weights).max(axis=1).mean()), None
     yield "average_correlation", *value_or_reason(partial(_correlation, weights, returns))

@@ -27,8 +27,7 @@ def excess_growth(returns: NDArray[np.float64], market: NDArray[np.float64]) -> 
 def excess_growth_slope(excess: NDArray[np.float64]) -> float:
     """Change of excess growth per test window, by least squares; negative when alpha decays.
 
-    Args:
-        excess: excess growth per year of each window (n_windows,), in order.
+    The excess growth is per year and window (n_windows,), in order.
 
     Raises:
         ValueError: if a number is not finite.

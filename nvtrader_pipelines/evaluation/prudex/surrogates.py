@@ -15,12 +15,7 @@ _KEYS = ("source", "symbol", "session")
 
 
 def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame) -> pl.DataFrame:
-    """Surrogate R² of each account, averaged over markets (ANSWERS).
-
-    Args:
-        held: holdings of all accounts.
-        features: source, symbol, session and features.
-    """
+    """Surrogate R² of each account on the features, averaged over markets (ANSWERS)."""
     markets = features.partition_by("source", as_dict=True)
     no_features = features.clear()
     walks: dict[tuple[str, str, str], list[WindowHoldings]] = {}

@@ -63,7 +63,6 @@ class Holdout(Component):
         return [Fold(0, train_first, train_last, test_first, test_last)]
 
     def _require_sessions(self, train: Window, test: Window) -> None:
-        """Check that the windows hold enough sessions."""
         n_test = test[1] - test[0] + 1
         if n_test < MIN_TEST_SESSIONS:
             raise ValueError(
