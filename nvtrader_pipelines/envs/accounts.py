@@ -54,9 +54,7 @@ class Accounts:
         self.equity = np.ones(n_accounts)
         self.peak = np.ones(n_accounts)
         self.drawdown = np.zeros(n_accounts)  # loss from the peak, positive fractions
-        self.recent_returns = np.zeros(
-            (n_accounts, RECENT_SESSIONS), order="F"
-        )  # the returns of a session are contiguous
+        self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS), order="F")  # contiguous by session
 
     def account(self, i: int) -> Account:
         """Return the state of one account."""

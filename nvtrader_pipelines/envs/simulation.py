@@ -65,9 +65,8 @@ class PortfolioSimulation:
             )
         self.panel, self.spec = panel, spec
         self.accounts = Accounts(panel, spec, n_portfolios, t=self.first)
-        self._latest = (
-            _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
-        )  # latest decision of an episode at t, (T,)
+        # latest decision of an episode at t, (T,)
+        self._latest = _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
         self._all_trade = np.ones(n_portfolios, dtype=bool)  # every portfolio trades at every decision
         self.steps = np.zeros(n_portfolios, dtype=np.int64)
         self.episode_rewards = np.zeros(n_portfolios)  # unshaped, for `stop_properly`

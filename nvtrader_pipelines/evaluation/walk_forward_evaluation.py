@@ -17,6 +17,7 @@ from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 
 MIN_SESSIONS = 2  # for a standard deviation
 PATH = "/path-"  # in names of accounts that follow a path through folds; their kind is policy, as of seeds
+_VALUES = ("net_return", "turnover", "cost", "cash", "names_held")  # of an account in a session
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +36,7 @@ class _Accounts:
 
     def filter(self, rows: NDArray[np.bool_]) -> "_Accounts":
         """Restrict the accounts to some sessions."""
-        return replace(
-            self,
-            sessions=self.sessions[rows],
-            folds=self.folds[rows],
-            net_return=self.net_return[rows],
-            turnover=self.turnover[rows],
-            cost=self.cost[rows],
-            cash=self.cash[rows],
-            names_held=self.names_held[rows],
-        )
+        return replace(self, **{name: getattr(self, name)[rows] for name in ("sessions", "folds", *_VALUES)})
 
     def of_kind(self, kind: str) -> list[int]:
         """Columns of the accounts of a kind."""
@@ -108,18 +100,14 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
         kinds=tuple(accounts["kind"]),
         sessions=sessions["session"].to_numpy().astype("datetime64[D]"),
         folds=sessions["fold"].to_numpy().astype(np.int64),
-        net_return=columns("net_return"),
-        turnover=columns("turnover"),
-        cost=columns("cost"),
-        cash=columns("cash"),
-        names_held=columns("names_held"),
+        **{name: columns(name) for name in _VALUES},
     )
 
 
 def _require_numbers(curves: pl.DataFrame) -> None:
     if curves.is_empty():
         raise ValueError("evaluate needs at least one account, but the curves have no rows; walk the run again")
-    for name in ("net_return", "turnover", "cost", "cash"):
+    for name in _VALUES[:-1]:
         missing = curves.filter(~pl.col(name).is_finite().fill_null(value=False))
         if len(missing):
             policy, session, found = missing.select("policy", "session", name).row(0)

@@ -167,6 +167,20 @@ Scenarios = Annotated[
 ]
 
 
+def require_tail(scenarios: Scenarios, history: int, confidence_level: float) -> None:
+    """Raise a ValueError if the tail of the scenarios drawn from `history` sessions holds less than one of them."""
+    n_stretches = max(0, history - scenarios.horizon + 1)
+    n_scenarios = n_stretches if isinstance(scenarios, Historical) else scenarios.n_scenarios
+    if isinstance(scenarios, BlockBootstrap) and not n_stretches:
+        n_scenarios = 0  # no stretch to draw
+    tail = (1.0 - confidence_level) * n_scenarios
+    if tail < 1.0 - 1e-9:
+        raise ValueError(
+            f"Mean-CVaR needs a tail of at least one return, but {n_scenarios} scenarios at {confidence_level:.1%} "
+            f"leave {tail:.2f}; lower confidence_level, lengthen history or draw more"
+        )
+
+
 def _log_returns(returns: FloatArray) -> FloatArray:
     found = np.ascontiguousarray(returns, dtype=np.float64)  # sums round by memory layout
     if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:
