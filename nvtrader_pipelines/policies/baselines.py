@@ -27,7 +27,6 @@ class ClassicalAgent(Component):
     """Rule without training: a baseline for learned policies, or the agent of an experiment."""
 
     is_classical: ClassVar[bool] = True
-    is_resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = frozenset()
 
     @property

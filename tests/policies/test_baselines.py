@@ -254,7 +254,6 @@ def test_later_sessions_do_not_change_a_decision(baseline):
 def test_every_baseline_is_a_classical_agent(member):
     assert member in members(Agent)
     assert member.is_classical
-    assert not member.is_resumable
     assert not member.backbones
     fit = member().train(market(30), EnvSpec(), (0, 29), 0)
     assert (fit.tensors, fit.curve) == ({}, [])

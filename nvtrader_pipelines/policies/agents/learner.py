@@ -46,7 +46,6 @@ class Learner(Component):
     """Agent that learns a policy on a training window, on one torch thread."""
 
     is_classical: ClassVar[bool] = False
-    is_resumable: ClassVar[bool]  # from a checkpoint, bit for bit
     backbones: ClassVar[frozenset[str]]  # supported kinds
 
     total_timesteps: PositiveInt = 30_000  # steps of all portfolios together; the last rollout is completed

@@ -32,7 +32,6 @@ class OffPolicyLearner(Learner):
     5 KB, so the replay buffer holds only the latest steps and is never saved.
     """
 
-    is_resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
 
     n_envs: PositiveInt = 16  # parallel portfolios

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 
 class ActorCriticLearner(Learner):
-    """Learner with a Gaussian actor and a critic."""
+    """Learner with a Gaussian actor and a critic, resumable from a checkpoint bit for bit."""
 
-    is_resumable: ClassVar[bool] = True
     backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
 
     ent_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
