@@ -45,8 +45,6 @@ class Holdout(Component):
         Raises:
             ValueError: if the windows lie outside the sessions or are too short.
         """
-        if len(sessions) == 0:
-            raise ValueError("holdout needs sessions, but there are none")
         days = sessions.astype("datetime64[D]")
         wanted = np.asarray([self.train_first or days[0], self.test_last or days[-1]], dtype="datetime64[D]")
         if wanted[0] + HOLIDAYS < days[0] or wanted[1] > days[-1] + HOLIDAYS:
