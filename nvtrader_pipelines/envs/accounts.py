@@ -132,7 +132,7 @@ def opening_account_with_history(n_symbols: int) -> Account:
 
 
 def settle(account: Account, weights: NDArray[np.float64], growth: float) -> Account:
-    """Move an account to the next close, with weights (N+1,) there and growth of its equity net of cost.
+    """Move an account to the next close, given its weights (N+1,) there and its net growth.
 
     Raises:
         ValueError: if the equity becomes NaN or infinite.

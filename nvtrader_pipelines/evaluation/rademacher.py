@@ -50,13 +50,13 @@ def massart_bound(performance: NDArray[np.float64]) -> float:
 
 
 def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: float) -> float:
-    """Error of Sharpe ratios per observation beyond the complexity, exceeded with probability `delta`."""
+    """Error per observation beyond the complexity, exceeded with probability `delta`."""
     own = 3.0 * np.sqrt(2.0 * np.log(2.0 / delta) / n_observations)
     return float(own + np.sqrt(2.0 * np.log(2.0 * n_trials / delta) / n_observations))
 
 
 def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float) -> NDArray[np.float64]:
-    """Simultaneous lower bounds (N,) of the true performances, from means (N,) over the observations."""
+    """Simultaneous lower bounds (N,) of the true performances, from their estimated means (N,)."""
     return estimates - 2.0 * complexity - error
 
 

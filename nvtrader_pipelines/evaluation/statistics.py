@@ -24,7 +24,7 @@ class UndefinedStatisticError(ValueError):
 
 
 def require_returns(returns: NDArray[np.float64], at_least: int) -> NDArray[np.float64]:
-    """Return the returns (n,), or raise a ValueError if they are too few, on two axes or not finite."""
+    """Return the returns, or raise a ValueError if they are too few, on two axes or not finite."""
     if returns.ndim != 1 or len(returns) < at_least:
         raise ValueError(f"needs at least {at_least} returns on one axis, got shape {returns.shape}")
     if not np.isfinite(returns).all():

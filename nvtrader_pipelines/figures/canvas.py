@@ -98,9 +98,9 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 
 
 def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tuple[str, float]) -> None:
-    """Write values in percent into cells colored by their shade, from -1 (loss) to 1 (gain); unknown ones are grey.
+    """Write values in percent into cells colored by shade, from -1 (loss) to 1 (gain).
 
-    Text is white where the shade is above `dark`; the grid has a color and a width. Column labels go on top.
+    Unknown values are grey. Text is white where the shade is above `dark`; the grid has a color and a width.
     """
     colors = LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
@@ -119,7 +119,7 @@ def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tu
 def pivot_cells(
     rows: pl.DataFrame, columns: tuple[str, str, str], names: Sequence[object], heads: Sequence[object]
 ) -> Cells:
-    """Pivot rows of (name, head, value), given by their columns, to (names, heads); NaN where unknown."""
+    """Pivot columns (name, head, value) to cells (names, heads); NaN where unknown."""
     at_row, at_column = ({name: i for i, name in enumerate(several)} for several in (names, heads))
     cells = np.full((len(names), len(heads)), np.nan)
     for name, head, value in rows.select(columns).rows():

@@ -10,7 +10,7 @@ _COLUMNS = 4
 
 
 def learning_figure(training_curves: pl.DataFrame, title: str, note: str | None = None) -> bytes:
-    """Draw mean reward per step over timesteps, from `TRAINING_CURVE`: a panel per fold, on one scale."""
+    """Draw mean reward per step over timesteps: a panel per fold of `TRAINING_CURVE`, one scale."""
     figure = new_figure(title, note)
     figure.text(0.06, 0.905, "thick: mean of the seeds; thin: one seed each", fontsize=TEXT, color=BLUE)
     folds = training_curves["fold"].unique().sort().to_list()

@@ -45,7 +45,7 @@ _LEFT, _RIGHT = 0.10, 0.785  # panels of an account, with room for labels
 
 
 def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
-    """Draw `equity_curve` from an account's rows of `portfolio.portfolio_state`; empty without rows."""
+    """Draw `equity_curve` of an account's `portfolio.portfolio_state`; empty without rows."""
     if states.is_empty():
         return {}
     last = states.sort("session").row(-1, named=True)
@@ -57,7 +57,7 @@ def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | N
 
 
 def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
-    """Draw `target_weights`, the last decision of an account's `portfolio.target_weights`; empty without rows."""
+    """Draw the last decision of an account's `portfolio.target_weights`; empty without rows."""
     last = target_weights.filter(pl.col("session") == pl.col("session").max())
     if last.is_empty():
         return {}
@@ -66,7 +66,7 @@ def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
 
 
 def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
-    """Draw `rebalance_plan`, the last plan of an account's `portfolio.rebalance_plan`; empty without rows."""
+    """Draw the last plan of an account's `portfolio.rebalance_plan`; empty without rows."""
     if plans.is_empty():
         return {}
     plan = plans.sort("session").row(-1, named=True)
@@ -178,7 +178,7 @@ def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
 
 
 def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
-    """Draw one decision's rows of `portfolio.target_weights`; cells that a stage changed are colored."""
+    """Draw a decision of `portfolio.target_weights`; cells that a stage changed are colored."""
     rows = target_weights.sort("step", maintain_order=True)
     symbols = rows["symbol"].unique(maintain_order=True).to_list()
     steps = rows.select("step", "stage", "reason").unique("step", maintain_order=True)
@@ -220,7 +220,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
 
 
 def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) -> bytes:
-    """Draw a row of `portfolio.rebalance_plan`: held and target weights by name, beside compliance findings."""
+    """Draw a row of `portfolio.rebalance_plan`: held and target weights, beside the findings."""
     figure = new_figure(title, note)
     held, target = np.array(plan["held_weights"]), np.array(plan["target_weights"])
     _moves(panel(figure, 0.11, 0.15, 0.52, 0.87), plan["symbols"], held, target)

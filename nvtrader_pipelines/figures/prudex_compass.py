@@ -25,7 +25,7 @@ _Scores = Mapping[str, Mapping[str, float | None]]  # by policy, then by axis or
 
 
 def compass_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw rows of PRUDEX as a hexagon of axes, where 50 equals 1/N, inside a ring of the measures."""
+    """Draw the axes of PRUDEX as a hexagon, where 50 is 1/N, inside a ring of the measures."""
     colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("measure") == OF_AXIS), "axis")
     figure = new_figure("PRUDEX-Compass", with_hidden(table, note))

@@ -13,7 +13,7 @@ _NUMBERS = {"total_return": "total return", "sharpe": "Sharpe ratio"}
 
 
 def extremes_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw total return and Sharpe ratio of PRUDEX in each extreme market within the test windows."""
+    """Draw PRUDEX's total return and Sharpe ratio in extreme markets within the test windows."""
     figure = new_figure("Extreme markets, net of costs, against 1/N", with_hidden(table, note))
     rows = table.filter(pl.col("measure") == "extreme_market", pl.col("value").is_not_null())
     covered = [market for market in EXTREME_MARKETS if rows["statistic"].str.ends_with(f":{market.name}").any()]

@@ -44,7 +44,7 @@ def experiment_colors(table: pl.DataFrame) -> dict[str, str]:
 
 
 def styles(table: pl.DataFrame) -> list[Style]:
-    """Styles of the experiments shown, the market average, and up to six other baselines by name."""
+    """Styles of the shown experiments, of 1/N, and of up to six other baselines by name."""
     baselines = table.filter(pl.col("kind") == BASELINE)["policy"].unique().sort().to_list()
     others = [name for name in baselines if name != REFERENCE][: len(_DASHES)]
     greys = [to_hex((grey,) * 3) for grey in np.linspace(_DARKEST, _LIGHTEST, len(others))]

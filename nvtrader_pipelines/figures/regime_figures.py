@@ -45,7 +45,7 @@ _GROUP = 0.8  # share of a regime's width taken by bars
 
 
 def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> bytes:
-    """Draw one source of `gold.regimes`: the index (log scale) colored by regime, and its newest years."""
+    """Draw one source's index in the colors of its `gold.regimes`, and its newest years."""
     figure = new_figure(title, note)
     ordered = rows.sort("session")
     whole, newest = panel(figure, 0.095, 0.57, 0.745, 0.88), panel(figure, 0.095, 0.13, 0.745, 0.49)

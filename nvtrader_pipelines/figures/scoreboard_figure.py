@@ -19,7 +19,7 @@ def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
 
 
 def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw the net Sharpe ratio of the 14 best entrants of one contest, all ranked, with its interval."""
+    """Draw net Sharpe ratios, with intervals, of the 14 best of a contest's ranked entrants."""
     rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
     title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"

@@ -25,7 +25,7 @@ def stress_figures(table: pl.DataFrame, experiment: str, note: str | None = None
 
 
 def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, measure: Measure = "total_return") -> bytes:
-    """Draw a measure of `STRESS` in percent, accounts by scenarios; the worst 5 % of several markets."""
+    """Draw a measure of `STRESS`, accounts by scenarios; of several markets the worst 5 %."""
     shown = table.filter(pl.col("statistic").is_in([VALUE, FIVE_PERCENT]))
     kinds = pl.col("kind").replace_strict(_ORDER, default=len(_ORDER))
     accounts = shown.select("policy", "kind").unique(maintain_order=True).sort(kinds, maintain_order=True)

@@ -30,7 +30,7 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
 
 
 def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw the information ratios of one source and period with intervals, and the maximum without skill."""
+    """Draw the information ratios of one source's period, and their maximum without skill."""
     figure = new_figure(_title("Information ratio of every trial", trials), note)
     for (against, words), bottom, top in zip(_REFERENCES.items(), (0.55, 0.18), (0.87, 0.50), strict=True):
         axes = panel(figure, 0.095, bottom, 0.97, top)

@@ -168,7 +168,7 @@ Scenarios = Annotated[
 
 
 def require_tail(scenarios: Scenarios, history: int, confidence_level: float) -> None:
-    """Raise a ValueError if the tail of the scenarios drawn from `history` sessions holds less than one of them."""
+    """Raise a ValueError if the tail of scenarios drawn from `history` sessions is below one."""
     n_stretches = max(0, history - scenarios.horizon + 1)
     n_scenarios = n_stretches if isinstance(scenarios, Historical) else scenarios.n_scenarios
     if isinstance(scenarios, BlockBootstrap) and not n_stretches:

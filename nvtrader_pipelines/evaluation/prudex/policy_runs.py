@@ -41,9 +41,9 @@ def members(judged: pl.DataFrame) -> pl.DataFrame:
 
 
 def policy_runs(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column: str) -> list[PolicyRuns]:
-    """Values of one statistic (column ranked or score of WINDOWS) by policy; `who` are rows of `members`.
+    """Values of one statistic by policy; policies without any are left out.
 
-    Policies without any value are left out.
+    Scored are rows of WINDOWS with the column, which is ranked or score; `who` are rows of `members`.
     """
     rows = (
         scored.filter(pl.col("statistic") == statistic, pl.col("fold").is_not_null(), pl.col(column).is_not_null())
@@ -60,7 +60,7 @@ def policy_runs(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column:
 
 
 def seed_windows(windows: pl.DataFrame, who: pl.DataFrame) -> pl.DataFrame:
-    """Rows of WINDOWS: deviation of total return over seeds (`members`), per policy and test window."""
+    """Rows of WINDOWS: deviation of total return over seeds, per policy and test window."""
     task = ["run_id", "source", "policy", "kind", "fold", "first", "last"]
     of_seeds = (
         windows.filter(pl.col("statistic") == "total_return", pl.col("fold").is_not_null())

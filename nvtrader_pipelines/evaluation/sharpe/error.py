@@ -7,12 +7,12 @@ from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, re
 
 
 def iid_standard_error(sharpe: float, n_periods: int) -> float:
-    """Standard error of a ratio per period of T independent normal returns, sqrt((1 + SR^2/2) / T).
+    """Standard error of a Sharpe ratio per period, of T independent normal returns.
 
     Raises:
         ValueError: if there are no periods or the ratio is not finite.
 
-    Source: Lo (2002), equation 9.
+    Source: Lo (2002), equation 9, sqrt((1 + SR^2/2) / T).
     """
     if n_periods < 1 or not np.isfinite(sharpe):
         raise ValueError(f"a standard error needs a finite ratio of 1+ periods, got {sharpe} of {n_periods}")

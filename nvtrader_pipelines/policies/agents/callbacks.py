@@ -98,7 +98,7 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
 
 
 class TrainingCallback(BaseCallback):
-    """Callback that feeds the log of a training in Stable-Baselines3; `save` is None if it cannot be resumed."""
+    """Callback that feeds a training's log in SB3; without `save` there are no checkpoints."""
 
     def __init__(self, log: TrainingLog, env: PortfolioVecEnv, save: Callable[[], bytes] | None) -> None:
         super().__init__()
