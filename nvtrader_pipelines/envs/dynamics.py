@@ -143,11 +143,7 @@ def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, Float
 
 
 def hold(
-    weights: FloatArray,
-    target: FloatArray,
-    trade: NDArray[np.bool_],
-    period: HoldingPeriod,
-    cost: CostFunction,
+    weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod, cost: CostFunction
 ) -> Transition:
     """Trade once to `target` and hold: the accounting of one decision.
 

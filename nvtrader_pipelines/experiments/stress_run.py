@@ -55,9 +55,7 @@ def stressed_accounts(
         deciding = [positions[index] for index in indices]
         return [
             replace(
-                each,
-                seeds=tuple(each.seeds[i] for i in deciding),
-                policies=tuple(each.policies[i] for i in deciding),
+                each, seeds=tuple(each.seeds[i] for i in deciding), policies=tuple(each.policies[i] for i in deciding)
             )
             for each in build_accounts(stressed_plan, archives, chosen, thresholds)
         ]

@@ -7,9 +7,9 @@ _DAY = r"^(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d{2}:?\d{2})
 _COMPACT_DAY = r"^(\d{8})$"
 
 
-def parse_date(column: str = "date") -> pl.Expr:
+def parse_date() -> pl.Expr:
     """Parse the day in `2020-01-31`, `2020-01-31 00:00:00-05:00` or `20200131`, else null."""
-    text = pl.col(column).str.strip_chars()
+    text = pl.col("date").str.strip_chars()
     day = text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False)
     return pl.coalesce(day, text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False))
 
@@ -25,6 +25,6 @@ def strip_text(column: str) -> pl.Expr:
     return pl.when(text != "").then(text)
 
 
-def parse_symbol(column: str = "symbol") -> pl.Expr:
+def parse_symbol() -> pl.Expr:
     """Strip surrounding blanks and capitalize."""
-    return pl.col(column).str.strip_chars().str.to_uppercase()
+    return pl.col("symbol").str.strip_chars().str.to_uppercase()

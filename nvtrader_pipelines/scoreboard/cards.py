@@ -10,7 +10,7 @@ import polars as pl
 import psutil
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
+from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice

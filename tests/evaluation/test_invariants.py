@@ -92,4 +92,4 @@ def test_sessions_are_counted_by_the_exchange_and_not_by_the_calendar():
 
 def test_a_fold_without_tested_sessions_is_a_leak():
     training = pl.DataFrame({"fold": [1], "train_first": DAYS[:1], "train_last": DAYS[9:10]})
-    assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}))) == 1
+    assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}), 0, 0)) == 1

@@ -48,7 +48,7 @@ def test_numbers_are_the_statistics_of_the_period(curves, verdict):
         assert row["turnover_per_year"] == pytest.approx(rows["turnover"].sum() * 252 / len(rows))
         assert row["cost_per_year"] == pytest.approx(rows["cost"].sum() * 252 / len(rows))
         assert row["exposure"] == pytest.approx(0.9)
-        daily = sharpe_ratio(rows["net_return"].to_numpy(), 1)
+        daily = sharpe_ratio(rows["net_return"].to_numpy()) / 252**0.5
         assert row["sharpe_error"] == pytest.approx(np.sqrt(252) * iid_standard_error(daily, len(rows)))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
         by_theory = lo_interval(rows["net_return"].to_numpy())

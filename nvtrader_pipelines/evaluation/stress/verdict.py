@@ -105,7 +105,6 @@ def _account_rows(
 
 
 def _measures(account: pl.DataFrame) -> dict[str, float | None]:
-    """Measures of one account."""
     returns = account["net_return"].to_numpy()
     return {
         "total_return": total_return(returns),

@@ -12,13 +12,7 @@ class PatchTstEncoder(WindowEncoder):
     """Encoder of all names' windows in patches; the encodings are concatenated."""
 
     def __init__(
-        self,
-        layout: ObservationLayout,
-        sizes: TransformerSizes,
-        *,
-        patch_length: int,
-        stride: int,
-        name_features: int,
+        self, layout: ObservationLayout, sizes: TransformerSizes, *, patch_length: int, stride: int, name_features: int
     ) -> None:
         super().__init__(layout.n_symbols * name_features)
         self._length, self._stride = patch_length, stride
