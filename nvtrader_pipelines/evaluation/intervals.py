@@ -12,11 +12,11 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
-    YEARLY,
     require_confidence_level,
     sharpe_of_sums,
     sharpe_ratio,
 )
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 BOOTSTRAP_SEED = 0  # one for all, so that the same returns have the same interval wherever they are judged
 _CHUNK = 250  # draws counted at a time, to bound memory
@@ -44,9 +44,14 @@ def percentile_interval(draws: NDArray[np.float64], confidence_level: float) -> 
 
 
 def lo_interval(
-    returns: NDArray[np.float64], confidence_level: float = CONFIDENCE_LEVEL, n_lags: int | None = None
+    returns: NDArray[np.float64],
+    confidence_level: float = CONFIDENCE_LEVEL,
+    n_lags: int | None = None,
+    periods_per_year: int = SESSIONS_PER_YEAR,
 ) -> Interval:
     """Annual Sharpe ratio of returns (n,) with its normal interval by `gmm_standard_error`.
+
+    Ratio and error of one period are scaled by the square root of the periods per year.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, there are not more returns than lags, or
@@ -56,8 +61,8 @@ def lo_interval(
     Source: Lo (2002).
     """
     require_confidence_level(confidence_level)
-    error = gmm_standard_error(returns, n_lags) * YEARLY
-    point = sharpe_ratio(returns)
+    error = gmm_standard_error(returns, n_lags) * float(np.sqrt(periods_per_year))
+    point = sharpe_ratio(returns, periods_per_year)
     reach = float(scipy.stats.norm.ppf(0.5 + confidence_level / 2.0)) * error
     return Interval(point, point - reach, point + reach)
 
@@ -91,7 +96,7 @@ class SharpeIntervals(Component):
     n_draws: PositiveInt = 2000
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
-    def draw(self, returns: NDArray[np.float64]) -> SharpeDraws:
+    def draw(self, returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> SharpeDraws:
         """Draw Sharpe ratios of `returns` (n_sessions, n_series).
 
         Raises:
@@ -107,7 +112,7 @@ class SharpeIntervals(Component):
         sums = np.concatenate([counts @ powers for counts in self.counts(len(returns))])
         halves = sums[:, :n_series], sums[:, n_series:]
         _, ratios = sharpe_of_sums(halves, len(returns), center, np.abs(returns).max(axis=0))
-        return SharpeDraws(ratios * YEARLY, self.confidence_level)
+        return SharpeDraws(ratios * np.sqrt(periods_per_year), self.confidence_level)
 
     def counts(self, n_sessions: int) -> Iterator[NDArray[np.float64]]:
         """Count the occurrences of each session per draw, in batches of draws (m, n_sessions)."""

@@ -81,7 +81,7 @@ def total_return(returns: NDArray[np.float64]) -> float:
     return float(_wealth(returns)[-1]) - 1.0
 
 
-def cagr(returns: NDArray[np.float64]) -> float:
+def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Compound annual growth rate, as a fraction.
 
     Raises:
@@ -89,18 +89,18 @@ def cagr(returns: NDArray[np.float64]) -> float:
     """
     end = _wealth(returns)[-1]
     with np.errstate(over="ignore"):
-        growth = float(end ** (SESSIONS_PER_YEAR / len(returns)))
+        growth = float(end ** (periods_per_year / len(returns)))
     if not np.isfinite(growth):
         raise UndefinedStatisticError(f"annual growth overflows: wealth grew {end:.3g} times in {len(returns)} periods")
     return growth - 1.0
 
 
-def annual_volatility(returns: NDArray[np.float64]) -> float:
+def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Standard deviation (ddof 1) per year, as a fraction."""
-    return float(require_returns(returns, 2).std(ddof=1)) * YEARLY
+    return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
-def sharpe_ratio(returns: NDArray[np.float64]) -> float:
+def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized mean over standard deviation (ddof 1) of excess returns (n,); 0 if constant.
 
     Source: Sharpe (1994).
@@ -108,10 +108,10 @@ def sharpe_ratio(returns: NDArray[np.float64]) -> float:
     checked = require_returns(returns, 2)
     if not varies(checked):
         return 0.0
-    return float(checked.mean()) / float(checked.std(ddof=1)) * YEARLY
+    return float(checked.mean()) / float(checked.std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
-def sortino_ratio(returns: NDArray[np.float64]) -> float:
+def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized mean over downside deviation, with target 0.
 
     Raises:
@@ -122,7 +122,7 @@ def sortino_ratio(returns: NDArray[np.float64]) -> float:
     checked = require_returns(returns, 1)
     downside = float(np.sqrt(np.mean(np.minimum(checked, 0.0) ** 2)))
     _require_divisor("Sortino ratio", "a loss", downside)
-    return float(checked.mean()) / downside * YEARLY
+    return float(checked.mean()) / downside * float(np.sqrt(periods_per_year))
 
 
 def max_drawdown(returns: NDArray[np.float64]) -> float:
@@ -142,7 +142,7 @@ def _peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(np.maximum.accumulate(wealth), 1.0)
 
 
-def calmar_ratio(returns: NDArray[np.float64]) -> float:
+def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Compound annual growth over the largest drawdown.
 
     Raises:
@@ -152,7 +152,7 @@ def calmar_ratio(returns: NDArray[np.float64]) -> float:
     """
     drawdown = max_drawdown(returns)
     _require_divisor("Calmar ratio", "a drawdown", drawdown)
-    return cagr(returns) / drawdown
+    return cagr(returns, periods_per_year) / drawdown
 
 
 def value_at_risk(returns: NDArray[np.float64], confidence_level: float = CONFIDENCE_LEVEL) -> float:

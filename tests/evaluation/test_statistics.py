@@ -75,15 +75,15 @@ AGREEING = {  # what each library computes by the convention taken, and by which
     },
     "ffn": {"sharpe_252": sharpe_ratio, "sortino_252": sortino_ratio, "max_drawdown": TAKEN["max_drawdown"]},
     "skfolio": {
-        "sharpe_per_period": lambda returns: sharpe_ratio(returns) / 252**0.5,
+        "sharpe_per_period": lambda returns: sharpe_ratio(returns, 1),
         "annualized_sharpe_default": sharpe_ratio,
-        "std": lambda returns: annual_volatility(returns) / 252**0.5,
+        "std": lambda returns: annual_volatility(returns, 1),
         "annualized_std": annual_volatility,
         "annualized_mean": TAKEN["annual_return_arithmetic"],
         "cvar95": expected_shortfall,
         "var95": value_at_risk,
         "max_drawdown_compounded": max_drawdown,
-        "semi_deviation_mar0_biased": lambda returns: returns.mean() / sortino_ratio(returns) * 252**0.5,
+        "semi_deviation_mar0_biased": lambda returns: returns.mean() / sortino_ratio(returns, 1),
     },
     "recommended": TAKEN,
 }
@@ -201,6 +201,12 @@ def test_sharpe_ratio_does_not_depend_on_scale(returns, scale):
 @pytest.mark.parametrize("constant", [0.0, 0.001, -0.3])
 def test_sharpe_ratio_of_returns_that_never_vary_is_zero(constant):
     assert sharpe_ratio(np.full(50, constant)) == 0.0
+
+
+def test_a_year_of_other_periods_scales_sharpe_and_volatility_by_its_root():
+    returns = np.array([0.01, -0.02, 0.03, 0.005])
+    assert sharpe_ratio(returns, 12) == pytest.approx(sharpe_ratio(returns) * np.sqrt(12 / 252))
+    assert annual_volatility(returns, 12) == pytest.approx(annual_volatility(returns) * np.sqrt(12 / 252))
 
 
 @pytest.mark.parametrize("statistic", list(STATISTICS))

@@ -9,7 +9,9 @@ from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 MIN_WINDOWS = 2  # a slope needs two points
 
 
-def excess_growth(returns: NDArray[np.float64], market: NDArray[np.float64]) -> float:
+def excess_growth(
+    returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
+) -> float:
     """Mean excess log growth per year over the market, from net returns (n,) of the same sessions.
 
     Raises:
@@ -21,13 +23,14 @@ def excess_growth(returns: NDArray[np.float64], market: NDArray[np.float64]) -> 
     lowest = min(require_returns(returns, 1).min(), require_returns(market, 1).min())
     if lowest <= -1.0:
         raise UndefinedStatisticError(f"log growth needs returns above -1, but the lowest is {lowest:.6g}")
-    return float(np.mean(np.log1p(returns) - np.log1p(market))) * SESSIONS_PER_YEAR
+    return float(np.mean(np.log1p(returns) - np.log1p(market))) * periods_per_year
 
 
 def excess_growth_slope(excess: NDArray[np.float64]) -> float:
     """Change of excess growth per test window, by least squares; negative when alpha decays.
 
-    The excess growth is per year and window (n_windows,), in order.
+    Args:
+        excess: excess growth per year of each window (n_windows,), in order.
 
     Raises:
         ValueError: if a number is not finite.

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
-from nvtrader_pipelines.evaluation.statistics import YEARLY, UndefinedStatisticError, require_returns
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # for a standard deviation
 _HOLIDAYS = np.timedelta64(4, "D")  # longest closing of an exchange
 
 
-def downside_deviation(returns: NDArray[np.float64]) -> float:
+def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized root mean squared loss, as a fraction; the target is 0, gains count as 0.
 
     Raises:
@@ -21,7 +22,7 @@ def downside_deviation(returns: NDArray[np.float64]) -> float:
     Source: Sortino & Price (1994).
     """
     losses = np.minimum(require_returns(returns, 1), 0.0)
-    return float(np.sqrt(np.mean(losses**2))) * YEARLY
+    return float(np.sqrt(np.mean(losses**2))) * float(np.sqrt(periods_per_year))
 
 
 def sessions_within(sessions: NDArray[np.datetime64], market: ExtremeMarket) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 Sharpe ratios, benchmarks and variances are per observation, never annualized. Names without a year follow Bailey and
 Lopez de Prado (2012, 2014): standard error at the estimate, over T - 1. Names that end in `_2025` follow Lopez de
 Prado, Lipton and Zoonek (2025), "How to Use the Sharpe Ratio": standard error at the benchmark (the null), over T, with
-the variance of the largest of K normals. The two give different numbers.
+an AR(1) coefficient of the returns and the variance of the largest of K normals. The two give different numbers.
 """
 
 from dataclasses import dataclass
@@ -166,40 +166,52 @@ def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
     return mean_correlation + (1.0 - mean_correlation) * n_trials
 
 
-def sharpe_ratio_error_2025(moments: SharpeMoments, at: float, *, n_trials: int = 1) -> float:
+def sharpe_ratio_error_2025(
+    moments: SharpeMoments, at: float, *, autocorrelation: float = 0.0, n_trials: int = 1
+) -> float:
     """Standard error of the Sharpe ratio at a true ratio `at`, for the largest of some trials.
 
     Args:
         moments: for skewness, kurtosis and number of observations.
         at: true Sharpe ratio; in a test, that of the null hypothesis.
+        autocorrelation: AR(1) coefficient of the returns.
         n_trials: K; the error of one ratio is multiplied by the standard deviation of the largest of K standard
             normals.
 
     Raises:
-        ValueError: if there is no trial or more than 1e9, or the true ratio is not finite.
+        ValueError: if there is no trial or more than 1e9, the coefficient is not between -1 and 1, or the true ratio is
+            not finite.
 
     Source: Lopez de Prado, Lipton & Zoonek (2025).
     """
-    single = _variance_factor(moments, at) / moments.n_observations
+    if n_trials < 1 or not -1.0 < autocorrelation < 1.0:
+        raise ValueError(
+            f"the error needs 1+ trials and an AR(1) coefficient inside (-1, 1), got {n_trials} and {autocorrelation:g}"
+        )
+    single = _variance_factor(moments, at, autocorrelation) / moments.n_observations
     return float(np.sqrt(single * variance_of_maximum(n_trials)))
 
 
-def probabilistic_sharpe_ratio_2025(moments: SharpeMoments, benchmark: float = 0.0, *, n_trials: int = 1) -> float:
+def probabilistic_sharpe_ratio_2025(
+    moments: SharpeMoments, benchmark: float = 0.0, *, autocorrelation: float = 0.0, n_trials: int = 1
+) -> float:
     """Probability of a Sharpe ratio below the observed one, if the true one is the benchmark.
 
     Arguments and errors are those of `sharpe_ratio_error_2025`.
     """
-    error = sharpe_ratio_error_2025(moments, benchmark, n_trials=n_trials)
+    error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
     return float(scipy.stats.norm.cdf((moments.sharpe - benchmark) / error))
 
 
-def deflated_sharpe_ratio_2025(moments: SharpeMoments, n_trials: int, variance: float) -> float:
+def deflated_sharpe_ratio_2025(
+    moments: SharpeMoments, n_trials: int, variance: float, *, autocorrelation: float = 0.0
+) -> float:
     """Probability of a Sharpe ratio below the observed one, if that is the best of trials without skill.
 
     Arguments and errors are those of `expected_maximum_sharpe` and `sharpe_ratio_error_2025`.
     """
     benchmark = expected_maximum_sharpe(n_trials, variance)
-    return probabilistic_sharpe_ratio_2025(moments, benchmark, n_trials=n_trials)
+    return probabilistic_sharpe_ratio_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
 
 
 @cache
@@ -226,10 +238,13 @@ def variance_of_maximum(n_trials: int) -> float:
     return second - first**2
 
 
-def _variance_factor(moments: SharpeMoments, at: float) -> float:
+def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float = 0.0) -> float:
     """Variance of the Sharpe ratio at a true ratio, times the number of observations."""
     _require_finite(at)
-    factor = 1.0 - moments.skewness * at + (moments.kurtosis - 1.0) / 4.0 * at**2
+    rho = autocorrelation
+    once, twice = rho / (1.0 - rho), rho**2 / (1.0 - rho**2)
+    constant, linear, quadratic = 1.0 + 2.0 * once, 1.0 + once + twice, 1.0 + 2.0 * twice
+    factor = constant - linear * moments.skewness * at + quadratic * (moments.kurtosis - 1.0) / 4.0 * at**2
     if factor <= 0.0:
         raise ValueError(
             f"the variance of the Sharpe ratio is not positive for {moments} at {at:g}: two-valued returns have no "

@@ -35,7 +35,7 @@ def test_lo_2002_table_1():
 @pytest.mark.parametrize("series", SERIES)
 def test_standard_errors_of_real_returns(series):
     returns, expected = SERIES[series]
-    sharpe = sharpe_ratio(returns) / 252**0.5
+    sharpe = sharpe_ratio(returns, 1)
     assert sharpe == pytest.approx(expected["sr_daily"], rel=1e-12)
     assert iid_standard_error(sharpe, len(returns)) == pytest.approx(expected["se_iid_T"], rel=1e-12)
     assert mertens_standard_error(returns) == pytest.approx(expected["se_mertens_T"], rel=1e-12)
@@ -74,7 +74,7 @@ def test_gmm_intervals_have_nominal_coverage_under_autocorrelation():
         returns[:, t] = 0.4 * returns[:, t - 1] + shocks[:, t]
     drifting = 0.1 + returns[:, 50:]
     true = 0.1 * np.sqrt(1.0 - 0.4**2)
-    off = np.array([abs(sharpe_ratio(row) / 252**0.5 - true) for row in drifting])
+    off = np.array([abs(sharpe_ratio(row, 1) - true) for row in drifting])
     covered = np.mean(off < 1.96 * np.array([gmm_standard_error(row) for row in drifting]))
     naive = np.mean(off < 1.96 * iid_standard_error(true, drifting.shape[1]))
     assert 0.90 < covered < 0.97

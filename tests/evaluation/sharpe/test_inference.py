@@ -124,7 +124,6 @@ def test_the_numeric_example_of_2025_is_reproduced_as_printed():
 
 def test_the_multiple_testing_of_2025_is_that_of_its_program():
     inputs, expected, tolerance = case("zoonek2025_multiple_testing")
-    expected = {name: value for name, value in expected.items() if name != "psr_rho0p2"}  # of autocorrelated returns
     moments, n_trials = moments_of(inputs, inputs["SR"], inputs["T"]), inputs["K"]
     maximum = expected_maximum_sharpe(n_trials, inputs["var_trials"])
     found = {
@@ -134,6 +133,7 @@ def test_the_multiple_testing_of_2025_is_that_of_its_program():
         "DSR_K1": probabilistic_sharpe_ratio_2025(moments, maximum),
         "DSR_K10": deflated_sharpe_ratio_2025(moments, n_trials, inputs["var_trials"]),
         "var_max_of_10_std_normals": variance_of_maximum(10),
+        "psr_rho0p2": probabilistic_sharpe_ratio_2025(moments, autocorrelation=0.2),
     }
     assert found == pytest.approx(expected, abs=tolerance)
 
@@ -263,6 +263,33 @@ def test_the_largest_of_many_normals_varies_ever_less(n_trials):
     assert best == pytest.approx(one * largest.std(), rel=1e-4)
 
 
+def test_error_2025_matches_simulated_ar1_returns():
+    generator, rho, n = np.random.default_rng(1), 0.3, 1000
+    noise = generator.standard_normal((2000, n + 50))
+    returns = np.empty_like(noise)
+    returns[:, 0] = noise[:, 0]
+    for t in range(1, noise.shape[1]):
+        returns[:, t] = rho * returns[:, t - 1] + noise[:, t]
+    kept = returns[:, 50:]
+    scatter = (kept.mean(axis=1) / kept.std(axis=1, ddof=1)).std()
+    found = sharpe_ratio_error_2025(SharpeMoments(0.0, n), 0.0, autocorrelation=rho)
+    assert found == pytest.approx(scatter, rel=0.06)  # four times the error of a standard deviation of 2000 draws
+
+
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.2])
+def test_the_error_of_2025_is_the_sum_over_lags_that_it_is_short_for(rho):
+    """The delta method on mean and variance of x(t) = rho x(t-1) + e(t): with influence z - SR/2 (z^2 - 1) its
+    autocovariances at lag k are rho^k for z z, skew rho^k and skew rho^2k for z z^2, (kurtosis - 1) rho^2k for z^2."""
+    at, skewness, kurt, n = 0.3, -0.7, 6.0, 500
+    lags = np.arange(1, 400)
+    one, two = rho**lags, rho ** (2 * lags)
+    variance = 1.0 + 2.0 * one.sum()
+    variance -= at * skewness * (1.0 + (one + two).sum())
+    variance += at**2 / 4.0 * (kurt - 1.0) * (1.0 + 2.0 * two.sum())
+    found = sharpe_ratio_error_2025(SharpeMoments(0.1, n, skewness, kurt), at, autocorrelation=rho)
+    assert found == pytest.approx(np.sqrt(variance / n), rel=1e-12)
+
+
 @given(returns=returns_of, n_trials=st.integers(2, 1000), variance=st.floats(1e-6, 1.0))
 def test_more_trials_and_more_varied_ones_deflate_more(returns, n_trials, variance):
     moments = sharpe_moments(returns)
@@ -307,7 +334,8 @@ def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, ske
         (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.0, 1.0), "confidence level"),
         (lambda: effective_number_of_trials(0, 0.1), r"1\+ trials"),
         (lambda: effective_number_of_trials(3, 1.1), r"within \[-1, 1\]"),
-        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), "1 to 1000000000 trials"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, autocorrelation=1.0), "AR"),
+        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), r"1\+ trials"),
         (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
         (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
         (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, got inf"),
