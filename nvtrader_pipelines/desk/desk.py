@@ -17,9 +17,9 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.reconciliation import acceptance_event, open_differences
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy

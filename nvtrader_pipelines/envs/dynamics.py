@@ -23,8 +23,7 @@ from nvtrader_pipelines.envs.transition import (
     hold_rows,
 )
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.costs import CostFunction
-from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, Financing
+from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, Financing
 
 FillTiming = Literal["next_open", "next_close", "same_close"]
 FloatArray = NDArray[np.float64]

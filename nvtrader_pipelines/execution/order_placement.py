@@ -1,18 +1,35 @@
-"""Placing, withdrawing and recording the orders of one account's plans."""
+"""Orders of one account's plans: placed, withdrawn and recorded under its risk controls."""
 
-from collections.abc import Sequence
-from datetime import date
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 
 import numpy as np
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.brokers.venue import Venue, no_order_reason
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.kill_switch import KillSwitch
 from nvtrader_pipelines.execution.orders import Order, order_id
-from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, block_reason
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.market.panel import MarketPanel
+
+
+@dataclass(frozen=True)
+class RiskControls:
+    """Risk controls of an account, and the clock and author of its audit events."""
+
+    switch: KillSwitch
+    findings: Callable[[RebalancePlan, int], Sequence[Finding]]  # of a plan and the session of its decision
+    purchase_bans: Callable[[date], Mapping[str, str]]  # names that may not be bought in a session, with the reason
+    clock: Callable[[], datetime]
+    by: str  # author of events
+
+    def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
+        """Make an event of a plan, at the current time."""
+        return plan_event(kind, plan, self.clock(), self.by, details)
+
 
 OTHER_NAMES = "the active policy trades other names"
 NONE_PLACED = "none of its orders could be placed"

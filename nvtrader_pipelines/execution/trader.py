@@ -10,12 +10,11 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.venue import PolicyInForce, Venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.order_placement import OrderPlacement
+from nvtrader_pipelines.execution.order_placement import OrderPlacement, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord
 from nvtrader_pipelines.execution.proposals import DeployedPolicy, format_reasons, is_due, make_plan, no_trade_event
 from nvtrader_pipelines.execution.reconciliation import open_differences
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay"

@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, SharedPipeline, without_timing
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy, SharedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 

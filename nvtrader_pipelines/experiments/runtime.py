@@ -17,8 +17,8 @@ from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
-from nvtrader_pipelines.experiments.stages import equity_stages, forward_stages
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
+from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_stages
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_card, write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY

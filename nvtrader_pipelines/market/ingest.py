@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.parsing import parse_date
+from nvtrader_pipelines.market.rules import parse_date
 from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
 

@@ -18,8 +18,8 @@ from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete, ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import Finding
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
