@@ -31,9 +31,8 @@ class Home:
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
     audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL
-    runtime = _Place("data/runtime")  # state of the trading loop: active policy, kill switch, books of the accounts
+    runtime = _Place("data/runtime")  # state of the trading loop: kill switch, books of the accounts
     promotion_file = _Place("data/promotion.yaml")  # settings of the promotion gate, as YAML
-    active_policy = _Place("data/runtime/active_policy.json")  # pointer to the active policy, as JSON
     kill_switch = _Place("data/runtime/kill_switch")  # while it exists no order is placed; it holds the reason
     warehouse = _Place("warehouse")  # folder of everything that is built from `data/`
     iceberg = _Place("warehouse/iceberg")  # data and metadata files of the tables

@@ -8,11 +8,13 @@ import sqlalchemy as sa
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
 from nvtrader_pipelines.runs.run_tables import complete_run
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
-from tests.promotion.activations import LATER, activations_of, put
+from tests.promotion.activations import LATER, Killed, activations_of, dying_at, put, put_unreadable
 from tests.runs.untrained import AT, EXPERIMENT, begun, planned, sealed
 
 pytestmark = pytest.mark.usefixtures("no_active_policy")
@@ -37,8 +39,24 @@ def refused(store, ref, sentence) -> None:
     assert {path: path.read_bytes() for folder in folders for path in folder.glob("[!.]*")} == before
 
 
-def test_home_without_activation_has_no_active_policy(store):
-    assert read_active(store) is None
+def test_reading_without_activation_gives_none_and_writes_nothing(tmp_path):
+    assert read_active(Store(Home(tmp_path))) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_unreadable_activation_raises_and_is_replaced_by_the_next(store, run):
+    put_unreadable(store)
+    with pytest.raises(StorageError, match=r"cannot be read \(partition_key: .*policies activate"):
+        read_active(store)
+    assert put(store, (run.run_id, "small")) == read_active(store)
+
+
+def test_activation_killed_at_its_event_leaves_the_previous_policy(store, run, trading, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonlAudit, "append", dying_at(0)(JsonlAudit.append))
+        with pytest.raises(Killed):
+            put(store, (run.run_id, "small"), LATER)
+    assert read_active(store) == trading
 
 
 def test_activation_round_trips_and_its_event_has_author_and_reason(store, run):
@@ -60,9 +78,7 @@ def test_activation_of_a_seed_names_the_previous_policy(store, run, other):
 
 def test_repeated_activation_is_idempotent(store, run):
     first = put(store, (run.run_id, "small"))
-    before = store.home.active_policy.read_bytes()
     assert put(store, (run.run_id, "small"), LATER, by="bob") == first
-    assert store.home.active_policy.read_bytes() == before
     assert len(activations_of(store)) == 1
 
 
