@@ -1,5 +1,6 @@
 """Output of commands: tables, lines, CSV and JSON."""
 
+import json
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -53,6 +54,11 @@ def flatten_column(values: "pl.Series") -> "pl.Series":
 
 def _join(value: object) -> str:
     return "|".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+def write_json(document: object) -> None:
+    """Write a document to standard output as JSON; dates become text."""
+    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
 
 
 def write_rows(rows: "pl.DataFrame", form: Format) -> None:
