@@ -3,10 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Protocol
 
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, plan_event
-from nvtrader_pipelines.execution.kill_switch import KillSwitch
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+
+
+class KillSwitch(Protocol):
+    """Switch that stops trading while it is engaged; it is read before every order and at every session."""
+
+    def halt_reason(self) -> str | None:
+        """Return why trading is stopped; None if it is not. A switch that cannot be read counts as engaged."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OrderPlacement
 from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord
-from nvtrader_pipelines.execution.proposals import DeployedPolicy, format_reasons, is_due, make_plan, no_trade_event
+from nvtrader_pipelines.execution.proposals import format_reasons, is_due, make_plan, no_trade_event
 from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay"
@@ -26,7 +27,7 @@ EXPIRED = "it was {status} at its fill session, so it is not traded"
 class Trader:
     """Day loop of one account; `t` numbers the sessions of the policy's panel."""
 
-    def __init__(self, deployed: DeployedPolicy, venue: Venue, journal: Journal, controls: RiskControls) -> None:
+    def __init__(self, deployed: Deployment, venue: Venue, journal: Journal, controls: RiskControls) -> None:
         self._deployed, self._venue, self._journal, self._controls = deployed, venue, journal, controls
         self._panel = deployed.panel
         self._placement = OrderPlacement(deployed.panel, venue, journal, controls)
