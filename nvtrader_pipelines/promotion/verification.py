@@ -11,8 +11,6 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 
-LEDGER_FIELDS = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
-
 
 def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
     """Read the sealed run of a policy.
@@ -85,33 +83,16 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSp
 
 
 def _require_recorded_manifest(store: Store, run: SealedRun) -> None:
-    """Raise if the manifest differs from the records of the ledger or of the verdict."""
-    known = dict(store.ledger.policies(run.run_id).select("file", "sha256").iter_rows())
-    if not known:
-        raise _unrecorded_error(run, "policies")
-    begun = store.ledger.run(run.run_id)
-    differ = [name for name in LEDGER_FIELDS if getattr(begun, name) != getattr(run, name)]
-    if (begun.window_first, begun.window_last) != run.as_parent.window:
-        differ.append("test windows")
-    if known != run.policies:
-        differ.append("policies")
+    """Raise if the manifest differs from the digests that the ledger and the verdict recorded."""
     judged = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
-    digests = {"sealed": begun.policies_sha256, "judged": judged[0] if len(judged) else None}
-    if not any(digests.values()):
-        raise _unrecorded_error(run, "digest of the manifest")
-    others = [when for when, digest in digests.items() if digest not in {None, run.sha256}]
-    if others and not differ:  # chosen seeds, thresholds and other fields that only the digest covers
-        differ.append(f"digest when {' and '.join(others)}")
-    if differ:
+    recorded = {store.ledger.run(run.run_id).policies_sha256, *judged} - {None}
+    if not recorded:
         raise StorageError(
-            f"the manifest of run {run.run_id} must be as recorded, but it differs in "
-            f"{', '.join(name.replace('_', ' ') for name in differ)}; restore the folder "
+            f"the ledger has no digest of the manifest of run {run.run_id}, so the files of its folder cannot be "
+            f"verified; `nvtrader experiments run {run.experiment}` resumes it and records it"
+        )
+    if recorded != {run.sha256}:
+        raise StorageError(
+            f"the manifest of run {run.run_id} must be as recorded, but it has another digest; restore the folder "
             f"{store.policies.folder(run.partition_key, run.run_id)}, or remove it and train again"
         )
-
-
-def _unrecorded_error(run: SealedRun, what: str) -> StorageError:
-    return StorageError(
-        f"the ledger has no {what} of run {run.run_id}, so the files of its folder cannot be verified; `nvtrader "
-        f"experiments run {run.experiment}` resumes it and records them"
-    )
