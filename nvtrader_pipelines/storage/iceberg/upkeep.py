@@ -1,9 +1,10 @@
 """Upkeep: merge small files, expire superseded snapshots, delete orphaned files."""
 
 import contextlib
+import operator
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -38,13 +39,7 @@ class UpkeepReport:
 
     def __add__(self, other: "UpkeepReport") -> "UpkeepReport":
         """Sum of two reports."""
-        return UpkeepReport(
-            self.n_merged + other.n_merged,
-            self.n_written + other.n_written,
-            self.n_snapshots + other.n_snapshots,
-            self.n_files + other.n_files,
-            self.n_bytes + other.n_bytes,
-        )
+        return UpkeepReport(*map(operator.add, astuple(self), astuple(other)))
 
 
 def tidy(
