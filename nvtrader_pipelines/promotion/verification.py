@@ -5,7 +5,8 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.promotion.compatibility import market_mismatch_error, require_market
+from nvtrader_pipelines.policies.archive import read_card
+from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -80,6 +81,28 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSp
     require_not_looser(spec.pipeline.risk_limits, read_limits(store.home))
     _require_recorded_manifest(store, run)
     return spec, require_market(store, spec, run, policy)
+
+
+def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: str) -> MarketPanel:
+    """Read the current market of a run, whose policy files must be complete and unchanged.
+
+    Raises:
+        StorageError: if symbols or features differ, or a file is missing or changed.
+    """
+    store.policies.require_untampered(run)
+    path = store.policies.folder(run.partition_key, run.run_id) / min(run.policies)  # all have the same market
+    try:
+        panel = store.panels.read(spec.market)
+        require_same_market(read_card(path.read_bytes()), panel)
+    except ValueError as error:  # no panel can be made, or it differs from that of the training
+        raise market_mismatch_error(run, policy, error) from error
+    return panel
+
+
+def market_mismatch_error(run: SealedRun, policy: str, why: ValueError) -> StorageError:
+    """Build the error of a policy that does not fit the current market."""
+    reason = " ".join(str(why).split())
+    return StorageError(f"{policy} of run {run.run_id} cannot trade on the current market: {reason}")
 
 
 def _require_recorded_manifest(store: Store, run: SealedRun) -> None:
