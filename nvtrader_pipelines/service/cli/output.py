@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +40,13 @@ def format_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < LARGE else f"{value:,.0f}"
     return str(value)
+
+
+def format_bounded(row: Mapping[str, Any], name: str, bounds: str, form: str) -> str:
+    """Format a figure with its bounds, in the columns `<bounds>_low` and `<bounds>_high`; empty if there is none."""
+    if row[name] is None:
+        return ""
+    return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
 
 
 def flatten_column(values: "pl.Series") -> "pl.Series":

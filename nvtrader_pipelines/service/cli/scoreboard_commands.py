@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, is_without_command, open_store
-from nvtrader_pipelines.service.cli.output import format_cell, print_line, wide_console, write_json
+from nvtrader_pipelines.service.cli.output import format_bounded, format_cell, print_line, wide_console, write_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,21 +104,15 @@ def _cells(row: dict[str, Any]) -> list[str]:
         str(row["rank"]),
         row["entrant"],
         row["kind"],
-        _format_bounded(row, "sharpe", "sharpe", ".2f"),
-        _format_bounded(row, "sharpe_difference", "difference", "+.2f"),
-        _format_bounded(row, "active_sharpe", "active", "+.2f"),
+        format_bounded(row, "sharpe", "sharpe", ".2f"),
+        format_bounded(row, "sharpe_difference", "difference", "+.2f"),
+        format_bounded(row, "active_sharpe", "active", "+.2f"),
         "" if row["active_deflated_sharpe"] is None else f"{row['active_deflated_sharpe']:.2f}",
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
         "" if before is None else f"{before} ({row['previous_sharpe']:.2f})",
     ]
-
-
-def _format_bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
-    if row[name] is None:
-        return ""
-    return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
 
 
 def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:

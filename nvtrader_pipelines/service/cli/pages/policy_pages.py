@@ -7,7 +7,7 @@ from nvtrader_pipelines.promotion.decide import activation_command
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.log import PromotionRow
-from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
+from nvtrader_pipelines.service.cli.output import Format, format_bounded, print_line, print_part, write_rows
 from nvtrader_pipelines.service.cli.summary import format_sharpe
 
 LEGEND = (
@@ -165,7 +165,6 @@ def _score_row(name: str, row: Row) -> Row:
 
 
 def _format_difference(row: Row) -> str:
-    value = row.get("sharpe_difference")
-    if value is None:
+    if row.get("sharpe_difference") is None:
         return ""
-    return f"{value:+.2f} [{row['difference_low']:+.2f}, {row['difference_high']:+.2f}] {row['best_baseline']}"
+    return f"{format_bounded(row, 'sharpe_difference', 'difference', '+.2f')} {row['best_baseline']}"
