@@ -66,11 +66,8 @@ class Journal:
     def require_audit_covers_book(self, index: BookIndex, *, late: bool) -> None:
         """Raise if the audit lacks orders or fills that the book holds: their plans would be decided again.
 
-        Orders and fills of an interrupted step do not count: the next attempt records them.
-
-        Args:
-            index: the book's keys.
-            late: whether orders may fill after their session, as at a broker.
+        Orders and fills of an interrupted step do not count: the next attempt records them. With `late`, orders may
+        fill after their session, as at a broker.
 
         Raises:
             AuditIncomplete: with the missing orders and fills.

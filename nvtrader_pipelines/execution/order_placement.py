@@ -29,13 +29,7 @@ class OrderPlacement:
         self._panel, self._venue, self._journal, self._controls = panel, venue, journal, controls
 
     def place(self, plan: RebalancePlan, session: date, stop: str | None) -> list[AuditEvent]:
-        """Place a plan's orders one by one, until the kill switch is engaged.
-
-        Args:
-            plan: the plan.
-            session: the current session.
-            stop: why trading is stopped; None if it is not.
-        """
+        """Place a plan's orders one by one, until the kill switch is engaged; `stop` says why it is already."""
         decided_at = self._decided_at(plan)
         if blocked := self._cancel_if_blocked(plan, decided_at):
             return blocked

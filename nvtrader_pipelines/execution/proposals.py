@@ -21,12 +21,8 @@ VOLATILITY_SESSIONS = 63
 def is_due(deployed: Deployment, proposals: Sequence[Proposal], t: int) -> bool:
     """Whether a decision is due at the close of session `t`.
 
-    The first decision is due, then one after every `rebal_freq` sessions, and at once after a change of policy.
-
-    Args:
-        deployed: the policy, with `rebal_freq` in its spec.
-        proposals: all decisions for the account, oldest first.
-        t: the session.
+    The first decision is due, then one after every `rebal_freq` sessions, and at once after a change of policy. The
+    proposals are all decisions for the account, oldest first.
     """
     if not proposals:
         return True

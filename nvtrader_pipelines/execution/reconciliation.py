@@ -46,11 +46,7 @@ def open_differences(state: AccountState | None, journal: Journal) -> tuple[str,
 def acceptance_event(account: str, state: AccountState | None, author: tuple[str, str], at: datetime) -> AuditEvent:
     """Make the event of a person who accepts the actual holdings; one per session.
 
-    Args:
-        account: the account's name.
-        state: its last state; None if it is not open.
-        author: the person, and the reason.
-        at: time of the acceptance.
+    The state is the last of the account, None if it is not open; the author is the person and the reason.
 
     Raises:
         ExecutionError: if there is no difference, or no reason.

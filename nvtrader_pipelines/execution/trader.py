@@ -132,12 +132,7 @@ class Trader:
     def clear(self, t: int, *, acknowledge: bool = False) -> list[AuditEvent]:
         """Check the plan decided at the close of session `t` for compliance; at a live venue, also place its orders.
 
-        Args:
-            t: the session.
-            acknowledge: whether the replay acknowledges soft findings at once.
-
-        Returns:
-            The new audit events.
+        With `acknowledge`, the replay acknowledges soft findings at once. Return the new audit events.
         """
         self.require_reconciled()
         record, events = self._record_at(t), []

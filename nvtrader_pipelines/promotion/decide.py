@@ -41,13 +41,7 @@ def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> Prom
     """Let the gate judge a policy; one that passes is active from the next close on.
 
     Each decision is a row; an equal decision on the same two policies is the same row. The active policy itself is not
-    judged.
-
-    Args:
-        store: where policies, runs and tables are.
-        policy: an experiment, a version or the prefix of a run id, as in `find_policy`.
-        by: who requested it.
-        clock: UTC time.
+    judged. The policy is named as in `find_policy`; `by` requested the decision.
 
     Raises:
         StorageError: if there is no such policy, or the active one, the gate's settings or the audit cannot be read.

@@ -27,11 +27,7 @@ NEXT = (
 def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
-    The columns are those of the verdicts, and `validation_only`.
-
-    Args:
-        store: tables and ledger.
-        names: experiments; all if empty.
+    The columns are those of the verdicts, and `validation_only`. Without names, all experiments are read.
     """
     runs = walk_forward_runs(store)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs

@@ -17,12 +17,9 @@ LEGEND = (
 
 
 def print_library(library: Library, newer: str | None, *, everything: bool) -> None:
-    """Print a line per policy, and the obstacles of those that cannot trade.
+    """Print a line per policy, the obstacles of those that cannot trade, and the message on a newer run.
 
-    Args:
-        library: policies and their problems.
-        newer: message about a newer run of the active experiment, if there is one.
-        everything: whether to list policies of outdated versions instead of counting them.
+    Unless `everything` is to be listed, policies of outdated versions are only counted.
     """
     shown = [card for card in library.cards if everything or card.active or not card.outdated]
     if shown:
