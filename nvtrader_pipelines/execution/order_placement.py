@@ -167,7 +167,7 @@ class OrderPlacement:
     def _record_halt(self, session: date, stop: str) -> list[AuditEvent]:
         """Record that the kill switch stopped a session."""
         event = AuditEvent(
-            event_id=self._journal.halt_event_id(session),
+            event_id=event_id("halted", self._journal.account, session),
             kind="halted",
             at=self._controls.clock(),
             by=self._controls.by,

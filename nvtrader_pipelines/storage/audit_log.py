@@ -128,16 +128,6 @@ class JsonlAudit:
         """
         return [row.event for row in self.rows() if account is None or row.account == account]
 
-    def has(self, event: str) -> bool:
-        """Return whether an event with this id is stored.
-
-        Raises:
-            StorageError: if the audit is damaged.
-        """
-        if event not in self._ids:
-            self._refresh()
-        return event in self._ids
-
     def rows(self) -> Sequence[AuditRow]:
         """Rows in the sequence they were appended.
 
