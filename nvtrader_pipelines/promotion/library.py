@@ -82,7 +82,7 @@ class Library:
     """Every card, newest run first, and what cannot be read."""
 
     cards: tuple[LibraryCard, ...]
-    problems: tuple[str, ...]  # sentences on damaged manifests or a damaged active policy
+    problems: tuple[str, ...]  # sentences on damaged manifests or an active policy that cannot be read
     active: ActivePolicy | None  # None if there is none or it cannot be read
 
 
@@ -116,7 +116,7 @@ def read_library_card(store: Store, ref: PolicyRef) -> LibraryCard:
     """Read the card of one policy, opened on the current market.
 
     Raises:
-        StorageError: if there is no such policy, or the pointer to the active one is damaged.
+        StorageError: if there is no such policy, or the active one cannot be read.
     """
     run, reader = sealed_run(store, ref), _CardReader.open(store)
     obstacle = _obstacle(require_usable, store, run, ref.policy)

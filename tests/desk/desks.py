@@ -29,7 +29,7 @@ def judged_home(root: Path) -> tuple[Store, SealedRun]:
 
 def make_active(store: Store, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
     """Activate one of the run's policies."""
-    activate(store, PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)
+    activate(store, PolicyRef(run.run_id, policy or run.experiment), "ann", "", at)
 
 
 def desk(store: Store, account: str = "paper", at: datetime = AT) -> Desk:

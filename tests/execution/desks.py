@@ -79,9 +79,6 @@ class MemoryLog:
     def events(self, account=None):
         return [event for event in self.kept.values() if account in {None, event.account}]
 
-    def has(self, event):
-        return event in self.kept
-
     def kinds(self):
         return [event.kind for event in self.kept.values()]
 

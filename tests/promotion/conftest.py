@@ -42,7 +42,7 @@ def other(market: Store) -> SealedRun:
 
 @pytest.fixture
 def no_active_policy(store: Store) -> None:
-    """Remove pointer and audit before every test."""
+    """Remove the audit before every test."""
     forget_activations(store)
 
 

@@ -1,7 +1,5 @@
 """`nvtrader scoreboard`: show the ranking of all entrants; `update` scores them again."""
 
-import json
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, open_store, refuse_options_before_command
-from nvtrader_pipelines.service.cli.output import format_cell, print_line, wide_console
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, is_without_command, open_store
+from nvtrader_pipelines.service.cli.output import format_bounded, format_cell, print_line, wide_console, write_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,8 +57,7 @@ def scoreboard(
     verbose: Verbose = False,
 ) -> None:
     """Show the ranking of all entrants as of the last update, by contest."""
-    refuse_options_before_command(context)
-    if context.invoked_subcommand is not None:
+    if not is_without_command(context):
         return
     from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
 
@@ -78,7 +75,7 @@ def _ignore_progress(_: str) -> None:
 
 def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
     if as_json:
-        _write_json(board)
+        write_json(board.to_dicts())
         return
     console = wide_console()
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
@@ -107,9 +104,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
         str(row["rank"]),
         row["entrant"],
         row["kind"],
-        _format_bounded(row, "sharpe", "sharpe", ".2f"),
-        _format_bounded(row, "sharpe_difference", "difference", "+.2f"),
-        _format_bounded(row, "active_sharpe", "active", "+.2f"),
+        format_bounded(row, "sharpe", "sharpe", ".2f"),
+        format_bounded(row, "sharpe_difference", "difference", "+.2f"),
+        format_bounded(row, "active_sharpe", "active", "+.2f"),
         "" if row["active_deflated_sharpe"] is None else f"{row['active_deflated_sharpe']:.2f}",
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
@@ -118,15 +115,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _format_bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
-    if row[name] is None:
-        return ""
-    return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
-
-
 def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
-        _write_json(rows)
+        write_json(rows.to_dicts())
         return
     title = Text(f"{name}: all scorings, newest first")  # names and notes may contain rich markup
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
@@ -135,7 +126,3 @@ def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     for row in rows.iter_rows(named=True):
         table.add_row(*(Text(format_cell(row[column])) for column in (*HISTORY, "note")))
     wide_console().print(table)
-
-
-def _write_json(rows: "pl.DataFrame") -> None:
-    sys.stdout.write(json.dumps(rows.to_dicts(), indent=1, default=str) + "\n")

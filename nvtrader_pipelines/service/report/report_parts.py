@@ -1,6 +1,6 @@
 """Parts of the report: tables, plots and sentences, read from the warehouse."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -158,7 +158,9 @@ def headline(evidence: Evidence) -> Part:
     grids = [
         deflated_grid(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=i == 0)
         for source in newest["source"].unique().sort()
-        for i, period in enumerate(sort_periods(newest.filter(pl.col("source") == source)["period"]))
+        for i, period in enumerate(
+            sorted(newest.filter(pl.col("source") == source)["period"].unique(), key=period_order)
+        )
     ]
     return Part(
         "headline",
@@ -348,13 +350,8 @@ def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Ev
     return part
 
 
-def sort_periods(periods: Iterable[str]) -> list[str]:
-    """Sort periods: reported period first, then all sessions, then the tuned-on folds."""
-    return sorted(set(periods), key=period_order)
-
-
 def period_order(period: str) -> tuple[int, str]:
-    """Sort key of a period."""
+    """Sort key of a period: the reported period first, then all sessions, then the folds that were tuned on."""
     return {"from": 0, "all": 1, "before": 2}[period.partition("_")[0]], period
 
 
