@@ -60,7 +60,7 @@ def outside_unit_interval(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Data
     return rows.filter(pl.any_horizontal(~pl.col(name).is_between(0.0, 1.0) for name in columns))
 
 
-def differs_from_rivals(scoreboard: pl.DataFrame) -> pl.DataFrame:
+def inconsistent_entrants(scoreboard: pl.DataFrame) -> pl.DataFrame:
     """Rows of contests with different markets or windows, or with ranks that do not follow Sharpe ratios.
 
     Args:

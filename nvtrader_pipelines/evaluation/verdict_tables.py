@@ -68,8 +68,8 @@ EVALUATION = TableSchema(
     Column("iqm_high", pl.Float64, "97.5 % bound, the same"),
     Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over the period, known only afterwards"),
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline"),
-    Column("difference_low", pl.Float64, "2.5 % bound of the difference, paired bootstrap"),
-    Column("difference_high", pl.Float64, "97.5 % bound of the difference, paired bootstrap"),
+    Column("sharpe_difference_low", pl.Float64, "2.5 % bound of the difference, paired bootstrap"),
+    Column("sharpe_difference_high", pl.Float64, "97.5 % bound of the difference, paired bootstrap"),
 )
 RATIO_CURVE = TableSchema(
     RUN.only("run_id", "spec_hash"),
@@ -91,9 +91,9 @@ RATIO_CURVE = TableSchema(
         "best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio, over the run's own sessions"
     ),
     Column(
-        "active_sharpe", pl.Float64, "information ratio: annual Sharpe ratio of the return less the best baseline's"
+        "information_ratio", pl.Float64, "information ratio: annual Sharpe ratio of the return less the best baseline's"
     ),
-    Column("active_deflated_sharpe", pl.Float64, "the same probability for that information ratio"),
+    Column("deflated_information_ratio", pl.Float64, "the same probability for that information ratio"),
     Column("note", pl.String, "why something is null, or not deflated"),
 )
 REGIME_EVALUATION = TableSchema(

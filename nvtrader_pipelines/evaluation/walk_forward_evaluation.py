@@ -224,6 +224,6 @@ def _best_baseline_difference(
     return {
         "best_baseline": accounts.names[best],
         "sharpe_difference": sharpes[i] - sharpes[best],
-        "difference_low": low,
-        "difference_high": high,
+        "sharpe_difference_low": low,
+        "sharpe_difference_high": high,
     }

@@ -44,7 +44,7 @@ _ORDER = list(_LEVELS)
 _LEFT, _RIGHT = 0.10, 0.785  # panels of an account, with room for labels
 
 
-def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
+def account_figures(states: pl.DataFrame, references: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
     """Draw `equity_curve` of an account's `portfolio.portfolio_state`; empty without rows."""
     if states.is_empty():
         return {}
@@ -53,7 +53,7 @@ def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | N
     note = (
         f"Last traded by {last['policy']} of run {last['run_id']}. Cost in all: {states['cost'].sum():.2%} of equity."
     )
-    return {"equity_curve": account_figure(states, title, rivals, note)}
+    return {"equity_curve": account_figure(states, title, references, note)}
 
 
 def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
@@ -76,15 +76,15 @@ def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
 
 
 def account_figure(
-    states: pl.DataFrame, title: str, rivals: Mapping[str, pl.DataFrame] | None = None, note: str | None = None
+    states: pl.DataFrame, title: str, references: Mapping[str, pl.DataFrame] | None = None, note: str | None = None
 ) -> bytes:
-    """Draw an account's equity beside its rivals', and its drawdown, cash and turnover.
+    """Draw an account's equity beside its references', and its drawdown, cash and turnover.
 
     Args:
         states: rows of `portfolio.portfolio_state` of one account: session, equity (1 at the opening), drawdown
             (positive), cash (share of equity) and turnover (one-way, 0 where nothing was traded).
         title: above the figure.
-        rivals: session and equity by name; rescaled to the account's equity at its first session.
+        references: session and equity by name; rescaled to the account's equity at its first session.
         note: under the figure.
     """
     rows = states.sort("session")
@@ -96,7 +96,7 @@ def account_figure(
     days = _days(rows)
     for axes in (wealth, losses, cash, trades):
         _time_axis(axes, days)
-    labels = _rivals(wealth, rows, rivals or {})
+    labels = _references(wealth, rows, references or {})
     labels.append(_wealth(wealth, rows))
     _losses(losses, rows)
     label_ends(cash, [_cash(cash, rows)])
@@ -132,10 +132,10 @@ def _wealth(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     return EndLabel(rows["equity"][-1], f"this account  {rows['equity'][-1]:.4g}x", BLUE, bold=True)
 
 
-def _rivals(axes: Axes, rows: pl.DataFrame, rivals: Mapping[str, pl.DataFrame]) -> list[EndLabel]:
-    """Draw the rivals, rescaled to the account at the first common session, and return their labels."""
+def _references(axes: Axes, rows: pl.DataFrame, references: Mapping[str, pl.DataFrame]) -> list[EndLabel]:
+    """Draw the references, rescaled to the account at the first common session, and return their labels."""
     labels = []
-    for i, (name, curve) in enumerate(rivals.items()):
+    for i, (name, curve) in enumerate(references.items()):
         both = rows.select("session", account="equity").join(curve, on="session").sort("session")
         if both.is_empty():
             continue

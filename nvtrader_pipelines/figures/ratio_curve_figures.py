@@ -83,7 +83,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
 def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
     """Draw deflated Sharpe and information ratios, as of the end of each run."""
     order = np.arange(len(runs))
-    for name, color, marker in (("deflated_sharpe", SKY, "o"), ("active_deflated_sharpe", GREEN, "D")):
+    for name, color, marker in (("deflated_sharpe", SKY, "o"), ("deflated_information_ratio", GREEN, "D")):
         axes.scatter(order, runs[name].to_numpy(), s=60, color=color, marker=marker, zorder=3)
     axes.axhline(_ENOUGH, color="black", linewidth=0.8, linestyle="--")
     axes.set_ylim(0.0, 1.1)

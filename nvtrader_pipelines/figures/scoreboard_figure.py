@@ -73,7 +73,7 @@ def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
         figure.text(left, top.y1 + 0.02, words, fontsize=TEXT, color=GREY, ha="right", va="center")
     for place, row in enumerate(rows.iter_rows(named=True)):
         height = top.y1 - (place + 0.5) / len(rows) * top.height
-        ratio, deflated = row["active_sharpe"], row["active_deflated_sharpe"]
+        ratio, deflated = row["information_ratio"], row["deflated_information_ratio"]
         texts = (
             "" if ratio is None else f"{ratio:+.2f}",
             "" if deflated is None else f"{deflated:.2f}",

@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_promotion_current,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
+from nvtrader_pipelines.runs.input_digests import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments

@@ -9,8 +9,8 @@ import polars as pl
 from pandera.polars import DataFrameSchema
 
 from nvtrader_pipelines.evaluation.invariants import (
-    differs_from_rivals,
     equity_gaps,
+    inconsistent_entrants,
     off_simplex,
     outside_unit_interval,
     reward_gaps,
@@ -241,7 +241,7 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
 def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Compare the conditions of every ranked entrant with those of the other entrants."""
     rows = store.tables.read(SCOREBOARD)
-    return check_result(differs_from_rivals(rows), len(rows))
+    return check_result(inconsistent_entrants(rows), len(rows))
 
 
 def promotion_check(

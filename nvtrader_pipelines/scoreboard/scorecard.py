@@ -81,8 +81,8 @@ class Inference(ScorecardPart):
 
     probabilistic_sharpe: float | None = None  # probability of a true Sharpe ratio above 0
     best_baseline: str | None = None
-    active_sharpe: Metric = Metric()  # information ratio against the best baseline of the contest
-    active_deflated_sharpe: float | None = None  # probability of exceeding the luck of the best trial
+    information_ratio: Metric = Metric()  # information ratio against the best baseline of the contest
+    deflated_information_ratio: float | None = None  # probability of exceeding the luck of the best trial
     n_trials: int | None = None  # runs on the market and external attempts, this one included
     note: str = ""  # reason for null values
 
@@ -194,13 +194,13 @@ class Scorecard(ScorecardPart):
             "train_first": min((each.first for each in self.data.trained), default=None),
             "train_last": max((each.last for each in self.data.trained), default=None),
             "run_id": self.run_id,
-            **_interval_columns("sharpe", "sharpe", self.metric("sharpe")),
+            **_interval_columns("sharpe", self.metric("sharpe")),
             **{name: self.metric(name).value for name in METRICS_WITHOUT_INTERVAL},
             "best_baseline": inference.best_baseline,
-            **_interval_columns("sharpe_difference", "difference", self.metric("sharpe_difference")),
-            **_interval_columns("active_sharpe", "active", inference.active_sharpe),
+            **_interval_columns("sharpe_difference", self.metric("sharpe_difference")),
+            **_interval_columns("information_ratio", inference.information_ratio),
             "probabilistic_sharpe": inference.probabilistic_sharpe,
-            "active_deflated_sharpe": inference.active_deflated_sharpe,
+            "deflated_information_ratio": inference.deflated_information_ratio,
             "n_trials": inference.n_trials,
             "worst_scenario": worst.scenario if worst else None,
             "worst_scenario_return": worst.total_return if worst else None,
@@ -224,8 +224,8 @@ def _total_return(result: StressResult) -> float:
     return result.total_return or 0.0
 
 
-def _interval_columns(name: str, bounds: str, metric: Metric) -> dict[str, float | None]:
-    return {name: metric.value, f"{bounds}_low": metric.low, f"{bounds}_high": metric.high}
+def _interval_columns(name: str, metric: Metric) -> dict[str, float | None]:
+    return {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
 
 
 def markdown(card: Scorecard) -> str:
@@ -297,8 +297,8 @@ def _luck_section(card: Scorecard) -> list[str]:
     rows = {
         "probabilistic Sharpe ratio (above 0)": _format_metric(Metric(value=found.probabilistic_sharpe)),
         "best baseline, in hindsight": found.best_baseline or "-",
-        "information ratio against it": _format_metric(found.active_sharpe),
-        "deflated information ratio": _format_metric(Metric(value=found.active_deflated_sharpe)),
+        "information ratio against it": _format_metric(found.information_ratio),
+        "deflated information ratio": _format_metric(Metric(value=found.deflated_information_ratio)),
         "trials on these data": "-" if found.n_trials is None else str(found.n_trials),
     }
     return [_render_section("Inference", rows), *([found.note] if found.note else [])]

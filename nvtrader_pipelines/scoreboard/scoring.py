@@ -56,7 +56,7 @@ class TrialPopulation:
     """Trials of a market that every result is deflated for: runs and external attempts."""
 
     run_ids: tuple[str, ...]
-    active_sharpe: FloatArray  # per session, against each run's best baseline; of runs with known returns
+    information_ratio: FloatArray  # per session, against each run's best baseline; of runs with known returns
     n_trials: int  # completed runs
     attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to information ratio, if known
 
@@ -72,7 +72,7 @@ class TrialPopulation:
     def deflation(self, entrant: Entrant, own: float) -> Deflation:
         """Deflation of one entrant, which adds a trial unless it is one already."""
         known = [sharpe for sharpe in self.attempts.values() if sharpe is not None]
-        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_trials + len(self.attempts)
+        sharpes, n_trials = np.append(self.information_ratio, known), self.n_trials + len(self.attempts)
         if entrant.run_id in self.run_ids or attempt_id(entrant.configuration) in self.attempts:
             return Deflation.of(sharpes, n_trials)
         return Deflation.of(np.append(sharpes, own), n_trials + 1)
@@ -153,7 +153,7 @@ def score_runs(
     for each in runs:
         if each.entrant.kind in EXTERNAL_KINDS:
             best = whole[each.entrant.name]["best_baseline"]
-            attempts[attempt_id(each.entrant.configuration)] = _active_sharpe(net, each.entrant.name, best)
+            attempts[attempt_id(each.entrant.configuration)] = _information_ratio(net, each.entrant.name, best)
     population = population.with_attempts(attempts)
     return [
         _build_card(contest, each, whole[each.entrant.name], judged_at).model_copy(
@@ -264,14 +264,14 @@ def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, popula
     return Inference(
         probabilistic_sharpe=probabilistic,
         best_baseline=best,
-        active_sharpe=Metric(value=sharpe_ratio(active), low=low, high=high),
-        active_deflated_sharpe=deflated,
+        information_ratio=Metric(value=sharpe_ratio(active), low=low, high=high),
+        deflated_information_ratio=deflated,
         n_trials=deflation.n_trials,
         note="; ".join([*notes, *deflation.notes]),
     )
 
 
-def _active_sharpe(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
+def _information_ratio(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
     """Information ratio per session; None without a baseline."""
     if not isinstance(best, str):
         return None

@@ -124,11 +124,11 @@ def test_policies_are_compared_with_the_best_baseline_of_the_same_period(verdict
         for row in rows.filter(pl.col("kind") != "baseline").iter_rows(named=True):
             assert row["best_baseline"] == baselines["policy"][-1]
             assert row["sharpe_difference"] == row["sharpe"] - baselines["sharpe"][-1]
-            assert row["difference_low"] < row["sharpe_difference"] < row["difference_high"]
+            assert row["sharpe_difference_low"] < row["sharpe_difference"] < row["sharpe_difference_high"]
 
 
 def test_baselines_are_compared_with_nothing(verdict):
-    columns = ["best_baseline", "sharpe_difference", "difference_low", "difference_high"]
+    columns = ["best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high"]
     baselines = verdict.filter(pl.col("kind") == "baseline").select(columns)
     assert baselines.null_count().row(0) == (len(baselines),) * 4
 

@@ -33,7 +33,7 @@ def training_curves(n_folds=7):
     return pl.DataFrame(rows, schema=["fold", "seed", "timesteps", "mean_reward"], orient="row")
 
 
-DEFLATED = ("deflated_sharpe", "active_deflated_sharpe")
+DEFLATED = ("deflated_sharpe", "deflated_information_ratio")
 
 
 def ratio_curve(n_runs, periods=("all", "from_2010")):
@@ -103,8 +103,8 @@ def board(n_entrants=16):
             "sharpe": 0.1 * (8 - i) if i else None,
             "sharpe_low": 0.1 * (8 - i) - 0.4,
             "sharpe_high": 0.1 * (8 - i) + 0.4,
-            "active_sharpe": None if i % 4 == 3 else 0.05 * (8 - i),
-            "active_deflated_sharpe": None if i % 4 == 3 else 0.5,
+            "information_ratio": None if i % 4 == 3 else 0.05 * (8 - i),
+            "deflated_information_ratio": None if i % 4 == 3 else 0.5,
             "max_drawdown": 0.3,
         }
         for i in range(n_entrants)

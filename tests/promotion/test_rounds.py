@@ -3,10 +3,10 @@ import datetime as dt
 import pytest
 
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion import decide as decide_module
+from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.decide import activation_command
-from nvtrader_pipelines.promotion.log import read_promotions_of
+from nvtrader_pipelines.promotion.decision_log import read_promotions_of
+from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -54,8 +54,8 @@ def test_decision_killed_at_any_write_is_recorded_as_it_ended(store, runs, step,
     complete_run(store, runs["still"], AT)
     with monkeypatch.context() as patch:
         for module, name in [
-            (decide_module, "write_promotion"),  # step 0: there is no row; 3: its activation is in the audit only
-            (decide_module, "activate"),
+            (promote_module, "write_promotion"),  # step 0: there is no row; 3: its activation is in the audit only
+            (promote_module, "activate"),
             (JsonlAudit, "append"),
         ]:
             patch.setattr(module, name, dies(getattr(module, name)))

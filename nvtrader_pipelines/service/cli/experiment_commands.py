@@ -90,7 +90,7 @@ def run(
 
 def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
     """Bring experiments up to date, show their progress, and write their results."""
-    from nvtrader_pipelines.orchestration.pipeline import run_pipeline
+    from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.service.cli.progress_display import show_progress
     from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 

@@ -42,11 +42,11 @@ def format_cell(value: object) -> str:
     return str(value)
 
 
-def format_bounded(row: Mapping[str, Any], name: str, bounds: str, form: str) -> str:
-    """Format a figure with its bounds, in the columns `<bounds>_low` and `<bounds>_high`; empty if there is none."""
+def format_bounded(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Format a figure with its bounds, in the columns `<name>_low` and `<name>_high`; empty if there is none."""
     if row[name] is None:
         return ""
-    return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
+    return f"{row[name]:{form}} [{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
 
 
 def flatten_column(values: "pl.Series") -> "pl.Series":

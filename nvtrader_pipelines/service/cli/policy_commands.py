@@ -38,7 +38,7 @@ def policies(
 @app.command("list", epilog=EPILOG)
 def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List all trained policies, newest first, the active one marked."""
-    from nvtrader_pipelines.promotion.library import read_library
+    from nvtrader_pipelines.promotion.policy_cards import read_library
     from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
 
@@ -56,8 +56,8 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
 @app.command(epilog=EPILOG)
 def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
-    from nvtrader_pipelines.promotion.library import find_policy, read_library_card
-    from nvtrader_pipelines.promotion.log import read_promotions_of
+    from nvtrader_pipelines.promotion.decision_log import read_promotions_of
+    from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
 
     with exit_on_error(verbose=verbose):
@@ -84,7 +84,7 @@ def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
     """Let the gate or the person decide, and print the decision."""
-    from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
+    from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
     from nvtrader_pipelines.storage.views import publish

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "information ratio [95 %]")
 MORE_COLUMNS = ("deflated", "CAGR", "max DD", "turnover/y", "before")
 N_LEFT = 3  # rank, and the text columns
-HISTORY = ("judged_at", "contest", "first_session", "last_session", "sharpe", "active_sharpe", "active_deflated_sharpe")
+HISTORY = (
+    "judged_at",
+    "contest",
+    "first_session",
+    "last_session",
+    "sharpe",
+    "information_ratio",
+    "deflated_information_ratio",
+)
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
     "Less best baseline: difference of Sharpe ratios; the baseline is picked with hindsight. Information ratio: Sharpe "
@@ -104,10 +112,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
         str(row["rank"]),
         row["entrant"],
         row["kind"],
-        format_bounded(row, "sharpe", "sharpe", ".2f"),
-        format_bounded(row, "sharpe_difference", "difference", "+.2f"),
-        format_bounded(row, "active_sharpe", "active", "+.2f"),
-        "" if row["active_deflated_sharpe"] is None else f"{row['active_deflated_sharpe']:.2f}",
+        format_bounded(row, "sharpe", ".2f"),
+        format_bounded(row, "sharpe_difference", "+.2f"),
+        format_bounded(row, "information_ratio", "+.2f"),
+        "" if row["deflated_information_ratio"] is None else f"{row['deflated_information_ratio']:.2f}",
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",

@@ -105,10 +105,10 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
         f"{row['cost_per_year']:.2%}",
-        format_bounded(row, "sharpe_difference", "difference", "+.2f"),
+        format_bounded(row, "sharpe_difference", "+.2f"),
     ]
 
 
 def format_sharpe(row: Mapping[str, Any]) -> str:
     """Format the Sharpe ratio with its interval; empty if there is none."""
-    return format_bounded(row, "sharpe", "sharpe", ".2f")
+    return format_bounded(row, "sharpe", ".2f")

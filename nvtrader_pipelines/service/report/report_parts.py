@@ -9,7 +9,6 @@ import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
-from nvtrader_pipelines.promotion.decide import read_gate
 from nvtrader_pipelines.promotion.findings import (
     MAX_OVERFITTING,
     PromotionFinding,
@@ -18,6 +17,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.promotion.gate import PromotionGate
+from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names, with_validation_mark
 from nvtrader_pipelines.storage.store import Store
@@ -289,8 +289,9 @@ def scoreboard(evidence: Evidence) -> Part:
         "contest", "source", "first_session", "last_session", maintain_order=True
     ):
         cells = [
-            [f"{row['rank']}. {row['entrant']}", format_interval(row), format_interval(row, "active_", sign=True),
-             format_number(row["active_deflated_sharpe"]),
+            [f"{row['rank']}. {row['entrant']}", format_interval(row),
+             format_interval(row, "information_ratio", sign=True),
+             format_number(row["deflated_information_ratio"]),
              format_number(row["cagr"], ".1%"), format_number(row["max_drawdown"], ".0%"),
              format_number(row["turnover_per_year"], ".1f"), str(row["previous_rank"] or UNKNOWN)]
             for row in rows.iter_rows(named=True)
@@ -360,11 +361,10 @@ def ratio_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     return format_interval(row, sign=True), format_number(row["deflated_sharpe"])
 
 
-def format_interval(row: Mapping[str, Any], prefix: str = "", *, sign: bool = False) -> str:
-    """Format a Sharpe ratio with its interval; a dash if there is none."""
+def format_interval(row: Mapping[str, Any], name: str = "sharpe", *, sign: bool = False) -> str:
+    """Format a figure with its interval; a dash if there is none."""
     form = "+.2f" if sign else ".2f"
-    names = (f"{prefix}sharpe", f"{prefix or 'sharpe_'}low", f"{prefix or 'sharpe_'}high")
-    point, low, high = (row[name] for name in names)
+    point, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if point is None:
         return UNKNOWN
     bounds = "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"

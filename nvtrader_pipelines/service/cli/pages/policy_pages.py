@@ -3,10 +3,10 @@
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.promotion.decide import activation_command
+from nvtrader_pipelines.promotion.decision_log import PromotionRow
 from nvtrader_pipelines.promotion.findings import describe_period
-from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
-from nvtrader_pipelines.promotion.log import PromotionRow
+from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
+from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.service.cli.output import Format, format_bounded, print_line, print_part, write_rows
 from nvtrader_pipelines.service.cli.summary import format_sharpe
 
@@ -164,4 +164,4 @@ def _score_row(name: str, row: Row) -> Row:
 def _format_difference(row: Row) -> str:
     if row.get("sharpe_difference") is None:
         return ""
-    return f"{format_bounded(row, 'sharpe_difference', 'difference', '+.2f')} {row['best_baseline']}"
+    return f"{format_bounded(row, 'sharpe_difference', '+.2f')} {row['best_baseline']}"

@@ -21,11 +21,11 @@ from nvtrader_pipelines.promotion.active_policy import (
     read_active,
     read_replaceable,
 )
+from nvtrader_pipelines.promotion.decision_log import Decision, PromotionRow, promotion_lock, write_promotion
+from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_usable, sealed_run
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
-from nvtrader_pipelines.promotion.library import find_policy
-from nvtrader_pipelines.promotion.log import Decision, PromotionRow, promotion_lock, write_promotion
+from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.promotion.recency import start_deadline
-from nvtrader_pipelines.promotion.verification import code_mismatch, require_usable, sealed_run
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock

@@ -10,12 +10,12 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion import active_policy, verification
-from nvtrader_pipelines.promotion import decide as decide_module
+from nvtrader_pipelines.promotion import active_policy, eligibility
+from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active, read_gate
+from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions_of
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
+from nvtrader_pipelines.promotion.promote import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -156,8 +156,8 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
 
 
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
-    made_with = verification.run_code()
-    for module in (active_policy, verification):
+    made_with = eligibility.run_code()
+    for module in (active_policy, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     decision = judge(store, "steady")
     assert not decision.activated
@@ -204,17 +204,17 @@ def test_incomparable_active_policy_is_named_in_the_rejection(store, monkeypatch
 
 def test_stale_policy_is_rejected_and_warns_a_person(store, monkeypatch):
     last = read_panel(store.tables, "landing").sessions[-1].item()
-    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
+    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last)
     decision = judge(store, "steady")
     assert not decision.activated
     reason = f"may begin to trade until {last}, but the market has later sessions"
     assert reason in decision.verdict.sentence
     assert f"by its figures it would be: on {REPORTED}, Sharpe ratio" in decision.verdict.sentence
     assert decision.verdict.against("baseline") is not None
-    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
+    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
     assert judge(store, "steady").activated
     assert overrule(store, "still").warning is None
-    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
+    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last)
     assert reason in (overrule(store, "steady", at=LATER).warning or "")
     assert active_name(store) == "steady"
 
@@ -291,7 +291,7 @@ def test_killed_promotion_is_completed_by_the_next_attempt(store, monkeypatch):
 
     judge(store, "steady")
     with monkeypatch.context() as patch:
-        patch.setattr(decide_module, "activate", killed)
+        patch.setattr(promote_module, "activate", killed)
         with pytest.raises(Killed):
             judge(store, "still")
     assert active_name(store) == "steady"
@@ -305,7 +305,7 @@ def test_failed_activation_is_recorded_as_not_activated(store, monkeypatch):
         raise StorageError("the disk is full")
 
     judge(store, "steady")
-    monkeypatch.setattr(decide_module, "activate", fails)
+    monkeypatch.setattr(promote_module, "activate", fails)
     with pytest.raises(StorageError, match="the disk is full"):
         judge(store, "still")
     assert ("gate", "still", "steady", True, False) in decisions(store)

@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.library import find_policy, read_library, read_library_card
+from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library, read_library_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 from tests.promotion.activations import forget_activations, put_unreadable
@@ -52,7 +52,7 @@ def test_card_scores_are_those_of_the_verdict(store, run, ledger):
         (row,) = verdict.filter(pl.col("policy") == policy).to_dicts()
         assert score == {name: row[name] for name in score}
         assert score["sharpe_low"] < score["sharpe"] < score["sharpe_high"]
-        assert score["difference_low"] < score["sharpe_difference"] < score["difference_high"]
+        assert score["sharpe_difference_low"] < score["sharpe_difference"] < score["sharpe_difference_high"]
     card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert [row["period"] for row in card.scores] == ["from_2010", "all"]
     assert {row["policy"] for row in card.baselines} == {"equal_weight", "buy_and_hold"}
