@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.orchestration import materialize
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current

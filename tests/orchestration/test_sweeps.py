@@ -9,7 +9,7 @@ import pytest
 import yaml
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.orchestration import sensors
+from nvtrader_pipelines.orchestration import materialize, sensors
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.materialize import run_pipeline
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
