@@ -40,7 +40,6 @@ from nvtrader_pipelines.scoreboard.scorecard import (
 )
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
 
-BOUNDS = {"sharpe": "sharpe", "sharpe_difference": "difference"}  # metric to the prefix of its bounds
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
 ]
@@ -195,8 +194,8 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
     metrics = {
         name: Metric(
             value=_float(row[name]),
-            low=_float(row.get(f"{BOUNDS.get(name, name)}_low")),
-            high=_float(row.get(f"{BOUNDS.get(name, name)}_high")),
+            low=_float(row.get(f"{name}_low")),
+            high=_float(row.get(f"{name}_high")),
         )
         for name in METRICS
         if name not in OMITTED
