@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective, UncertifiedError
 from nvtrader_pipelines.portfolio.mean_cvar import optimizer as optimizer_module
-from nvtrader_pipelines.portfolio.mean_cvar import reference as reference_module
+from nvtrader_pipelines.portfolio.mean_cvar import whole_program as reference_module
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
 from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import return_scale
 from nvtrader_pipelines.portfolio.mean_cvar.whole_program import _nearest_probability
