@@ -16,6 +16,7 @@ from hypothesis import settings
 from typer.testing import Result
 
 from nvtrader_pipelines.storage.home import Home
+from tests.engines import share_engines
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -26,10 +27,11 @@ Invoke = Callable[..., Result]
 settings.register_profile("desk", deadline=None, max_examples=25)
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "desk"))
+share_engines()
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-SLOW_FIXTURES = {"built_home", "swept_home", "worked"}  # half a minute or more, built once per session
+SLOW_FIXTURES = {"built_home", "swept_home", "run_guide"}  # half a minute or more, built once per session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -92,7 +94,7 @@ def built_home(shared_folder: Path) -> Home:
 
 
 @pytest.fixture(scope="session")
-def forked(shared_folder: Path, worker_id: str) -> Path:
+def fast_nvtrader(shared_folder: Path, worker_id: str) -> Path:
     """Path of an `nvtrader` that runs in forks of a shared process, and so starts fast."""
     from tests.command_server import start_server_once
 
@@ -103,11 +105,11 @@ def forked(shared_folder: Path, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def swept_home(shared_folder: Path, forked: Path) -> Home:
+def swept_home(shared_folder: Path, fast_nvtrader: Path) -> Home:
     """A home with a short ablation; tests may add replays and forward runs."""
     from tests.homes import build_sweep_once
 
-    return build_sweep_once(shared_folder, forked)
+    return build_sweep_once(shared_folder, fast_nvtrader)
 
 
 @pytest.fixture
