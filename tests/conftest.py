@@ -31,24 +31,25 @@ share_engines()
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-SLOW_FIXTURES = {"built_home", "swept_home", "run_guide"}  # half a minute or more, built once per session
+SLOW_FIXTURES = ("run_guide", "built_home", "swept_home")  # longest first: minutes to half a minute, once per session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark tests with a slow fixture as slow."""
-    if SLOW_FIXTURES.intersection(_fixtures(item)):
+    if not _fixtures(item).isdisjoint(SLOW_FIXTURES):
         item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run modules with slow fixtures first, then modules with slow tests, then the rest.
+    """Run modules with slow fixtures first, the slowest at the start, then modules with slow tests, then the rest.
 
     No long test is left for the end, and one process builds the fixtures of a module once.
     """
-    ranks: dict[Path, tuple[bool, bool]] = {}
+    ranks: dict[Path, tuple[list[bool], bool]] = {}
     for item in items:
-        rank = not SLOW_FIXTURES.intersection(_fixtures(item)), item.get_closest_marker("slow") is None
+        fixtures = _fixtures(item)
+        rank = [name not in fixtures for name in SLOW_FIXTURES], item.get_closest_marker("slow") is None
         ranks[item.path] = min(rank, ranks.get(item.path, rank))
     items.sort(key=lambda item: ranks[item.path])
 
@@ -58,8 +59,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _fixtures(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])
+def _fixtures(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -86,11 +87,11 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 
 @pytest.fixture(scope="session")
-def built_home(shared_folder: Path) -> Home:
+def built_home(shared_folder: Path, fast_nvtrader: Path) -> Home:
     """A home built by one `nvtrader materialize`; read it, never write it."""
     from tests.homes import build_home_once
 
-    return build_home_once(shared_folder)
+    return build_home_once(shared_folder, fast_nvtrader)
 
 
 @pytest.fixture(scope="session")
