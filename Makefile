@@ -1,37 +1,51 @@
-.PHONY: bench docs install readme-results run test ui
-PYTHON ?= python3.11
-STAMP := .venv/.installed
+.PHONY: bench dev docs install readme-results run test ui
+CANDIDATES := python3.11 python3.12 python3.13 python3 python
+IS_SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for each in $(CANDIDATES); do if $$each -c '$(IS_SUPPORTED)' 2>/dev/null; then echo $$each; break; fi; done)
+ifneq ($(shell command -v uv),)
+PIP := uv pip install --python .venv/bin/python
+else
+PIP := .venv/bin/pip install --disable-pip-version-check --no-compile
+endif
+INSTALL = $(PIP) --quiet -c constraints.txt -e
 
-$(STAMP): pyproject.toml constraints.txt
+.venv/.run: pyproject.toml constraints.txt
+	@$(or $(PYTHON),echo) -c '$(IS_SUPPORTED)' || { echo "Python 3.11, 3.12 or 3.13 is needed; install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(INSTALL) .
 	.venv/bin/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true # on all cores; some packages bring templates
-	touch $(STAMP)
+	touch $@
 
-install: $(STAMP)
+.venv/.dev: .venv/.run
+	$(INSTALL) '.[dev]'
+	touch $@
 
-run: install
+.venv/.docs: .venv/.dev
+	$(INSTALL) '.[dev,docs]'
+	touch $@
+
+.venv/.bench: .venv/.dev
+	$(INSTALL) '.[dev,bench]'
+	touch $@
+
+install: .venv/.run
+
+dev: .venv/.dev
+
+run: .venv/.run
 	.venv/bin/nvtrader materialize
 
-ui: install
+ui: .venv/.run
 	.venv/bin/nvtrader ui
 
-test: install
+test: .venv/.dev
 	scripts/check
 
 docs: .venv/.docs
 	.venv/bin/python scripts/build_docs.py
 
-.venv/.docs: $(STAMP)
-	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
-	touch .venv/.docs
-
-readme-results: install
+readme-results: .venv/.run
 	.venv/bin/python scripts/readme_results.py .
 
 bench: .venv/.bench
 	scripts/bench $(NAMES)
-
-.venv/.bench: $(STAMP)
-	.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	touch .venv/.bench

@@ -51,7 +51,7 @@ def serve(address: str, user: int) -> None:
     from nvtrader_pipelines.service.cli.app import main
     from tests.forkserver import share_forkserver
 
-    import_module("nvtrader_pipelines.orchestration.pipeline")  # with all that commands import lazily
+    import_module("nvtrader_pipelines.orchestration.materialize")  # with all that commands import lazily
     share_forkserver()
     gc.freeze()  # forks then copy no page of imported modules for garbage collection
     with socket.socket(socket.AF_UNIX) as listening:

@@ -17,9 +17,9 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.reconciliation import acceptance_event, open_differences
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
@@ -76,7 +76,7 @@ class Desk:
             until_waiting: whether to stop after a session whose plan waits for a person.
 
         Raises:
-            ExecutionError: if the session cannot be traded, such as a replay at a broker; nothing of it was written.
+            ExecutionError: if the session cannot be traded, such as a replay at a broker; nothing was written.
             NotReconciled: if the account differs, at the session just reported or before.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
@@ -195,7 +195,7 @@ class Desk:
         return event
 
     def override(self, plan_id: str, by: str, reason: str) -> AuditEvent:
-        """Hold instead of a plan, with a recorded reason."""
+        """Override a plan: keep the current holdings, with a recorded reason."""
         return self._decide_plan(plan_id, "overridden", by, reason)
 
     def reject(self, plan_id: str, by: str, reason: str) -> AuditEvent:
@@ -225,7 +225,7 @@ class Desk:
     def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, unless it is open; require recent tests.
 
-        An account opened while trading is stopped would hold cash, and could not begin on another day.
+        Refused while trading is stopped: an account opened then would hold cash and could not open on a later day.
         """
         opening = market.opening(first, book.opening())
         state = book.last()
@@ -258,7 +258,7 @@ class Desk:
         return journal
 
     def _load_market(self, active: ActivePolicy) -> DeskMarket:
-        """Load the market, from the cache if it and the policy are unchanged; files of people are read again."""
+        """Load the market, from the cache if unchanged; files that people edit are read again."""
         known = self._market
         if known is not None and known[0] == cache_key(self.store, active, known[1].panel.source):
             return refresh(self.store, known[1], self._clock())

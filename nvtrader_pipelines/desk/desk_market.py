@@ -27,7 +27,7 @@ from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
-from nvtrader_pipelines.promotion.compatibility import market_mismatch_error
+from nvtrader_pipelines.promotion.eligibility import market_mismatch_error
 from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError

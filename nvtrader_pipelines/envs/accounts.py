@@ -54,9 +54,7 @@ class Accounts:
         self.equity = np.ones(n_accounts)
         self.peak = np.ones(n_accounts)
         self.drawdown = np.zeros(n_accounts)  # loss from the peak, positive fractions
-        self.recent_returns = np.zeros(
-            (n_accounts, RECENT_SESSIONS), order="F"
-        )  # the returns of a session are contiguous
+        self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS), order="F")  # contiguous by session
 
     def account(self, i: int) -> Account:
         """Return the state of one account."""
@@ -134,12 +132,7 @@ def opening_account_with_history(n_symbols: int) -> Account:
 
 
 def settle(account: Account, weights: NDArray[np.float64], growth: float) -> Account:
-    """Move one account to the next close, as `Accounts` move theirs.
-
-    Args:
-        account: state at the previous close.
-        weights: (N+1,) at this close.
-        growth: equity over the previous equity, net of cost.
+    """Move an account to the next close, given its weights (N+1,) there and its net growth.
 
     Raises:
         ValueError: if the equity becomes NaN or infinite.

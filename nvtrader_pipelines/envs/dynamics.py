@@ -23,8 +23,7 @@ from nvtrader_pipelines.envs.transition import (
     hold_rows,
 )
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.costs import CostFunction
-from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, Financing
+from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, Financing
 
 FillTiming = Literal["next_open", "next_close", "same_close"]
 FloatArray = NDArray[np.float64]
@@ -143,11 +142,7 @@ def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, Float
 
 
 def hold(
-    weights: FloatArray,
-    target: FloatArray,
-    trade: NDArray[np.bool_],
-    period: HoldingPeriod,
-    cost: CostFunction,
+    weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod, cost: CostFunction
 ) -> Transition:
     """Trade once to `target` and hold: the accounting of one decision.
 

@@ -65,9 +65,8 @@ class PortfolioSimulation:
             )
         self.panel, self.spec = panel, spec
         self.accounts = Accounts(panel, spec, n_portfolios, t=self.first)
-        self._latest = (
-            _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
-        )  # latest decision of an episode at t, (T,)
+        # latest decision of an episode at t, (T,)
+        self._latest = _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
         self._all_trade = np.ones(n_portfolios, dtype=bool)  # every portfolio trades at every decision
         self.steps = np.zeros(n_portfolios, dtype=np.int64)
         self.episode_rewards = np.zeros(n_portfolios)  # unshaped, for `stop_properly`
@@ -145,13 +144,11 @@ class PortfolioSimulation:
         self.steps, self.episode_rewards = state["steps"].copy(), state["episode_rewards"].copy()
 
     def _begin(self, rows: list[int], starts: list[int]) -> None:
-        """Begin an episode of each of these portfolios."""
         self.accounts.open(rows, starts)
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
 
     def _trigger_flags(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
-        """Whether each termination is triggered, (n,)."""
         view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
         return {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
 

@@ -1,4 +1,7 @@
-"""Statistics of an account beyond its returns: turnover, costs, exposure, concentration, latency."""
+"""Statistics of an account beyond its returns: turnover, costs, exposure, concentration, latency.
+
+All raise a ValueError if there are no rows or a number is not finite.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,41 +19,25 @@ def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> 
     return values
 
 
-def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Annual one-way turnover, from turnover per session (n,), which is 0 without a trade.
-
-    Raises:
-        ValueError: if there are no sessions or a number is not finite.
-    """
-    return float(_require_finite("turnover", turnover).mean()) * periods_per_year
+def turnover_per_year(turnover: NDArray[np.float64]) -> float:
+    """Annual one-way turnover, from turnover per session (n,), which is 0 without a trade."""
+    return float(_require_finite("turnover", turnover).mean()) * SESSIONS_PER_YEAR
 
 
-def cost_per_year(cost: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Annual costs as a fraction of equity, from costs per session (n,).
-
-    Raises:
-        ValueError: if there are no sessions or a number is not finite.
-    """
-    return float(_require_finite("cost", cost).mean()) * periods_per_year
+def cost_per_year(cost: NDArray[np.float64]) -> float:
+    """Annual costs as a fraction of equity, from costs per session (n,)."""
+    return float(_require_finite("cost", cost).mean()) * SESSIONS_PER_YEAR
 
 
 def exposure(cash: NDArray[np.float64]) -> float:
-    """Mean weight outside cash, from cash weights at each close (n,); above 1 when leveraged.
-
-    Raises:
-        ValueError: if there are no sessions or a number is not finite.
-    """
+    """Mean weight outside cash, from cash weights at each close (n,); above 1 when leveraged."""
     return 1.0 - float(_require_finite("exposure", cash).mean())
 
 
 def effective_names(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Effective number of names (n,): 1 / sum w^2 with |w| scaled to sum 1; 0 without holdings.
 
-    Args:
-        weights: (n, N) of the names, without cash; short positions count by size.
-
-    Raises:
-        ValueError: if a weight is not finite.
+    Weights (n, N) are of the names, without cash; short positions count by size.
 
     Source: inverse Herfindahl index.
     """
@@ -70,11 +57,7 @@ class ExecutionLatency:
 
 
 def execution_latency(seconds: Sequence[float] | NDArray[np.float64]) -> ExecutionLatency:
-    """Median and 99th percentile of decision times (n,), in seconds.
-
-    Raises:
-        ValueError: if there are none, or one is negative or not finite.
-    """
+    """Median and 99th percentile of decision times (n,), in seconds; none may be negative."""
     durations = _require_finite("execution latency", np.asarray(seconds, dtype=np.float64))
     if durations.min() < 0.0:
         raise ValueError(f"execution latency: negative duration {durations.min():.6g}; use a monotonic clock")

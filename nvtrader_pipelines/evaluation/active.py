@@ -44,9 +44,7 @@ def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64])
     return np.where(rounding, active.mean(axis=0), active)
 
 
-def market_model(
-    returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
-) -> MarketModel:
+def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> MarketModel:
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 
     The t statistic of alpha is that of Newey & West (1987), with the lags of `newey_west_lags`, and None where the fit
@@ -68,6 +66,5 @@ def market_model(
     alpha, beta = fitted.params
     largest = max(float(np.abs(returns).max()), float(np.abs(reference).max()))
     is_exact = float(fitted.resid.std()) <= NO_SPREAD * largest
-    return MarketModel(
-        float(alpha) * periods_per_year, float(beta), None if is_exact else float(fitted.tvalues[0]), n_lags
-    )
+    alpha_t = None if is_exact else float(fitted.tvalues[0])
+    return MarketModel(float(alpha) * SESSIONS_PER_YEAR, float(beta), alpha_t, n_lags)

@@ -5,31 +5,24 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, require_confidence_level
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL
 
 N_DRAWS = 2000
 TRIMMED = 0.25  # share of scores dropped at either end, rounded down to whole scores
 MIN_SEEDS = 2  # a fold's only seed cannot be resampled
 
 
-def interquartile_mean(
-    scores: NDArray[np.float64],
-    generator: np.random.Generator,
-    n_draws: int = N_DRAWS,
-    confidence_level: float = CONFIDENCE_LEVEL,
-) -> Interval:
+def interquartile_mean(scores: NDArray[np.float64], generator: np.random.Generator, n_draws: int = N_DRAWS) -> Interval:
     """Mean of the middle half of the scores (n_folds, n_seeds), with a stratified bootstrap interval.
 
     Seeds are resampled with replacement within each fold; bounds are percentiles. The interval covers other seeds on
     the same sessions, not other sessions.
 
     Raises:
-        ValueError: if scores are not on two axes, there are no folds or fewer than two seeds, some are not finite, or
-            the level is not inside (0, 1).
+        ValueError: if scores are not on two axes, there are no folds or fewer than two seeds, or some are not finite.
 
     Source: Agarwal et al. (2021), with folds as tasks and seeds as runs.
     """
-    require_confidence_level(confidence_level)
     if scores.ndim != 2 or not len(scores) or scores.shape[1] < MIN_SEEDS or not np.isfinite(scores).all():
         n_bad = int((~np.isfinite(scores)).sum())
         raise ValueError(
@@ -40,7 +33,7 @@ def interquartile_mean(
         _middle_half,
         n_resamples=n_draws,
         vectorized=True,
-        confidence_level=confidence_level,
+        confidence_level=CONFIDENCE_LEVEL,
         method="percentile",
         rng=generator,
     ).confidence_interval

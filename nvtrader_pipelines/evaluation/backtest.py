@@ -16,8 +16,8 @@ from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
+from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.evaluation.splits import Block, Fold
-from nvtrader_pipelines.evaluation.steps import drain
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -124,7 +124,6 @@ class Recorder:
         )
 
     def _keys(self) -> pl.DataFrame:
-        """Step and account of each row."""
         n_steps, n_accounts, n_folds = len(self._at), len(self._accounts), len(self._accounts[0].policies)
         account = np.tile(np.arange(n_accounts), n_steps)
         at = pl.DataFrame(self._at, schema=_AT, orient="row")[np.repeat(np.arange(n_steps), n_accounts)]
@@ -196,7 +195,6 @@ def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
 
 
 def _reward_term_rows(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """Row per step and reward term."""
     if not terms:
         return pl.DataFrame(schema=REWARD_TERM)
     named, contributions = pl.lit(list(terms)).alias("term"), pl.concat_list(*terms.values()).alias("contribution")
@@ -243,67 +241,28 @@ def walk(
         decisions = [
             each.policies[position].decide(panel, t, accounts.account(i)) for i, each in enumerate(policy_accounts)
         ]
-        at = _Position(position, folds[position].index, number, end, is_open_ended)
-        step = _step(accounts, decisions, at) if t < end else _order(accounts, decisions, at)
+        target = np.stack([accounts.weights[i] if d.target is None else d.target for i, d in enumerate(decisions)])
+        n_sessions = min(spec.rebal_freq, end - t)  # 0: an order at the last close
+        is_trading = np.array([decision.target is not None for decision in decisions])
+        outcome = accounts.trade(target, is_trading, n_sessions) if n_sessions else None
+        filled_at = t if accounts.fill == "same_close" else t + 1
+        step = WalkStep(
+            fold_position=position,
+            fold=folds[position].index,
+            number=number,
+            t=t,
+            session=panel.sessions[t].item(),
+            fill_session=panel.sessions[filled_at].item() if outcome else None,
+            is_last=t + n_sessions == end and not is_open_ended,
+            decisions=decisions,
+            target=target,
+            equity=outcome.path if outcome else accounts.equity[:, None],
+            drawdown=outcome.drawdown if outcome else accounts.drawdown[:, None],
+            outcome=outcome,
+        )
         recorder.record(step)
         yield step
     return recorder.tables()
-
-
-@dataclass(frozen=True)
-class _Position:
-    """Position of a decision in the walk."""
-
-    fold_position: int
-    fold: int
-    number: int
-    end: int
-    is_open_ended: bool
-
-
-def _targets(accounts: Accounts, decisions: Sequence[Decision]) -> NDArray[np.float64]:
-    return np.stack([accounts.weights[i] if d.target is None else d.target for i, d in enumerate(decisions)])
-
-
-def _step(accounts: Accounts, decisions: Sequence[Decision], at: _Position) -> WalkStep:
-    """Trade, then hold for `rebal_freq` sessions or to the end."""
-    t, panel = int(accounts.t[0]), accounts.panel
-    n_sessions = min(accounts.spec.rebal_freq, at.end - t)
-    target = _targets(accounts, decisions)
-    outcome = accounts.trade(target, np.array([d.target is not None for d in decisions]), n_sessions)
-    return WalkStep(
-        fold_position=at.fold_position,
-        fold=at.fold,
-        number=at.number,
-        t=t,
-        session=panel.sessions[t].item(),
-        fill_session=panel.sessions[t if accounts.fill == "same_close" else t + 1].item(),
-        is_last=t + n_sessions == at.end and not at.is_open_ended,
-        decisions=decisions,
-        target=target,
-        equity=outcome.path,
-        drawdown=outcome.drawdown,
-        outcome=outcome,
-    )
-
-
-def _order(accounts: Accounts, decisions: Sequence[Decision], at: _Position) -> WalkStep:
-    """Order at the last close, not filled yet."""
-    t = int(accounts.t[0])
-    return WalkStep(
-        fold_position=at.fold_position,
-        fold=at.fold,
-        number=at.number,
-        t=t,
-        session=accounts.panel.sessions[t].item(),
-        fill_session=None,
-        is_last=False,
-        decisions=decisions,
-        target=_targets(accounts, decisions),
-        equity=accounts.equity[:, None],
-        drawdown=accounts.drawdown[:, None],
-        outcome=None,
-    )
 
 
 def _require_contiguous(folds: Sequence[Fold | Block]) -> None:

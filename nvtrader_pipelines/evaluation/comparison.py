@@ -13,17 +13,9 @@ from nvtrader_pipelines.evaluation.rademacher import (
     rademacher_complexity,
     sharpe_ratio_estimation_error,
 )
-from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS, effective_number_of_trials
-from nvtrader_pipelines.evaluation.statistics import varies
-from nvtrader_pipelines.evaluation.trials import (
-    Against,
-    Days,
-    Trial,
-    Trials,
-    mean_correlation,
-    sharpe_ratios,
-)
+from nvtrader_pipelines.evaluation.statistics import YEARLY, varies
+from nvtrader_pipelines.evaluation.trials import Against, Days, Trial, Trials, mean_correlation, sharpe_ratios
 
 FloatArray = NDArray[np.float64]
 

@@ -40,17 +40,12 @@ def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
 
 
 def training_leaks(
-    training: pl.DataFrame, equity_curves: pl.DataFrame, purge_size: int = 0, embargo_size: int = 0
+    training: pl.DataFrame, equity_curves: pl.DataFrame, purge_size: int, embargo_size: int
 ) -> pl.DataFrame:
     """Training spans that overlap tested sessions, or are closer than purge and embargo allow.
 
     The last decision of a fold is held beyond it for up to a purge, so after the tests only the embargo is checked.
-
-    Args:
-        training: fold, train_first and train_last (dates), one row per span of training.
-        equity_curves: fold and session of every tested session.
-        purge_size: sessions between a span and the tests after it.
-        embargo_size: sessions between tests and a span after them.
+    Training has fold, train_first and train_last (dates) of each span, the curves have fold and session.
     """
     day = pl.col("session")
     tested = equity_curves.group_by("fold").agg(day.min().alias("test_first"), day.max().alias("test_last"))
@@ -65,7 +60,7 @@ def outside_unit_interval(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Data
     return rows.filter(pl.any_horizontal(~pl.col(name).is_between(0.0, 1.0) for name in columns))
 
 
-def differs_from_rivals(scoreboard: pl.DataFrame) -> pl.DataFrame:
+def inconsistent_entrants(scoreboard: pl.DataFrame) -> pl.DataFrame:
     """Rows of contests with different markets or windows, or with ranks that do not follow Sharpe ratios.
 
     Args:

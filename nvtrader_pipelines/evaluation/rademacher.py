@@ -13,26 +13,19 @@ _CHUNK = 250  # draws at a time, to bound memory
 
 
 def rademacher_complexity(
-    performance: NDArray[np.float64],
-    generator: np.random.Generator,
-    n_draws: int = 2000,
+    performance: NDArray[np.float64], generator: np.random.Generator, n_draws: int = 2000
 ) -> float:
     """Mean over random signs of the best correlation of a trial with them, by Monte Carlo.
 
     Copies of one trial have a complexity of 0, as in the text of the book; the draft prints absolute correlations.
 
-    Args:
-        performance: (T, N) per observation and trial: information coefficients, or returns over their predicted
-            volatility, whose mean is a Sharpe ratio per observation.
-        generator: of the signs.
-        n_draws: sign vectors.
+    Performance (T, N) is per observation and trial: information coefficients, or returns over their predicted
+    volatility, whose mean is a Sharpe ratio per observation.
 
     Raises:
-        ValueError: if there is no trial or observation, some performance is not finite, or there are no draws.
+        ValueError: if there is no trial or observation, or some performance is not finite.
     """
     _require_performance(performance)
-    if n_draws < 1:
-        raise ValueError(f"Rademacher complexity: n_draws must be at least 1, got {n_draws}")
     n_observations = len(performance)
     total = 0.0
     for start in range(0, n_draws, _CHUNK):
@@ -56,29 +49,14 @@ def massart_bound(performance: NDArray[np.float64]) -> float:
     return largest * float(np.sqrt(2.0 * np.log(n_trials))) / n_observations
 
 
-def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: float = 0.05) -> float:
-    """Error of Sharpe ratios per observation beyond the complexity, exceeded with probability `delta`.
-
-    Raises:
-        ValueError: if a number is out of its range.
-    """
-    if n_observations < 1 or n_trials < 1 or not 0.0 < delta < 1.0:
-        raise ValueError(
-            f"a bound needs at least one observation and one trial and a delta between 0 and 1, but got "
-            f"{n_observations}, {n_trials} and {delta:g}"
-        )
+def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: float) -> float:
+    """Error per observation beyond the complexity, exceeded with probability `delta`."""
     own = 3.0 * np.sqrt(2.0 * np.log(2.0 / delta) / n_observations)
     return float(own + np.sqrt(2.0 * np.log(2.0 * n_trials / delta) / n_observations))
 
 
 def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float) -> NDArray[np.float64]:
-    """Simultaneous lower bounds (N,) of the true performances.
-
-    Args:
-        estimates: means over the observations (N,), not annualized.
-        complexity: of the trials.
-        error: `sharpe_ratio_estimation_error`.
-    """
+    """Simultaneous lower bounds (N,) of the true performances, from their estimated means (N,)."""
     return estimates - 2.0 * complexity - error
 
 

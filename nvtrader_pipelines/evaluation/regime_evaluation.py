@@ -8,12 +8,8 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.statistics import (
-    cagr,
-    max_drawdown,
-    sharpe_of_sums,
-    sharpe_ratio,
-)
+from nvtrader_pipelines.evaluation.intervals import percentile_interval
+from nvtrader_pipelines.evaluation.statistics import YEARLY, cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
@@ -33,16 +29,12 @@ class SegmentDraws:
 
     def sharpe_interval(self, series: int) -> tuple[float, float]:
         """Percentile interval of the Sharpe ratio of one series."""
-        return self._percentiles(self.sharpe[:, series])
+        return percentile_interval(self.sharpe[:, series], self.confidence_level)
 
     def active_interval(self, series: int, other: int) -> tuple[float, float]:
         """Percentile interval of the mean active return of one series over another, per year."""
-        return self._percentiles(SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other]))
-
-    def _percentiles(self, draws: NDArray[np.float64]) -> tuple[float, float]:
-        tail = 0.5 * (1.0 - self.confidence_level)
-        low, high = np.quantile(draws, (tail, 1.0 - tail))
-        return float(low), float(high)
+        active = SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other])
+        return percentile_interval(active, self.confidence_level)
 
 
 class SegmentIntervals(Component):
@@ -79,7 +71,7 @@ class SegmentIntervals(Component):
         drawn = counts @ sums
         n, first, second = drawn[:, :1], *np.hsplit(drawn[:, 1:], 2)
         mean, sharpe = sharpe_of_sums((first, second), n, center, np.abs(returns).max(axis=0))
-        return SegmentDraws(mean, sharpe * np.sqrt(SESSIONS_PER_YEAR), self.confidence_level)
+        return SegmentDraws(mean, sharpe * YEARLY, self.confidence_level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,23 +96,15 @@ class _Record:
 
 
 def evaluate_regimes(
-    curves: pl.DataFrame,
-    regimes: pl.DataFrame,
-    intervals: SegmentIntervals | None = None,
-    seed: int = 0,
+    curves: pl.DataFrame, regimes: pl.DataFrame, intervals: SegmentIntervals | None = None, seed: int = 0
 ) -> pl.DataFrame:
     """Evaluate every account per regime, from the steepest fall to the steepest rise, and over `all` sessions.
 
     The best baseline has the highest Sharpe ratio over all sessions: picked with hindsight, in the baselines' favor,
     and the same in every regime. Baselines have no active return. Figures that cannot be computed (no session in the
     regime, too few segments for an interval) are null, and the note gives the reason. Rows of `all` have no intervals;
-    those are in `walk_forward_evaluation`.
-
-    Args:
-        curves: policy, kind, session and net_return, one row per account and session.
-        regimes: rows of `gold.regimes` of the source traded.
-        intervals: bootstrap settings.
-        seed: of the bootstrap.
+    those are in `walk_forward_evaluation`. Curves have policy, kind, session and net_return; regimes are rows of
+    `gold.regimes` of the source traded.
 
     Raises:
         ValueError: if the accounts do not cover the same sessions once each, a return is not finite or below -1, or a
@@ -189,7 +173,6 @@ def _one_market(regimes: pl.DataFrame) -> pl.DataFrame:
 def _rows(
     record: _Record, regime: str, intervals: SegmentIntervals, generator: np.random.Generator
 ) -> list[dict[str, object]]:
-    """Row per account of one regime."""
     during = np.full(len(record.regimes), fill_value=True) if regime == ALL else record.regimes == regime
     returns, segments, references = record.net_return[during], record.segments[during], record.references()
     n_segments = len(np.unique(segments))

@@ -1,6 +1,10 @@
-"""Statistics of a series of net returns per session."""
+"""Statistics of a series of net returns per session, (n,).
+
+All raise a ValueError if there are too few returns, some are not finite or, where they are compounded, one is below -1.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +15,7 @@ from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 NO_SPREAD = 1e-12
 # The same for a variance computed as a difference of sums, as a share of their mean square.
 _NO_VARIANCE = 1e-11
+YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # factor from a Sharpe ratio per session to one per year
 CONFIDENCE_LEVEL = 0.95  # of value at risk and expected shortfall
 
 
@@ -19,11 +24,7 @@ class UndefinedStatisticError(ValueError):
 
 
 def require_returns(returns: NDArray[np.float64], at_least: int) -> NDArray[np.float64]:
-    """Check returns (n,): enough of them, on one axis, finite.
-
-    Raises:
-        ValueError: if a check fails.
-    """
+    """Return the returns, or raise a ValueError if they are too few, on two axes or not finite."""
     if returns.ndim != 1 or len(returns) < at_least:
         raise ValueError(f"needs at least {at_least} returns on one axis, got shape {returns.shape}")
     if not np.isfinite(returns).all():
@@ -32,11 +33,7 @@ def require_returns(returns: NDArray[np.float64], at_least: int) -> NDArray[np.f
 
 
 def require_confidence_level(confidence_level: float) -> None:
-    """Check that a confidence level lies inside (0, 1).
-
-    Raises:
-        ValueError: if it is not inside (0, 1).
-    """
+    """Raise a ValueError unless a confidence level is inside (0, 1)."""
     if not 0.0 < confidence_level < 1.0:
         raise ValueError(f"a confidence level must be inside (0, 1), got {confidence_level}")
 
@@ -68,12 +65,6 @@ def sharpe_of_sums(
     return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=moving)
 
 
-def _year(periods_per_year: int) -> int:
-    if periods_per_year < 1:
-        raise ValueError(f"periods_per_year must be at least 1, got {periods_per_year}")
-    return periods_per_year
-
-
 def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Wealth at each close (n,), from 1."""
     checked = require_returns(returns, 1)
@@ -86,11 +77,7 @@ def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def total_return(returns: NDArray[np.float64]) -> float:
-    """Compounded growth over the returns (n,), as a fraction.
-
-    Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1.
-    """
+    """Compounded growth over the returns (n,), as a fraction."""
     return float(_wealth(returns)[-1]) - 1.0
 
 
@@ -98,45 +85,36 @@ def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
     """Compound annual growth rate, as a fraction.
 
     Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1, or `periods_per_year` is below 1.
         UndefinedStatisticError: if the annual growth overflows.
     """
     end = _wealth(returns)[-1]
     with np.errstate(over="ignore"):
-        growth = float(end ** (_year(periods_per_year) / len(returns)))
+        growth = float(end ** (periods_per_year / len(returns)))
     if not np.isfinite(growth):
         raise UndefinedStatisticError(f"annual growth overflows: wealth grew {end:.3g} times in {len(returns)} periods")
     return growth - 1.0
 
 
 def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
-    """Standard deviation (ddof 1) per year, as a fraction.
-
-    Raises:
-        ValueError: if there are fewer than two returns, some are not finite, or `periods_per_year` is below 1.
-    """
-    return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(_year(periods_per_year)))
+    """Standard deviation (ddof 1) per year, as a fraction."""
+    return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
 def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized mean over standard deviation (ddof 1) of excess returns (n,); 0 if constant.
 
-    Raises:
-        ValueError: if there are fewer than two returns, some are not finite, or `periods_per_year` is below 1.
-
     Source: Sharpe (1994).
     """
-    checked, yearly = require_returns(returns, 2), float(np.sqrt(_year(periods_per_year)))
+    checked = require_returns(returns, 2)
     if not varies(checked):
         return 0.0
-    return float(checked.mean()) / float(checked.std(ddof=1)) * yearly
+    return float(checked.mean()) / float(checked.std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
 def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
     """Annualized mean over downside deviation, with target 0.
 
     Raises:
-        ValueError: if there are no returns, some are not finite, or `periods_per_year` is below 1.
         UndefinedStatisticError: if no return is negative.
 
     Source: Sortino & Price (1994).
@@ -144,25 +122,17 @@ def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS
     checked = require_returns(returns, 1)
     downside = float(np.sqrt(np.mean(np.minimum(checked, 0.0) ** 2)))
     _require_divisor("Sortino ratio", "a loss", downside)
-    return float(checked.mean()) / downside * float(np.sqrt(_year(periods_per_year)))
+    return float(checked.mean()) / downside * float(np.sqrt(periods_per_year))
 
 
 def max_drawdown(returns: NDArray[np.float64]) -> float:
-    """Largest loss from the running peak of wealth, as a positive fraction; the peak starts at 1.
-
-    Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1.
-    """
+    """Largest loss from the running peak of wealth, as a positive fraction; the peak starts at 1."""
     wealth = _wealth(returns)
     return float(np.max(1.0 - wealth / _peak(wealth)))
 
 
 def drawdown_duration(returns: NDArray[np.float64]) -> int:
-    """Longest run of sessions below the running peak, an unfinished one included.
-
-    Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1.
-    """
+    """Longest run of sessions below the running peak, an unfinished one included."""
     wealth = _wealth(returns)
     at_peak = np.flatnonzero(wealth >= _peak(wealth) * (1.0 - NO_SPREAD))
     return int(np.diff(at_peak, prepend=-1, append=len(wealth)).max()) - 1
@@ -176,7 +146,6 @@ def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_
     """Compound annual growth over the largest drawdown.
 
     Raises:
-        ValueError: if there are no returns, some are not finite or one is below -1, or `periods_per_year` is below 1.
         UndefinedStatisticError: if there is no drawdown, or the annual growth overflows.
 
     Source: Young (1991), over all returns.
@@ -190,9 +159,6 @@ def value_at_risk(returns: NDArray[np.float64], confidence_level: float = CONFID
     """Loss of a session that is not exceeded at the confidence level, positive for a loss.
 
     An order statistic without interpolation: inf{l: F(l) >= confidence_level} of the empirical losses.
-
-    Raises:
-        ValueError: if there are no returns, some are not finite, or the level is not inside (0, 1).
     """
     losses, i = _losses(returns, confidence_level)
     return float(losses[i])
@@ -202,9 +168,6 @@ def expected_shortfall(returns: NDArray[np.float64], confidence_level: float = C
     """Mean loss beyond the value at risk (CVaR), positive for a loss.
 
     The boundary loss counts in part. With fewer than 1 / (1 - confidence_level) returns it is the worst loss.
-
-    Raises:
-        ValueError: if there are no returns, some are not finite, or the level is not inside (0, 1).
 
     Source: Rockafellar & Uryasev (2002), on the empirical distribution.
     """
@@ -225,7 +188,6 @@ def omega_ratio(returns: NDArray[np.float64]) -> float:
     """Sum of gains over sum of losses; the threshold is 0.
 
     Raises:
-        ValueError: if there are no returns or some are not finite.
         UndefinedStatisticError: if no return is negative.
 
     Source: Keating & Shadwick (2002).
@@ -240,7 +202,6 @@ def tail_ratio(returns: NDArray[np.float64]) -> float:
     """Absolute 95th percentile over absolute 5th percentile, both interpolated linearly.
 
     Raises:
-        ValueError: if there are no returns or some are not finite.
         UndefinedStatisticError: if the 5th percentile is 0.
     """
     low, high = np.abs(np.percentile(require_returns(returns, 1), (5.0, 95.0)))
@@ -249,11 +210,7 @@ def tail_ratio(returns: NDArray[np.float64]) -> float:
 
 
 def hit_rate(returns: NDArray[np.float64]) -> float:
-    """Share of positive returns.
-
-    Raises:
-        ValueError: if there are no returns or some are not finite.
-    """
+    """Share of positive returns."""
     return float(np.mean(require_returns(returns, 1) > 0.0))
 
 
@@ -280,16 +237,13 @@ STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], float]] = {
 
 
 def statistics_of(returns: NDArray[np.float64]) -> dict[str, float | None]:
-    """Every statistic of the returns (n,) by name; None where undefined.
-
-    Raises:
-        ValueError: if there are fewer than two returns, some are not finite or one is below -1.
-    """
-    return {name: _or_none(statistic, returns) for name, statistic in STATISTICS.items()}
+    """Every statistic of the returns (n,) by name; None where undefined."""
+    return {name: value_or_reason(partial(statistic, returns))[0] for name, statistic in STATISTICS.items()}
 
 
-def _or_none(statistic: Callable[[NDArray[np.float64]], float], returns: NDArray[np.float64]) -> float | None:
+def value_or_reason(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
+    """Evaluate a statistic; where undefined, return the reason instead."""
     try:
-        return statistic(returns)
-    except UndefinedStatisticError:
-        return None
+        return statistic(), None
+    except UndefinedStatisticError as error:
+        return None, str(error)

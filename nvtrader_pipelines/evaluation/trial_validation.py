@@ -16,13 +16,14 @@ from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MAX_BLOCKS
-from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY, Deflation
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     minimum_track_record_length,
     probabilistic_sharpe_ratio,
     sharpe_moments,
     sharpe_p_value,
 )
+from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
     AGAINST,
     Against,
@@ -83,10 +84,7 @@ def validate(trials: Trials, settings: ValidationSettings | None = None) -> Vali
 
 
 def validate_sources(
-    runs: pl.DataFrame,
-    curves: pl.DataFrame,
-    evaluations: pl.DataFrame,
-    settings: ValidationSettings | None = None,
+    runs: pl.DataFrame, curves: pl.DataFrame, evaluations: pl.DataFrame, settings: ValidationSettings | None = None
 ) -> Validation:
     """Validate the trials of every market source and period of verdicts.
 
@@ -162,7 +160,6 @@ def _intervals(trials: Trials, settings: ValidationSettings) -> Bounds:
 
 
 def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: float) -> list[dict[str, object]]:
-    """Row of VALIDATION per trial."""
     against = comparison.against
     shared = {"against": against, "n_trials": trials.n_trials}
     rows: list[dict[str, object]] = [

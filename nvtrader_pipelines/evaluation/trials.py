@@ -215,10 +215,8 @@ def _returns(run_id: str, rows: pl.DataFrame) -> RunReturns:
 def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trials:
     """Trials in a period, each over its own sessions there.
 
-    Args:
-        runs: run_id and validation_only of every trial ever run on the market, in the order of the result.
-        curves: as for `run_returns`; runs without curves go to `without_returns`.
-        period: the days.
+    Runs are run_id and validation_only of every trial ever run on the market, in the order of the result; those without
+    curves (as for `run_returns`) go to `without_returns`.
 
     Raises:
         ValueError: as `run_returns`, `Trial` and `Trials`.
@@ -243,11 +241,7 @@ def trials_in_period(runs: pl.DataFrame, returns: Mapping[str, RunReturns], peri
 def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[Period]]:
     """Periods of verdicts by market source, each as long as the longest of its name.
 
-    Validation-only runs are ignored: they are tested on sessions that others train on.
-
-    Args:
-        runs: run_id, source and validation_only.
-        evaluations: run_id, period, first_session and last_session; folds are left out.
+    Validation-only runs are ignored: they are tested on sessions that others train on. Folds are left out.
     """
     ranked = runs.filter(~pl.col("validation_only")).select("run_id", "source")
     verdicts = evaluations.filter(pl.col("period") != "fold").join(ranked, on="run_id")

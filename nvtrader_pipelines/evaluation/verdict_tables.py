@@ -68,8 +68,8 @@ EVALUATION = TableSchema(
     Column("iqm_high", pl.Float64, "97.5 % bound, the same"),
     Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over the period, known only afterwards"),
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline"),
-    Column("difference_low", pl.Float64, "2.5 % bound of the difference, paired bootstrap"),
-    Column("difference_high", pl.Float64, "97.5 % bound of the difference, paired bootstrap"),
+    Column("sharpe_difference_low", pl.Float64, "2.5 % bound of the difference, paired bootstrap"),
+    Column("sharpe_difference_high", pl.Float64, "97.5 % bound of the difference, paired bootstrap"),
 )
 RATIO_CURVE = TableSchema(
     RUN.only("run_id", "spec_hash"),
@@ -91,11 +91,9 @@ RATIO_CURVE = TableSchema(
         "best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio, over the run's own sessions"
     ),
     Column(
-        "active_sharpe",
-        pl.Float64,
-        "information ratio: annual Sharpe ratio of the return less the best baseline's",
+        "information_ratio", pl.Float64, "information ratio: annual Sharpe ratio of the return less the best baseline's"
     ),
-    Column("active_deflated_sharpe", pl.Float64, "the same probability for that information ratio"),
+    Column("deflated_information_ratio", pl.Float64, "the same probability for that information ratio"),
     Column("note", pl.String, "why something is null, or not deflated"),
 )
 REGIME_EVALUATION = TableSchema(
@@ -127,10 +125,7 @@ REGIME_EVALUATION = TableSchema(
     Column("active_anchor_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
     Column("note", pl.String, "why values are null; null where none is"),
 )
-_OF_TRIALS = TableSchema(
-    Column("source", pl.String, "market source that all the trials were run on"),
-    _PERIOD,
-)
+_OF_TRIALS = TableSchema(Column("source", pl.String, "market source that all the trials were run on"), _PERIOD)
 _N_TRIALS = Column(
     "n_trials", pl.Int64, "walk-forward runs ever made on the source, of every version of every experiment"
 )
@@ -147,11 +142,7 @@ VALIDATION = TableSchema(
     Column("first_session", pl.Date, "first of the run's own sessions in the period"),
     Column("last_session", pl.Date, "last of them"),
     Column("n_sessions", pl.Int64, "how many the run has in the period"),
-    Column(
-        "sharpe",
-        pl.Float64,
-        "annual Sharpe ratio of net returns; against a reference, information ratio",
-    ),
+    Column("sharpe", pl.Float64, "annual Sharpe ratio of net returns; against a reference, information ratio"),
     EVALUATION.only("sharpe_low", "sharpe_high"),
     Column("probabilistic_sharpe", pl.Float64, "probability of a true Sharpe ratio above 0 (2012)"),
     Column(

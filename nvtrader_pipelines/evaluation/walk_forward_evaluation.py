@@ -12,16 +12,12 @@ from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effe
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
-from nvtrader_pipelines.evaluation.statistics import (
-    UndefinedStatisticError,
-    sharpe_ratio,
-    statistics_of,
-)
+from nvtrader_pipelines.evaluation.statistics import YEARLY, UndefinedStatisticError, sharpe_ratio, statistics_of
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # for a standard deviation
 PATH = "/path-"  # in names of accounts that follow a path through folds; their kind is policy, as of seeds
+_VALUES = ("net_return", "turnover", "cost", "cash", "names_held")  # of an account in a session
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +36,7 @@ class _Accounts:
 
     def filter(self, rows: NDArray[np.bool_]) -> "_Accounts":
         """Restrict the accounts to some sessions."""
-        return replace(
-            self,
-            sessions=self.sessions[rows],
-            folds=self.folds[rows],
-            net_return=self.net_return[rows],
-            turnover=self.turnover[rows],
-            cost=self.cost[rows],
-            cash=self.cash[rows],
-            names_held=self.names_held[rows],
-        )
+        return replace(self, **{name: getattr(self, name)[rows] for name in ("sessions", "folds", *_VALUES)})
 
     def of_kind(self, kind: str) -> list[int]:
         """Columns of the accounts of a kind."""
@@ -57,10 +44,7 @@ class _Accounts:
 
 
 def evaluate(
-    curves: pl.DataFrame,
-    actions: pl.DataFrame,
-    report_from: date,
-    intervals: SharpeIntervals | None = None,
+    curves: pl.DataFrame, actions: pl.DataFrame, report_from: date, intervals: SharpeIntervals | None = None
 ) -> pl.DataFrame:
     """Evaluate every account per period: each `fold`, `before_<year>`, `from_<year>` and `all`.
 
@@ -116,18 +100,14 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
         kinds=tuple(accounts["kind"]),
         sessions=sessions["session"].to_numpy().astype("datetime64[D]"),
         folds=sessions["fold"].to_numpy().astype(np.int64),
-        net_return=columns("net_return"),
-        turnover=columns("turnover"),
-        cost=columns("cost"),
-        cash=columns("cash"),
-        names_held=columns("names_held"),
+        **{name: columns(name) for name in _VALUES},
     )
 
 
 def _require_numbers(curves: pl.DataFrame) -> None:
     if curves.is_empty():
         raise ValueError("evaluate needs at least one account, but the curves have no rows; walk the run again")
-    for name in ("net_return", "turnover", "cost", "cash"):
+    for name in _VALUES[:-1]:
         missing = curves.filter(~pl.col(name).is_finite().fill_null(value=False))
         if len(missing):
             policy, session, found = missing.select("policy", "session", name).row(0)
@@ -167,7 +147,6 @@ def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | No
 
 
 def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
-    """Row per account of one period."""
     draws = intervals.draw(accounts.net_return)
     found = [statistics_of(column) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
@@ -202,8 +181,7 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
 
 def _annual_error(sharpe: float, n_sessions: int) -> float:
     """Standard error of an annual Sharpe ratio for independent normal returns."""
-    scale = float(np.sqrt(SESSIONS_PER_YEAR))
-    return iid_standard_error(sharpe / scale, n_sessions) * scale
+    return iid_standard_error(sharpe / YEARLY, n_sessions) * YEARLY
 
 
 def _lo_bounds(returns: NDArray[np.float64]) -> Mapping[str, float]:
@@ -246,6 +224,6 @@ def _best_baseline_difference(
     return {
         "best_baseline": accounts.names[best],
         "sharpe_difference": sharpes[i] - sharpes[best],
-        "difference_low": low,
-        "difference_high": high,
+        "sharpe_difference_low": low,
+        "sharpe_difference_high": high,
     }

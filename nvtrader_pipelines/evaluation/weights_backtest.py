@@ -14,8 +14,7 @@ from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, reso
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.weights_table import align_weights
-from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, ProportionalCost, total_cost
-from nvtrader_pipelines.portfolio.financing import Financing
+from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, Financing, ProportionalCost, total_cost
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -121,7 +121,3 @@ class AuditLog(Protocol):
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:
         """Return the events of one account, or of all, in the order of appending."""
         ...
-
-    def has(self, event: str) -> bool:
-        """Whether the log holds an event with this id."""
-        ...

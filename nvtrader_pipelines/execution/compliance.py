@@ -4,11 +4,11 @@ Source: names, levels and defaults of all rules but `limits_hold` are those of N
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Rule
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
@@ -29,20 +29,17 @@ def compliance_findings(
 ) -> tuple[Finding, ...]:
     """Findings of a plan, rule by rule; empty if it may be traded as it is.
 
-    Args:
-        plan: the plan; a name is bought if its target is above the held weight.
-        limits: the tightest of the spec's and the desk's.
-        data: sectors and sales at a loss.
-        volatility: annualized volatility of the target weights over the trailing sessions; None or not finite if
-            unknown.
+    The limits are the tightest of the spec's and the desk's. The volatility is annualized, of the target weights over
+    the trailing sessions; None or not finite if unknown.
     """
+    sold = _days_since_loss(limits, data.loss_sales, plan.session)
     return (
         *_positions(plan, limits),
         *_exposures(plan, limits),
         *_restricted_purchases(plan, limits.restricted),
-        *_unknown_restricted(plan, limits.restricted),
-        *_wash_sales(plan, limits, data.loss_sales),
-        *_unknown_loss_sales(plan, limits, data.loss_sales),
+        *_unknown_names(plan, "restricted_list", limits.restricted, "restricted"),
+        *_wash_sales(plan, limits, sold),
+        *_unknown_names(plan, "wash_sale_window_days", sold, "sold at a loss"),
         *_turnover(plan, limits),
         *_sectors(plan, limits, data.sectors),
         *_diversification(plan, limits),
@@ -53,10 +50,7 @@ def compliance_findings(
 def purchase_bans(limits: RiskLimits, data: ComplianceData, session: date) -> dict[str, str]:
     """Names that may not be bought in a session, with the reason.
 
-    Args:
-        limits: the tightest of the spec's and the desk's.
-        data: sales at a loss.
-        session: of the fill, or, for a live venue, the session whose close sizes the orders.
+    The session is that of the fill or, for a live venue, the one whose close sizes the orders.
     """
     wash_sales = {
         name: f"it was sold at a loss {days} calendar days before; it may not be bought within {limits.wash_sale_days}"
@@ -132,17 +126,16 @@ def _restricted_purchases(plan: RebalancePlan, restricted: Sequence[str]) -> lis
     ]
 
 
-def _unknown_restricted(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
-    """Warn of restricted names that the market lacks: they may be misspelled and have no effect."""
-    unknown = sorted(set(restricted) - set(plan.symbols[:-1]))
+def _unknown_names(plan: RebalancePlan, rule: Rule, names: Iterable[str], what: str) -> list[Finding]:
+    """Warn of names that the market lacks: they may be misspelled, and a rule on them then has no effect."""
+    unknown = sorted(set(names) - set(plan.symbols[:-1]))
     if not unknown:
         return []
-    sentence = f"{', '.join(unknown)} restricted, but not a symbol of the plan's market; check the spelling"
-    return [Finding(rule="restricted_list", level="warn", figure=len(unknown), bound=0.0, sentence=sentence)]
+    sentence = f"{', '.join(unknown)} {what}, but not a symbol of the plan's market; check the spelling"
+    return [Finding(rule=rule, level="warn", figure=len(unknown), bound=0.0, sentence=sentence)]
 
 
-def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
-    days_since = _days_since_loss(limits, sales, plan.session)
+def _wash_sales(plan: RebalancePlan, limits: RiskLimits, days_since: Mapping[str, int]) -> list[Finding]:
     return [
         Finding(
             rule="wash_sale_window_days",
@@ -156,15 +149,6 @@ def _wash_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[s
         for name, _ in _purchases(plan)
         if name in days_since
     ]
-
-
-def _unknown_loss_sales(plan: RebalancePlan, limits: RiskLimits, sales: Sequence[tuple[str, date]]) -> list[Finding]:
-    """Warn of recent loss sales of names that the market lacks: they may be misspelled and have no effect."""
-    unknown = sorted(set(_days_since_loss(limits, sales, plan.session)) - set(plan.symbols[:-1]))
-    if not unknown:
-        return []
-    sentence = f"{', '.join(unknown)} sold at a loss, but not a symbol of the plan's market; check the spelling"
-    return [Finding(rule="wash_sale_window_days", level="warn", figure=len(unknown), bound=0.0, sentence=sentence)]
 
 
 def _days_since_loss(limits: RiskLimits, sales: Sequence[tuple[str, date]], session: date) -> dict[str, int]:

@@ -48,12 +48,7 @@ def record_decision(
 ) -> AuditEvent:
     """Make the event of a decision on a plan; in a replay it holds when the fill session began.
 
-    Args:
-        record: the plan and its status.
-        decision: the decision.
-        settled_at: the last session at which the account was settled.
-        author: the person, and the reason.
-        at: time of the decision.
+    The account was last settled at `settled_at`; the author is the person and the reason.
 
     Raises:
         ExecutionError: if the plan can no longer be decided on in this way, or a reason is missing.

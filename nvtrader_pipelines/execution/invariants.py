@@ -10,22 +10,13 @@ STAGE_KEYS = ("account", "session", "plan_id", "step", "stage")
 
 
 def invalid_stage_sums(target_weights: pl.DataFrame) -> pl.DataFrame:
-    """Stages with a negative weight, or whose weights do not sum to one.
-
-    Args:
-        target_weights: rows of `portfolio.target_weights`.
-    """
+    """Stages of `portfolio.target_weights` with a negative weight or a sum other than one."""
     stages = _stages(target_weights)
     return stages.filter(~((pl.col("sum") - 1.0).abs() <= ROUNDING) | ~(pl.col("smallest") >= -ROUNDING))
 
 
 def limit_breaches(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataFrame:
-    """Decisions whose last stage breaches a limit of a single name, of gross or of net exposure.
-
-    Args:
-        target_weights: rows of `portfolio.target_weights`.
-        limits: the limits in force.
-    """
+    """Last stages of `portfolio.target_weights` that breach a limit of a name, of gross or of net."""
     last = pl.col("step") == pl.col("step").max().over("plan_id")
     stages = _stages(target_weights.filter(last))
     return stages.filter(
@@ -36,12 +27,7 @@ def limit_breaches(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataF
 
 
 def missing_numbers(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Rows with a number, or an item of a list of numbers, that is missing or not finite.
-
-    Args:
-        rows: rows of any table.
-        columns: columns of numbers or of lists of numbers.
-    """
+    """Rows with a number, or an item of a list of numbers, that is missing or not finite."""
     return rows.filter(~pl.all_horizontal(_finite(name, rows.schema[name]) for name in columns))
 
 

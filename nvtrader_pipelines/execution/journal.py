@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind
 from nvtrader_pipelines.execution.book import BookIndex
 from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete
 from nvtrader_pipelines.execution.orders import plan_id_of
@@ -66,11 +66,8 @@ class Journal:
     def require_audit_covers_book(self, index: BookIndex, *, late: bool) -> None:
         """Raise if the audit lacks orders or fills that the book holds: their plans would be decided again.
 
-        Orders and fills of an interrupted step do not count: the next attempt records them.
-
-        Args:
-            index: the book's keys.
-            late: whether orders may fill after their session, as at a broker.
+        Orders and fills of an interrupted step do not count: the next attempt records them. With `late`, orders may
+        fill after their session, as at a broker.
 
         Raises:
             AuditIncomplete: with the missing orders and fills.
@@ -125,10 +122,6 @@ class Journal:
     def is_accepted(self, session: date) -> bool:
         """Whether a person accepted the holdings at the close of a session."""
         return session in self._accepted
-
-    def halt_event_id(self, session: date) -> str:
-        """Id of the event that the kill switch stopped a session."""
-        return event_id("halted", self.account, session)
 
     def _order_ids(self, *kinds: EventKind) -> set[str]:
         """Ids of the orders, or plan ids for whole plans, that have an event of one of the kinds."""

@@ -1,18 +1,43 @@
-"""Placing, withdrawing and recording the orders of one account's plans."""
+"""Orders of one account's plans: placed, withdrawn and recorded under its risk controls."""
 
-from collections.abc import Sequence
-from datetime import date
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Protocol
 
 import numpy as np
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.brokers.venue import Venue, no_order_reason
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import Order, order_id
-from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, block_reason
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.market.panel import MarketPanel
+
+
+class KillSwitch(Protocol):
+    """Switch that stops trading while it is engaged; it is read before every order and at every session."""
+
+    def halt_reason(self) -> str | None:
+        """Return why trading is stopped; None if it is not. A switch that cannot be read counts as engaged."""
+        ...
+
+
+@dataclass(frozen=True)
+class RiskControls:
+    """Risk controls of an account, and the clock and author of its audit events."""
+
+    switch: KillSwitch
+    findings: Callable[[RebalancePlan, int], Sequence[Finding]]  # of a plan and the session of its decision
+    purchase_bans: Callable[[date], Mapping[str, str]]  # names that may not be bought in a session, with the reason
+    clock: Callable[[], datetime]
+    by: str  # author of events
+
+    def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
+        """Make an event of a plan, at the current time."""
+        return plan_event(kind, plan, self.clock(), self.by, details)
+
 
 OTHER_NAMES = "the active policy trades other names"
 NONE_PLACED = "none of its orders could be placed"
@@ -29,13 +54,7 @@ class OrderPlacement:
         self._panel, self._venue, self._journal, self._controls = panel, venue, journal, controls
 
     def place(self, plan: RebalancePlan, session: date, stop: str | None) -> list[AuditEvent]:
-        """Place a plan's orders one by one, until the kill switch is engaged.
-
-        Args:
-            plan: the plan.
-            session: the current session.
-            stop: why trading is stopped; None if it is not.
-        """
+        """Place a plan's orders one by one, until the kill switch is engaged; `stop` says why it is already."""
         decided_at = self._decided_at(plan)
         if blocked := self._cancel_if_blocked(plan, decided_at):
             return blocked
@@ -173,7 +192,7 @@ class OrderPlacement:
     def _record_halt(self, session: date, stop: str) -> list[AuditEvent]:
         """Record that the kill switch stopped a session."""
         event = AuditEvent(
-            event_id=self._journal.halt_event_id(session),
+            event_id=event_id("halted", self._journal.account, session),
             kind="halted",
             at=self._controls.clock(),
             by=self._controls.by,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Protocol
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage, plan_id
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
@@ -19,62 +18,11 @@ from nvtrader_pipelines.portfolio.cash import CASH
 VOLATILITY_SESSIONS = 63
 
 
-class DeployedPolicy(Protocol):
-    """Policy on a market."""
-
-    @property
-    def spec(self) -> ExperimentSpec:
-        """Spec of its experiment."""
-        ...
-
-    @property
-    def panel(self) -> MarketPanel:
-        """Market."""
-        ...
-
-    @property
-    def run_id(self) -> str:
-        """Run that trained it."""
-        ...
-
-    @property
-    def policy(self) -> str:
-        """Name in the evaluation."""
-        ...
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of the deciding policies."""
-        ...
-
-    @property
-    def first(self) -> int:
-        """First session at whose close it may decide."""
-        ...
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether decisions depend on earlier ones, so that sessions must be decided in order."""
-        ...
-
-    def fold_index(self, t: int) -> int:
-        """Return the fold in force at the close of session `t`."""
-        ...
-
-    def decide(self, t: int, account: Account) -> Decision:
-        """Return target weights at the close of session `t`, after every stage."""
-        ...
-
-
-def is_due(deployed: DeployedPolicy, proposals: Sequence[Proposal], t: int) -> bool:
+def is_due(deployed: Deployment, proposals: Sequence[Proposal], t: int) -> bool:
     """Whether a decision is due at the close of session `t`.
 
-    The first decision is due, then one after every `rebal_freq` sessions, and at once after a change of policy.
-
-    Args:
-        deployed: the policy, with `rebal_freq` in its spec.
-        proposals: all decisions for the account, oldest first.
-        t: the session.
+    The first decision is due, then one after every `rebal_freq` sessions, and at once after a change of policy. The
+    proposals are all decisions for the account, oldest first.
     """
     if not proposals:
         return True
@@ -84,7 +32,7 @@ def is_due(deployed: DeployedPolicy, proposals: Sequence[Proposal], t: int) -> b
     return t - deployed.panel.index_of(np.datetime64(latest.session)) >= deployed.spec.environment.rebal_freq
 
 
-def make_plan(deployed: DeployedPolicy, account: str, t: int, held: Account, decision: Decision) -> RebalancePlan:
+def make_plan(deployed: Deployment, account: str, t: int, held: Account, decision: Decision) -> RebalancePlan:
     """Make the plan of a decision at the close of session `t`, for an account that holds `held`."""
     session, target, result = deployed.panel.sessions[t].item(), decision.target, decision.pipeline
     stages = [Stage(name="policy", weights=() if target is None else tuple(target.tolist()))]
@@ -108,7 +56,7 @@ def make_plan(deployed: DeployedPolicy, account: str, t: int, held: Account, dec
     )
 
 
-def no_trade_event(deployed: DeployedPolicy, account: str, session: date, at: datetime, by: str) -> AuditEvent:
+def no_trade_event(deployed: Deployment, account: str, session: date, at: datetime, by: str) -> AuditEvent:
     """Make the event of a decision not to trade."""
     return AuditEvent(
         event_id=event_id("proposed", account, session),

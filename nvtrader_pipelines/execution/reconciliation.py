@@ -27,23 +27,15 @@ class Difference:
         return f"{self.symbol}: {self.expected:.6g} shares expected, {self.actual:.6g} held ({more:+.6g})"
 
 
-def reconcile(
-    expected: Mapping[str, float], actual: Mapping[str, float], tolerance: float = TOLERANCE
-) -> list[Difference]:
-    """Return the names whose shares differ by more than the tolerance or are NaN, in alphabetical order.
+def reconcile(expected: Mapping[str, float], actual: Mapping[str, float]) -> list[Difference]:
+    """Return the names whose shares differ or are NaN, in alphabetical order.
 
     Args:
         expected: shares by symbol according to the account's book; missing names are not held.
         actual: shares by symbol according to the broker.
-        tolerance: shares.
-
-    Raises:
-        ValueError: if the tolerance is negative or NaN.
     """
-    if not tolerance >= 0.0:
-        raise ValueError(f"tolerance must be at least 0 shares, but it is {tolerance}")
     pairs = [(name, expected.get(name, 0.0), actual.get(name, 0.0)) for name in sorted({*expected, *actual})]
-    return [Difference(*pair) for pair in pairs if not abs(pair[1] - pair[2]) <= tolerance]  # True for NaN
+    return [Difference(*pair) for pair in pairs if not abs(pair[1] - pair[2]) <= TOLERANCE]  # True for NaN
 
 
 def open_differences(state: AccountState | None, journal: Journal) -> tuple[str, ...]:
@@ -54,11 +46,7 @@ def open_differences(state: AccountState | None, journal: Journal) -> tuple[str,
 def acceptance_event(account: str, state: AccountState | None, author: tuple[str, str], at: datetime) -> AuditEvent:
     """Make the event of a person who accepts the actual holdings; one per session.
 
-    Args:
-        account: the account's name.
-        state: its last state; None if it is not open.
-        author: the person, and the reason.
-        at: time of the acceptance.
+    The state is the last of the account, None if it is not open; the author is the person and the reason.
 
     Raises:
         ExecutionError: if there is no difference, or no reason.

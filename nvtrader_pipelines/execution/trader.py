@@ -10,12 +10,12 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.venue import PolicyInForce, Venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.order_placement import OrderPlacement
+from nvtrader_pipelines.execution.order_placement import OrderPlacement, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord
-from nvtrader_pipelines.execution.proposals import DeployedPolicy, format_reasons, is_due, make_plan, no_trade_event
+from nvtrader_pipelines.execution.proposals import format_reasons, is_due, make_plan, no_trade_event
 from nvtrader_pipelines.execution.reconciliation import open_differences
-from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.policies.policy import Decision
 
 ACKNOWLEDGED = "soft findings acknowledged by the replay"
@@ -26,7 +26,7 @@ EXPIRED = "it was {status} at its fill session, so it is not traded"
 class Trader:
     """Day loop of one account; `t` numbers the sessions of the policy's panel."""
 
-    def __init__(self, deployed: DeployedPolicy, venue: Venue, journal: Journal, controls: RiskControls) -> None:
+    def __init__(self, deployed: Deployment, venue: Venue, journal: Journal, controls: RiskControls) -> None:
         self._deployed, self._venue, self._journal, self._controls = deployed, venue, journal, controls
         self._panel = deployed.panel
         self._placement = OrderPlacement(deployed.panel, venue, journal, controls)
@@ -131,12 +131,7 @@ class Trader:
     def clear(self, t: int, *, acknowledge: bool = False) -> list[AuditEvent]:
         """Check the plan decided at the close of session `t` for compliance; at a live venue, also place its orders.
 
-        Args:
-            t: the session.
-            acknowledge: whether the replay acknowledges soft findings at once.
-
-        Returns:
-            The new audit events.
+        With `acknowledge`, the replay acknowledges soft findings at once. Return the new audit events.
         """
         self.require_reconciled()
         record, events = self._record_at(t), []

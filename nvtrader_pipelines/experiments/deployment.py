@@ -96,16 +96,8 @@ def deploy(  # noqa: PLR0913 - parts of a sealed run
     """Deploy an account of a run on all sessions of a panel since the run's tests began.
 
     The fold in force is the latest whose tests have begun; it decides through the experiment's pipeline, with the
-    thresholds fitted on its training.
-
-    Args:
-        spec: the experiment.
-        panel: the market, with the names that the policies were trained on.
-        parent: the run that trained the policies.
-        archives: the policies.
-        chosen: fold to chosen seed.
-        thresholds: fold to fitted thresholds.
-        policy: name of an account of the run, not of a baseline.
+    thresholds fitted on its training. Archives, chosen seeds and thresholds (by fold) are those of the run; `policy` is
+    the name of one of its accounts, not of a baseline.
 
     Raises:
         ValueError: if the run has no such account, is validation-only or lacks thresholds, or the panel has no session

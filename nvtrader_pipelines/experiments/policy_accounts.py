@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy, SharedPipeline, without_timing
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy, SharedPipeline, without_timing
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -136,7 +136,6 @@ def mean_thresholds(several: Sequence[Thresholds]) -> Thresholds:
 
 
 def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAccount]:
-    """Build an account per seed along the one path."""
     (path,) = plan.deciding
     return [
         PolicyAccount(
@@ -150,7 +149,6 @@ def _seeds(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAcc
 
 
 def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAccount]:
-    """Build an account per path."""
     averages = [tuple(_average(plan, policies, [fold]) for fold in path) for path in plan.deciding]
     return [
         PolicyAccount(f"{plan.spec.name}{PATH}{p}", "policy", (None,) * len(average), average)
@@ -159,7 +157,6 @@ def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAcc
 
 
 def _ensemble(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> PolicyAccount:
-    """Build the ensemble's account."""
     if chosen:
         best = tuple(chosen[fold.index] for fold in plan.folds)
         own = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
@@ -199,13 +196,11 @@ def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
 
 
 def _open_policies(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives) -> dict[FoldSeed, Policy]:
-    """Open the policies of the run by fold and seed."""
     shared: Interfaces = {}
     return {key: _open(plan, key, archives, shared) for key in keys}
 
 
 def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) -> Policy:
-    """Open one policy of the run."""
     card = _card(plan, key, archives)
     _, tensors = read_archive(archives[key])
     return open_policy(card, tensors, plan.panel, shared)

@@ -9,16 +9,16 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
+from nvtrader_pipelines.evaluation.generators import Steps
 from nvtrader_pipelines.evaluation.splits import Fold
-from nvtrader_pipelines.evaluation.steps import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
-from nvtrader_pipelines.experiments.stages import equity_stages, forward_stages
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
+from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_stages
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import read_card, write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY

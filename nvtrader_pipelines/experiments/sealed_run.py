@@ -39,7 +39,6 @@ class SealedRun(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_opened(self) -> Self:
-        """Check folds and file names."""
         for fold in self.folds:
             _ = fold.in_days
         for name in self.policies:
@@ -48,11 +47,7 @@ class SealedRun(BaseModel):
 
     @classmethod
     def of(
-        cls,
-        plan: RunPlan,
-        policies: Mapping[str, str],
-        chosen: Mapping[int, int],
-        thresholds: FoldThresholds,
+        cls, plan: RunPlan, policies: Mapping[str, str], chosen: Mapping[int, int], thresholds: FoldThresholds
     ) -> Self:
         """Describe a run and its policies."""
         return cls(

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
-from nvtrader_pipelines.evaluation.steps import Steps
+from nvtrader_pipelines.evaluation.generators import Steps
 from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.stress.suite import StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import AccountFactory, stress_steps
@@ -55,9 +55,7 @@ def stressed_accounts(
         deciding = [positions[index] for index in indices]
         return [
             replace(
-                each,
-                seeds=tuple(each.seeds[i] for i in deciding),
-                policies=tuple(each.policies[i] for i in deciding),
+                each, seeds=tuple(each.seeds[i] for i in deciding), policies=tuple(each.policies[i] for i in deciding)
             )
             for each in build_accounts(stressed_plan, archives, chosen, thresholds)
         ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -16,6 +17,7 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY, LIGHT_GREY = "#7F7F7F", "#E3E3E3"
 OTHERS_GREY = "#B0B0B0"
+LOSS_TO_GAIN = LinearSegmentedColormap.from_list("loss_to_gain", [VERMILION, "#FFFFFF", BLUE])
 _INK = {YELLOW: "#8A7F00", LIGHT_GREY: GREY, OTHERS_GREY: GREY, SKY: "#2A7FB0", ORANGE: "#B07A00", PURPLE: "#A84F80"}
 LINE_STYLES: tuple[tuple[str, str], ...] = (
     (ORANGE, "-"),
@@ -31,6 +33,9 @@ TEXT, _TITLE, _NOTE = 14, 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
 _NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
 _CUT = " … (more in the table)"
+
+
+Cells = NDArray[np.float64]  # of a map, by row and column
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,36 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": label.color, "relpos": (0.0, 0.5), "shrinkA": 1, "shrinkB": 0},
         )
+
+
+def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tuple[str, float]) -> None:
+    """Write values in percent into cells colored by shade, from -1 (loss) to 1 (gain).
+
+    Unknown values are grey. Text is white where the shade is above `dark`; the grid has a color and a width.
+    """
+    colors = LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
+    axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        text = "not\ntested" if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
+        color = "white" if abs(shade[row, column]) > dark else BLACK
+        axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color=color)
+    axes.set_xticks(np.arange(1, values.shape[1]) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, values.shape[0]) - 0.5, minor=True)
+    axes.grid(visible=True, which="minor", color=grid[0], linewidth=grid[1])
+    axes.tick_params(which="both", length=0)
+    axes.xaxis.tick_top()
+    axes.spines[:].set_visible(False)
+
+
+def pivot_cells(
+    rows: pl.DataFrame, columns: tuple[str, str, str], names: Sequence[object], heads: Sequence[object]
+) -> Cells:
+    """Pivot columns (name, head, value) to cells (names, heads); NaN where unknown."""
+    at_row, at_column = ({name: i for i, name in enumerate(several)} for several in (names, heads))
+    cells = np.full((len(names), len(heads)), np.nan)
+    for name, head, value in rows.select(columns).rows():
+        cells[at_row[name], at_column[head]] = np.nan if value is None else value
+    return cells
 
 
 def spread(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:

@@ -29,11 +29,8 @@ _NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are t
 def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> bytes:
     """Draw net equity (log scale) and drawdown: ensemble thick, seeds or paths thin, baselines colored.
 
-    Args:
-        curves: policy, kind, session, equity and drawdown (positive), one row per account and session.
-        title: above the figure.
-        report_from: start of the reported period, which is shaded.
-        note: under the figure.
+    The curves have policy, kind, session, equity and drawdown (positive), one row per account and session. The period
+    from `report_from` is shaded.
     """
     figure = new_figure(title, note)
     wealth = panel(figure, 0.095, 0.40, 0.765, 0.88)
@@ -121,7 +118,6 @@ def _finish(wealth: Axes, losses: Axes) -> None:
 
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
-    """Explain the thin lines."""
     members = curves.filter(pl.col("kind") == "policy")["policy"].unique()
     if len(members):
         unit = "path" if members.str.contains("/path-").all() else "seed"

@@ -9,16 +9,8 @@ from nvtrader_pipelines.figures.canvas import BLUE, SKY, TEXT, new_figure, panel
 _COLUMNS = 4
 
 
-def learning_figure(
-    training_curves: pl.DataFrame, title: str = "Mean reward while training", note: str | None = None
-) -> bytes:
-    """Draw mean reward over timesteps in training: a panel per fold, on one scale.
-
-    Args:
-        training_curves: fold, seed, timesteps and mean_reward (per step).
-        title: above the figure.
-        note: under the figure.
-    """
+def learning_figure(training_curves: pl.DataFrame, title: str, note: str | None = None) -> bytes:
+    """Draw mean reward per step over timesteps: a panel per fold of `TRAINING_CURVE`, one scale."""
     figure = new_figure(title, note)
     figure.text(0.06, 0.905, "thick: mean of the seeds; thin: one seed each", fontsize=TEXT, color=BLUE)
     folds = training_curves["fold"].unique().sort().to_list()

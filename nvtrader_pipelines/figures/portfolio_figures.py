@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatter, date2num
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.figures.canvas import (
-    BLACK,
     BLUE,
     GREY,
     LIGHT_GREY,
@@ -24,10 +22,12 @@ from nvtrader_pipelines.figures.canvas import (
     TEXT,
     VERMILION,
     EndLabel,
+    draw_cells,
     ink,
     label_ends,
     new_figure,
     panel,
+    pivot_cells,
     png,
     readable,
 )
@@ -36,7 +36,6 @@ from nvtrader_pipelines.portfolio.cash import CASH
 FloatArray = NDArray[np.float64]
 _MAX_NAMES = 13  # readable rows of a map
 _MAX_FINDINGS = 6
-_SOLD_TO_BOUGHT = LinearSegmentedColormap.from_list("sold_to_bought", [VERMILION, "#FFFFFF", BLUE])
 _DARK = 0.75  # share of the strongest color from which text is white
 _STRONG = 0.05  # change of weight with the strongest color, unless larger ones occur
 _FEW = 5  # sessions up to which each has its own date label
@@ -45,13 +44,8 @@ _ORDER = list(_LEVELS)
 _LEFT, _RIGHT = 0.10, 0.785  # panels of an account, with room for labels
 
 
-def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
-    """Draw the account's figure `equity_curve`; empty without sessions.
-
-    Args:
-        states: rows of `portfolio.portfolio_state` of one account.
-        rivals: as for `account_figure`.
-    """
+def account_figures(states: pl.DataFrame, references: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
+    """Draw `equity_curve` of an account's `portfolio.portfolio_state`; empty without rows."""
     if states.is_empty():
         return {}
     last = states.sort("session").row(-1, named=True)
@@ -59,15 +53,11 @@ def account_figures(states: pl.DataFrame, rivals: Mapping[str, pl.DataFrame] | N
     note = (
         f"Last traded by {last['policy']} of run {last['run_id']}. Cost in all: {states['cost'].sum():.2%} of equity."
     )
-    return {"equity_curve": account_figure(states, title, rivals, note)}
+    return {"equity_curve": account_figure(states, title, references, note)}
 
 
 def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
-    """Draw the last decision as `target_weights`; empty without decisions.
-
-    Args:
-        target_weights: rows of `portfolio.target_weights` of one account.
-    """
+    """Draw the last decision of an account's `portfolio.target_weights`; empty without rows."""
     last = target_weights.filter(pl.col("session") == pl.col("session").max())
     if last.is_empty():
         return {}
@@ -76,11 +66,7 @@ def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
 
 
 def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
-    """Draw the last plan as `rebalance_plan`; empty without plans.
-
-    Args:
-        plans: rows of `portfolio.rebalance_plan` of one account.
-    """
+    """Draw the last plan of an account's `portfolio.rebalance_plan`; empty without rows."""
     if plans.is_empty():
         return {}
     plan = plans.sort("session").row(-1, named=True)
@@ -90,15 +76,15 @@ def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
 
 
 def account_figure(
-    states: pl.DataFrame, title: str, rivals: Mapping[str, pl.DataFrame] | None = None, note: str | None = None
+    states: pl.DataFrame, title: str, references: Mapping[str, pl.DataFrame] | None = None, note: str | None = None
 ) -> bytes:
-    """Draw an account's equity beside its rivals', and its drawdown, cash and turnover.
+    """Draw an account's equity beside its references', and its drawdown, cash and turnover.
 
     Args:
         states: rows of `portfolio.portfolio_state` of one account: session, equity (1 at the opening), drawdown
             (positive), cash (share of equity) and turnover (one-way, 0 where nothing was traded).
         title: above the figure.
-        rivals: session and equity by name; rescaled to the account's equity at its first session.
+        references: session and equity by name; rescaled to the account's equity at its first session.
         note: under the figure.
     """
     rows = states.sort("session")
@@ -110,7 +96,7 @@ def account_figure(
     days = _days(rows)
     for axes in (wealth, losses, cash, trades):
         _time_axis(axes, days)
-    labels = _rivals(wealth, rows, rivals or {})
+    labels = _references(wealth, rows, references or {})
     labels.append(_wealth(wealth, rows))
     _losses(losses, rows)
     label_ends(cash, [_cash(cash, rows)])
@@ -146,10 +132,10 @@ def _wealth(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     return EndLabel(rows["equity"][-1], f"this account  {rows['equity'][-1]:.4g}x", BLUE, bold=True)
 
 
-def _rivals(axes: Axes, rows: pl.DataFrame, rivals: Mapping[str, pl.DataFrame]) -> list[EndLabel]:
-    """Draw the rivals, rescaled to the account at the first common session, and return their labels."""
+def _references(axes: Axes, rows: pl.DataFrame, references: Mapping[str, pl.DataFrame]) -> list[EndLabel]:
+    """Draw the references, rescaled to the account at the first common session, and return their labels."""
     labels = []
-    for i, (name, curve) in enumerate(rivals.items()):
+    for i, (name, curve) in enumerate(references.items()):
         both = rows.select("session", account="equity").join(curve, on="session").sort("session")
         if both.is_empty():
             continue
@@ -192,38 +178,27 @@ def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
 
 
 def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
-    """Draw the weights after each pipeline stage; cells that the stage changed are colored.
-
-    Args:
-        target_weights: rows of `portfolio.target_weights` of one decision: step, stage, symbol (cash among them),
-            weight, change (step 0: against held weights) and reason.
-        title: above the figure.
-    """
+    """Draw a decision of `portfolio.target_weights`; cells that a stage changed are colored."""
     rows = target_weights.sort("step", maintain_order=True)
     symbols = rows["symbol"].unique(maintain_order=True).to_list()
     steps = rows.select("step", "stage", "reason").unique("step", maintain_order=True)
-    weights, changes = (_matrix(rows, symbols, steps, column) for column in ("weight", "change"))
+    weights, changes = (
+        np.nan_to_num(pivot_cells(rows, ("symbol", "step", column), symbols, steps["step"].to_list()))
+        for column in ("weight", "change")
+    )
     before = weights[:, :1] - changes[:, :1]
     names, shown = _largest(symbols, np.hstack([before, weights]))
     figure = new_figure(title, _reasons(steps))
     axes = figure.add_axes((0.13, 0.14, 0.84, 0.64))
-    _map(axes, shown, np.diff(shown, axis=1, prepend=shown[:, :1]))
+    moves = np.diff(shown, axis=1, prepend=shown[:, :1])
+    shade = moves / max(float(np.abs(moves).max()), _STRONG)
+    draw_cells(axes, shown, shade, dark=_DARK, grid=(LIGHT_GREY, 1.0))
     heads = ["held", *(name.replace("_", "\n") for name in steps["stage"])]
     axes.set_xticks(range(len(heads)), heads, fontsize=TEXT - 2, linespacing=1.1)
     axes.set_yticks(range(len(names)), names, fontsize=TEXT)
     figure.text(0.13, 0.885, "more than in the column before", color=ink(BLUE), fontsize=TEXT - 1, va="center")
     figure.text(0.36, 0.885, "less", color=ink(VERMILION), fontsize=TEXT - 1, va="center")
     return png(figure)
-
-
-def _matrix(rows: pl.DataFrame, symbols: list[str], steps: pl.DataFrame, column: str) -> FloatArray:
-    """Pivot a column to (names, steps)."""
-    cells = np.zeros((len(symbols), len(steps)))
-    row_of = {name: i for i, name in enumerate(symbols)}
-    column_of = {step: i for i, step in enumerate(steps["step"])}
-    for symbol, step, value in rows.select("symbol", "step", column).rows():
-        cells[row_of[symbol], column_of[step]] = value
-    return cells
 
 
 def _reasons(steps: pl.DataFrame) -> str:
@@ -244,30 +219,8 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
     return [*names, CASH], np.array([*rows, weights[cash]])
 
 
-def _map(axes: Axes, weights: FloatArray, changes: FloatArray) -> None:
-    """Write percent into each cell, colored by the change."""
-    shade = changes / max(float(np.abs(changes).max()), _STRONG)
-    axes.imshow(shade, cmap=_SOLD_TO_BOUGHT, vmin=-1.0, vmax=1.0, aspect="auto")
-    for (row, column), weight in np.ndenumerate(weights):
-        dark = abs(shade[row, column]) > _DARK
-        text = f"{round(100.0 * weight, 1) + 0.0:.1f}"
-        axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color="white" if dark else BLACK)
-    axes.set_xticks(np.arange(1, weights.shape[1]) - 0.5, minor=True)
-    axes.set_yticks(np.arange(1, weights.shape[0]) - 0.5, minor=True)
-    axes.grid(visible=True, which="minor", color=LIGHT_GREY, linewidth=1.0)
-    axes.tick_params(which="both", length=0)
-    axes.xaxis.tick_top()
-    axes.spines[:].set_visible(False)
-
-
 def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) -> bytes:
-    """Draw a rebalance plan: held and target weights by name, beside compliance findings.
-
-    Args:
-        plan: a row of `portfolio.rebalance_plan`: symbols (cash last), held_weights, target_weights and findings.
-        title: above the figure.
-        note: under the figure.
-    """
+    """Draw a row of `portfolio.rebalance_plan`: held and target weights, beside the findings."""
     figure = new_figure(title, note)
     held, target = np.array(plan["held_weights"]), np.array(plan["target_weights"])
     _moves(panel(figure, 0.11, 0.15, 0.52, 0.87), plan["symbols"], held, target)
@@ -283,7 +236,6 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
 
 
 def _count(n_findings: int) -> str:
-    """Format the number of compliance findings."""
     if not n_findings:
         return "no compliance findings"
     more = f", the first {_MAX_FINDINGS}" if n_findings > _MAX_FINDINGS else ""

@@ -24,17 +24,11 @@ _PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _Scores = Mapping[str, Mapping[str, float | None]]  # by policy, then by axis or statistic
 
 
-def compass_figure(table: pl.DataFrame, title: str = "PRUDEX-Compass", note: str | None = None) -> bytes:
-    """Draw six axes as a hexagon, where 50 equals 1/N, inside a ring of the measures as PNG.
-
-    Args:
-        table: rows of PRUDEX.
-        title: above the figure.
-        note: under the figure.
-    """
+def compass_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
+    """Draw the axes of PRUDEX as a hexagon, where 50 is 1/N, inside a ring of the measures."""
     colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("measure") == OF_AXIS), "axis")
-    figure = new_figure(title, with_hidden(table, note))
+    figure = new_figure("PRUDEX-Compass", with_hidden(table, note))
     axes = _round(figure, (-0.005, 0.10, 0.60, 0.825), limit=_NAMES + 12.0)
     angles = _angles(len(AXES))
     _web(axes, angles)
@@ -49,17 +43,11 @@ def compass_figure(table: pl.DataFrame, title: str = "PRUDEX-Compass", note: str
     return png(figure)
 
 
-def pride_star_figure(table: pl.DataFrame, title: str = "PRIDE-Star", note: str | None = None) -> bytes:
-    """Draw eight scores of each policy as an octagon; the dashed one is 1/N.
-
-    Args:
-        table: rows of PRUDEX.
-        title: above the figure.
-        note: under the figure.
-    """
+def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
+    """Draw eight scores of each policy in PRUDEX as an octagon; the dashed one is 1/N."""
     colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("statistic").is_in(list(PRIDE.values()))), "statistic")
-    figure = new_figure(title, with_hidden(table, note))
+    figure = new_figure("PRIDE-Star", with_hidden(table, note))
     angles = _angles(len(PRIDE))
     figure.text(0.06, 0.905, "scores against 1/N, which is the dashed line at 50", fontsize=TEXT)
     columns = min(3, max(len(colors), 1))
@@ -111,12 +99,7 @@ def _web(axes: PolarAxes, angles: NDArray[np.float64]) -> None:
 
 
 def _outline(
-    axes: PolarAxes,
-    angles: NDArray[np.float64],
-    values: list[float | None],
-    color: str,
-    *,
-    filled: bool = False,
+    axes: PolarAxes, angles: NDArray[np.float64], values: list[float | None], color: str, *, filled: bool = False
 ) -> None:
     """Draw a policy's polygon, open where it has no score."""
     radii = np.array([np.nan if value is None else value for value in values])
@@ -147,7 +130,6 @@ def _ring(axes: PolarAxes, table: pl.DataFrame, colors: Mapping[str, str]) -> No
 
 
 def _name(axes: PolarAxes, angle: float, text: str) -> None:
-    """Write a measure's name outside the ring."""
     across = float(np.sin(angle))
     side = _SIDES[0 if abs(across) < _ABOVE else round(np.sign(across))]
     level = "center" if side != "center" else "bottom" if np.cos(angle) > 0.0 else "top"
@@ -155,7 +137,6 @@ def _name(axes: PolarAxes, angle: float, text: str) -> None:
 
 
 def _key(figure: Figure, table: pl.DataFrame, colors: Mapping[str, str], scores: _Scores) -> None:
-    """Write each policy's scores and number of computed measures."""
     columns = [0.795 + 0.0345 * i for i in range(len(AXES))]
     figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=TEXT, fontweight="bold")
     for x, axis in zip(columns, AXES, strict=True):

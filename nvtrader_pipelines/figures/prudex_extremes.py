@@ -12,17 +12,9 @@ from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 _NUMBERS = {"total_return": "total return", "sharpe": "Sharpe ratio"}
 
 
-def extremes_figure(
-    table: pl.DataFrame, title: str = "Extreme markets, net of costs, against 1/N", note: str | None = None
-) -> bytes:
-    """Draw total return and Sharpe ratio in each extreme market within the test windows.
-
-    Args:
-        table: rows of PRUDEX.
-        title: above the figure.
-        note: under the figure.
-    """
-    figure = new_figure(title, with_hidden(table, note))
+def extremes_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
+    """Draw PRUDEX's total return and Sharpe ratio in extreme markets within the test windows."""
+    figure = new_figure("Extreme markets, net of costs, against 1/N", with_hidden(table, note))
     rows = table.filter(pl.col("measure") == "extreme_market", pl.col("value").is_not_null())
     covered = [market for market in EXTREME_MARKETS if rows["statistic"].str.ends_with(f":{market.name}").any()]
     drawn = [style for style in styles(table) if style.policy in set(rows["policy"])]

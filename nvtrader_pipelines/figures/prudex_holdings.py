@@ -8,17 +8,7 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.image import AxesImage
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    LIGHT_GREY,
-    ORANGE,
-    TEXT,
-    ink,
-    new_figure,
-    panel,
-    png,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLUE, LIGHT_GREY, ORANGE, TEXT, ink, new_figure, panel, png, readable
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, styles, with_hidden
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")
@@ -26,21 +16,15 @@ _MAX_NAMES, _MAX_PANELS = 25, 3
 _SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", ORANGE, "#FFFFFF", BLUE, "#00253D"])
 
 
-def plane_figure(
-    plane: pl.DataFrame,
-    table: pl.DataFrame,
-    title: str = "Actions by t-SNE: neighbors have similar weights",
-    note: str | None = None,
-) -> bytes:
+def plane_figure(plane: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw a sample of every policy's embedded actions; large distances have no meaning.
 
     Args:
         plane: policy, kind, x and y.
         table: rows of PRUDEX.
-        title: above the figure.
         note: under the figure.
     """
-    figure = new_figure(title, with_hidden(table, note))
+    figure = new_figure("Actions by t-SNE: neighbors have similar weights", with_hidden(table, note))
     axes = panel(figure, 0.03, 0.10, 0.75, 0.90)
     markers = cycle(_MARKERS)
     for style in reversed(styles(table)):
@@ -57,18 +41,12 @@ def plane_figure(
     return png(figure)
 
 
-def heat_figure(
-    heat: pl.DataFrame,
-    table: pl.DataFrame,
-    title: str = "Mean weight by name and year, against 1/N",
-    note: str | None = None,
-) -> bytes:
+def heat_figure(heat: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw the weights of up to three experiments by name and year; white is 1/N, grey is not on record.
 
     Args:
         heat: policy, kind, source, year, symbol and weight.
         table: rows of PRUDEX.
-        title: above the figure.
         note: under the figure, with the number of names beyond the 25 largest.
     """
     colors = dict(list(experiment_colors(table).items())[:_MAX_PANELS])
@@ -81,7 +59,8 @@ def heat_figure(
     )
     names = sizes.head(_MAX_NAMES).sort("source", "symbol").select("source", "symbol")
     left_out = f"{len(sizes) - len(names)} names with smaller weights left out" if len(sizes) > len(names) else None
-    figure = new_figure(title, "; ".join(filter(None, (left_out, with_hidden(table, note)))) or None)
+    caveats = "; ".join(filter(None, (left_out, with_hidden(table, note))))
+    figure = new_figure("Mean weight by name and year, against 1/N", caveats)
     scale = TwoSlopeNorm(1.0, 0.0, max(float(ours["weight"].to_numpy().max(initial=0.0)), 2.0))
     width = 0.80 / max(len(colors), 1)
     image: AxesImage | None = None

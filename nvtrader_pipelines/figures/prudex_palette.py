@@ -9,17 +9,7 @@ from matplotlib.colors import to_hex
 
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, ENSEMBLE, REFERENCE
-from nvtrader_pipelines.figures.canvas import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, readable
 
 PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 _DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
@@ -43,11 +33,7 @@ class Style:
 
 
 def experiment_colors(table: pl.DataFrame) -> dict[str, str]:
-    """Colors of the six experiments with the highest mean score over axes, best first.
-
-    Args:
-        table: rows of PRUDEX.
-    """
+    """Colors of the six experiments in PRUDEX with the highest mean score over axes, best first."""
     means = (
         table.filter(pl.col("measure") == OF_AXIS, pl.col("kind") == ENSEMBLE)
         .group_by("policy")
@@ -58,11 +44,7 @@ def experiment_colors(table: pl.DataFrame) -> dict[str, str]:
 
 
 def styles(table: pl.DataFrame) -> list[Style]:
-    """Styles of the shown experiments, the market average, and up to six other baselines by name.
-
-    Args:
-        table: rows of PRUDEX.
-    """
+    """Styles of the shown experiments, of 1/N, and of up to six other baselines by name."""
     baselines = table.filter(pl.col("kind") == BASELINE)["policy"].unique().sort().to_list()
     others = [name for name in baselines if name != REFERENCE][: len(_DASHES)]
     greys = [to_hex((grey,) * 3) for grey in np.linspace(_DARKEST, _LIGHTEST, len(others))]

@@ -25,21 +25,15 @@ _RANKED_BY = {
 }
 
 
-def profile_figure(
-    profiles: pl.DataFrame,
-    table: pl.DataFrame,
-    title: str = "Performance profile: total return against 1/N",
-    note: str | None = None,
-) -> bytes:
+def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw the share of runs (test windows by seeds) with a score above tau, with 95 % bands.
 
     Args:
         profiles: policy, kind, tau, share, low and high.
         table: rows of PRUDEX.
-        title: above the figure.
         note: under the figure.
     """
-    figure = new_figure(title, with_hidden(table, note))
+    figure = new_figure("Performance profile: total return against 1/N", with_hidden(table, note))
     axes = panel(figure, 0.095, 0.21, 0.75, 0.88)
     drawn = [style for style in styles(table) if style.policy != REFERENCE]
     for style in reversed(drawn):
@@ -61,21 +55,15 @@ def profile_figure(
     return png(figure)
 
 
-def rank_figure(
-    ranks: pl.DataFrame,
-    table: pl.DataFrame,
-    title: str = "Rank distribution over seeds and test windows",
-    note: str | None = None,
-) -> bytes:
+def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw the rank distribution of each policy by four statistics; 1 is best.
 
     Args:
         ranks: policy, kind, statistic, rank and share.
         table: rows of PRUDEX.
-        title: above the figure.
         note: under the figure.
     """
-    figure = new_figure(title, with_hidden(table, note))
+    figure = new_figure("Rank distribution over seeds and test windows", with_hidden(table, note))
     drawn = styles(table)
     width = 0.66 / len(RANKED)
     for i, statistic in enumerate(RANKED):

@@ -26,23 +26,16 @@ _MAX_LABELS = 10
 _ENOUGH = 0.95  # deflated Sharpe ratio from which a result counts as more than luck
 
 
-def ratio_curve_figure(
-    curve: pl.DataFrame,
-    period: str | None = None,
-    title: str = "Sharpe ratio of every completed run",
-    note: str | None = None,
-) -> bytes:
+def ratio_curve_figure(curve: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw each run's net Sharpe ratio with interval, best so far, deflated ratios and maximum drawdown.
 
     Args:
-        curve: rows of `sharpe_ratio_curve`.
-        period: name of a period; None takes the newest run's reported one (`from_<year>`), else `all`.
-        title: above the figure; the period is added.
+        curve: rows of `sharpe_ratio_curve`; drawn is the newest run's reported period (`from_<year>`), else `all`.
         note: under the figure.
     """
-    chosen = period or _reported_period(curve)
-    runs = curve.filter(pl.col("period") == chosen).sort("finished_at", "run_id")
-    figure = new_figure(f"{title}, {chosen.replace('_', ' ')}", note)
+    period = _reported_period(curve)
+    runs = curve.filter(pl.col("period") == period).sort("finished_at", "run_id")
+    figure = new_figure(f"Sharpe ratio of every completed run, {period.replace('_', ' ')}", note)
     ratios = panel(figure, 0.095, 0.58, 0.97, 0.88)
     worth = panel(figure, 0.095, 0.37, 0.97, 0.53)
     losses = panel(figure, 0.095, 0.19, 0.97, 0.33)
@@ -90,7 +83,7 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
 def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
     """Draw deflated Sharpe and information ratios, as of the end of each run."""
     order = np.arange(len(runs))
-    for name, color, marker in (("deflated_sharpe", SKY, "o"), ("active_deflated_sharpe", GREEN, "D")):
+    for name, color, marker in (("deflated_sharpe", SKY, "o"), ("deflated_information_ratio", GREEN, "D")):
         axes.scatter(order, runs[name].to_numpy(), s=60, color=color, marker=marker, zorder=3)
     axes.axhline(_ENOUGH, color="black", linewidth=0.8, linestyle="--")
     axes.set_ylim(0.0, 1.1)

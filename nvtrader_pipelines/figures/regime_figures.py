@@ -45,13 +45,7 @@ _GROUP = 0.8  # share of a regime's width taken by bars
 
 
 def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> bytes:
-    """Draw a market's equally weighted index (log scale), colored by regime, and its newest years.
-
-    Args:
-        rows: rows of `gold.regimes` of one source.
-        title: above the figure.
-        note: under the figure.
-    """
+    """Draw one source's index in the colors of its `gold.regimes`, and its newest years."""
     figure = new_figure(title, note)
     ordered = rows.sort("session")
     whole, newest = panel(figure, 0.095, 0.57, 0.745, 0.88), panel(figure, 0.095, 0.13, 0.745, 0.49)
@@ -77,13 +71,7 @@ def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
 
 
 def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> bytes:
-    """Draw Sharpe ratio (with intervals) and growth per regime: policy, anchor, and 1/N or best baseline.
-
-    Args:
-        evaluation: rows of `evaluate_regimes` of one run.
-        title: above the figure.
-        note: under the figure.
-    """
+    """Draw Sharpe ratio (with intervals) and growth per regime: policy, anchor, and 1/N or best baseline."""
     figure = new_figure(title, note)
     ratios = panel(figure, 0.095, 0.53, 0.97, 0.83)
     growth = panel(figure, 0.095, 0.19, 0.97, 0.47)

@@ -18,16 +18,10 @@ from nvtrader_pipelines.figures.canvas import (
 _LONGEST = 21  # letters of a term's name
 
 
-def reward_terms_figure(
-    decomposition: pl.DataFrame, title: str = "Reward by term, summed over time", note: str | None = None
-) -> bytes:
-    """Draw the running sum of each reward term of one policy, and their total.
+def reward_terms_figure(decomposition: pl.DataFrame, title: str, note: str | None = None) -> bytes:
+    """Draw the running sum of each reward term (session, term, contribution), and their total.
 
-    Args:
-        decomposition: session, term and contribution of one policy; with several (policy, kind), the ensemble is
-            drawn.
-        title: above the figure.
-        note: under the figure.
+    With several accounts (policy, kind), the ensemble is drawn.
 
     Raises:
         ValueError: if there is no single account to draw.

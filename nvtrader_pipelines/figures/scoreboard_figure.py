@@ -3,18 +3,7 @@
 import polars as pl
 from matplotlib.axes import Axes
 
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    PURPLE,
-    TEXT,
-    ink,
-    new_figure,
-    panel,
-    png,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLUE, GREEN, GREY, PURPLE, TEXT, ink, new_figure, panel, png, readable
 
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
@@ -23,23 +12,14 @@ _COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
 def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
-    """Draw a figure per source, by name `scoreboard_<source>`.
-
-    Args:
-        board: rows of the scoreboard.
-    """
+    """Draw a figure per source of the scoreboard, by name `scoreboard_<source>`."""
     ranked = board.filter(pl.col("rank").is_not_null())
     sources = ranked.partition_by("source", as_dict=True, maintain_order=True)
     return {f"scoreboard_{source}": scoreboard_figure(rows) for (source,), rows in sources.items()}
 
 
 def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw the net Sharpe ratio of every entrant of one contest, with its interval.
-
-    Args:
-        board: rows of the scoreboard of one contest, all with a rank, best first; the first 14 are drawn.
-        note: under the figure.
-    """
+    """Draw net Sharpe ratios, with intervals, of the 14 best of a contest's ranked entrants."""
     rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
     title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
@@ -86,7 +66,6 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
-    """Write the columns right of the axes."""
     figure = axes.get_figure()
     assert figure is not None
     top = axes.get_position()
@@ -94,18 +73,11 @@ def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
         figure.text(left, top.y1 + 0.02, words, fontsize=TEXT, color=GREY, ha="right", va="center")
     for place, row in enumerate(rows.iter_rows(named=True)):
         height = top.y1 - (place + 0.5) / len(rows) * top.height
+        ratio, deflated = row["information_ratio"], row["deflated_information_ratio"]
         texts = (
-            _signed(row["active_sharpe"]),
-            _probability(row["active_deflated_sharpe"]),
+            "" if ratio is None else f"{ratio:+.2f}",
+            "" if deflated is None else f"{deflated:.2f}",
             f"{row['max_drawdown']:.0%}",
         )
         for (_, left), text in zip(_COLUMNS, texts, strict=True):
             figure.text(left, height, text, fontsize=TEXT, ha="right", va="center")
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f}"
-
-
-def _probability(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"

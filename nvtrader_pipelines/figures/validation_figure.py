@@ -8,18 +8,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.trial_validation import reported_period
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREY,
-    ORANGE,
-    TEXT,
-    VERMILION,
-    ink,
-    new_figure,
-    panel,
-    png,
-    readable,
-)
+from nvtrader_pipelines.figures.canvas import BLUE, GREY, ORANGE, TEXT, VERMILION, ink, new_figure, panel, png, readable
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}
 _MAX_LABELS = 9
@@ -29,13 +18,7 @@ _MAX_POINTS = 3000  # of a scatter
 
 
 def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
-    """Draw `information_ratio_<source>` and `overfitting_<source>` per source, in its reported period.
-
-    Args:
-        trials: from `validate_sources`.
-        overfitting: from `validate_sources`.
-        note: under each figure.
-    """
+    """Draw `information_ratio_<source>` and `overfitting_<source>` per source, in its reported period."""
     figures: dict[str, bytes] = {}
     for (source,), rows in trials.partition_by("source", as_dict=True, maintain_order=True).items():
         period = reported_period(rows["period"])
@@ -47,12 +30,7 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
 
 
 def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
-    """Draw each trial's information ratio with its interval, and the expected maximum without skill.
-
-    Args:
-        trials: rows of one source and one period, in the order the trials finished.
-        note: under the figure.
-    """
+    """Draw the information ratios of one source's period, and their maximum without skill."""
     figure = new_figure(_title("Information ratio of every trial", trials), note)
     for (against, words), bottom, top in zip(_REFERENCES.items(), (0.55, 0.18), (0.87, 0.50), strict=True):
         axes = panel(figure, 0.095, bottom, 0.97, top)
@@ -102,9 +80,7 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
 def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> bytes:
     """Draw the out-of-sample ranks of the best in-sample trial, and the degradation of its information ratio.
 
-    Args:
-        row: row of the overfitting table; without logits the figure shows its note.
-        note: under the figure.
+    Without logits in the row of OVERFITTING, the figure shows the row's note.
     """
     figure = new_figure(_title("Overfitting of the best trial over its best baseline", row), note)
     if not len(row) or row["logits"][0] is None:
@@ -130,14 +106,8 @@ def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     axes.set_ylabel("share of combinations")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_locator(MaxNLocator(5))
-    figure.text(
-        0.085,
-        0.875,
-        f"Probability of backtest overfitting {found['probability_of_overfitting']:.2f}",
-        fontsize=TEXT + 2,
-        fontweight="bold",
-        color=ink(VERMILION),
-    )
+    head = f"Probability of backtest overfitting {found['probability_of_overfitting']:.2f}"
+    figure.text(0.085, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=ink(VERMILION))
     compared, ever = found["n_compared"], found["n_trials"]
     trials = f"{ever} trials" if compared == ever else f"{compared} of {ever} trials"
     text = f"{trials}, {found['n_combinations']:,} halves of {found['n_blocks']} blocks"
@@ -156,13 +126,7 @@ def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> N
     axes.set_xlabel("information ratio of the best trial, in sample")
     axes.set_ylabel("the same trial, out of sample")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    figure.text(
-        0.58,
-        0.875,
-        f"Loses out of sample in {found['probability_of_loss']:.0%}",
-        fontsize=TEXT + 2,
-        fontweight="bold",
-        color=BLUE,
-    )
+    head = f"Loses out of sample in {found['probability_of_loss']:.0%}"
+    figure.text(0.58, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=BLUE)
     text = f"degradation: slope {slope:.2f}, R² {found['degradation_r_squared']:.2f}"
     figure.text(0.58, 0.80, text, fontsize=TEXT, color=ink(ORANGE), va="center")

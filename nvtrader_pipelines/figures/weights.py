@@ -31,14 +31,11 @@ from nvtrader_pipelines.portfolio.cash import CASH
 _COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
 
 
-def weights_figure(action_logs: pl.DataFrame, title: str = "Weights over time", note: str | None = None) -> bytes:
+def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = None) -> bytes:
     """Draw executed weights as stacked areas: the seven largest on average, the others, cash.
 
-    Args:
-        action_logs: session, symbols (cash last) and executed_weights of one policy; with several (policy, kind), the
-            ensemble is drawn.
-        title: above the figure.
-        note: under the figure.
+    The logs have session, symbols (cash last) and executed_weights; with several accounts (policy, kind), the ensemble
+    is drawn.
 
     Raises:
         ValueError: if there is no row, no single account to draw, or the symbols change.

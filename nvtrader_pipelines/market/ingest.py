@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.parsing import parse_date
+from nvtrader_pipelines.market.rules import parse_date
 from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
 
@@ -27,11 +27,6 @@ def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.da
     A row belongs to the year of its date, or to the year of `ingested_at` if the date cannot be parsed or is outside
     1900 to that year, so that no row is lost. An unreadable file gives no bars, and its delivery row has the rule and
     the reason.
-
-    Args:
-        delivery: file to read.
-        years: years of the sessions to take.
-        ingested_at: time of delivery, with a time zone.
     """
     try:
         rows, refusal = delivery.read(), None

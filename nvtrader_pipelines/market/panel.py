@@ -2,8 +2,9 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ from nvtrader_pipelines.market.history import PriceHistory, bar_arrays, forward_
 from nvtrader_pipelines.market.tables import PANELS
 
 _KEYS = ("source", "symbol", "session", "year")
+_ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features")  # (T, N) or (T, N, F)
 Window = tuple[int, int]  # first and last session, inclusive
 
 
@@ -64,20 +66,17 @@ def window_mask(windows: Sequence[Window], n_sessions: int) -> NDArray[np.bool_]
     return inside
 
 
+def map_arrays(panel: MarketPanel, change: Callable[[NDArray[Any]], NDArray[Any]], **others: Any) -> MarketPanel:
+    """Return a panel with every array over (session, symbol) changed, and other fields replaced."""
+    arrays = {name: getattr(panel, name) for name in _ARRAYS}
+    changed = {name: None if array is None else change(array) for name, array in arrays.items()}
+    return replace(panel, **changed, **others)
+
+
 def concat_windows(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
     """Return a panel of the windows' sessions alone, joined without the sessions between them."""
     inside = window_mask(windows, len(panel.sessions))
-    overnight = panel.overnight_returns
-    return replace(
-        panel,
-        sessions=panel.sessions[inside],
-        close_returns=panel.close_returns[inside],
-        overnight_returns=None if overnight is None else overnight[inside],
-        tradable=panel.tradable[inside],
-        delisted=panel.delisted[inside],
-        eligible=panel.eligible[inside],
-        features=panel.features[inside],
-    )
+    return map_arrays(panel, lambda array: array[inside], sessions=panel.sessions[inside])
 
 
 def build_panel(
@@ -139,16 +138,8 @@ def build_panel(
 def panel_digest(panel: MarketPanel) -> str:
     """SHA-256 of the panel's content without snapshot ids, as 64 hexadecimal digits."""
     state = hashlib.sha256(repr((panel.source, panel.symbols, panel.feature_names)).encode())
-    arrays = (
-        panel.sessions.astype("datetime64[D]").astype(np.int64),
-        panel.close_returns,
-        panel.overnight_returns,
-        panel.tradable,
-        panel.delisted,
-        panel.eligible,
-        panel.features,
-    )
-    for array in arrays:
+    days = panel.sessions.astype("datetime64[D]").astype(np.int64)
+    for array in (days, *(getattr(panel, name) for name in _ARRAYS)):
         state.update(b"none" if array is None else repr((array.dtype.str, array.shape)).encode())
         state.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     return state.hexdigest()

@@ -120,9 +120,6 @@ def equal_weight_index(returns: pl.DataFrame) -> pl.DataFrame:
 
     market_return is the mean close return of the names. The level is 1 before the first session, whose return is 0,
     as no name has an earlier price.
-
-    Args:
-        returns: rows of `gold.returns` of one source.
     """
     mean = pl.col("close_return").mean().fill_null(0.0).alias("market_return")
     return (
@@ -136,10 +133,7 @@ def equal_weight_index(returns: pl.DataFrame) -> pl.DataFrame:
 def regime_labels(returns: pl.DataFrame, params: SliceAndMergeRegimeParams | None = None) -> RegimeLabels:
     """Label the regimes of each source's equal-weight index (`gold.regimes`); looks ahead.
 
-    Args:
-        returns: rows of `gold.returns`, the whole history of any number of sources; sources with too few sessions are
-            left out.
-        params: parameters of the segmentation.
+    The rows of `gold.returns` are the whole history of any number of sources; those with too few sessions are left out.
 
     Raises:
         ValueError: if a market's returns are not finite or not above -1.

@@ -29,11 +29,7 @@ def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
 
 
 def calendar_gaps(returns: pl.DataFrame) -> pl.DataFrame:
-    """List gaps in a symbol's bars: the sessions from `first` to `last` (`n_sessions`).
-
-    Args:
-        returns: rows of `gold.returns`: source, symbol, session and span.
-    """
+    """List gaps of symbols in `gold.returns`: sessions from `first` to `last` (`n_sessions`)."""
     after = returns.filter(pl.col("span") > 1).sort("source", "symbol", "session")
     number, span = session_numbers(after["session"].to_numpy()), after["span"].to_numpy()
     return after.select(

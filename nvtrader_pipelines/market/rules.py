@@ -1,17 +1,43 @@
-"""Rules for delivered rows, in order; a refused row names the first rule it breaks."""
+"""Parsers of delivered text, and rules for rows in order; a refused row names the first it breaks."""
 
 from dataclasses import dataclass
 
 import polars as pl
 
 from nvtrader_pipelines.market.calendar import CALENDAR
-from nvtrader_pipelines.market.parsing import strip_text
 from nvtrader_pipelines.market.sources.csv_text import REPLACEMENT
 from nvtrader_pipelines.market.tables import DELIVERED, NUMBERS, PRICES
 
+# A day, or midnight of that day with any zone; a time of day would mean an intraday bar.
+_DAY = r"^(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$"
+_COMPACT_DAY = r"^(\d{8})$"
+
+
+def parse_date() -> pl.Expr:
+    """Parse the day in `2020-01-31`, `2020-01-31 00:00:00-05:00` or `20200131`, else null."""
+    text = pl.col("date").str.strip_chars()
+    day = text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False)
+    return pl.coalesce(day, text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False))
+
+
+def parse_number(column: str) -> pl.Expr:
+    """Parse the number in a column of text, else null; `NaN` and `inf` are parsed, too."""
+    return strip_text(column).cast(pl.Float64, strict=False)
+
+
+def strip_text(column: str) -> pl.Expr:
+    """Strip surrounding blanks; null if nothing is left."""
+    text = pl.col(column).str.strip_chars()
+    return pl.when(text != "").then(text)
+
+
+def parse_symbol() -> pl.Expr:
+    """Strip surrounding blanks and capitalize."""
+    return pl.col("symbol").str.strip_chars().str.to_uppercase()
+
+
 SYMBOL = r"^[A-Z0-9^][A-Z0-9.\-=^]{0,19}$"
 PRICE_TOLERANCE = 1e-6  # relative: vendors round close, high and low independently
-MAX_MOVE = 0.6  # largest one-day move of the adjusted close that needs no volume as evidence
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,7 @@ BAR = TableSchema(  # what the tables of clean bars and of what is computed from
 _FILE = Column("file", pl.String, "delivered file")
 _LINE = Column("line", pl.Int64, "line or row in the file, from 1")
 _INGESTED_AT = Column("ingested_at", UTC_TIME, "when the file was ingested")
-_NAMED = TableSchema(
-    Column("symbol", pl.String, "symbol as delivered"),
-    Column("date", pl.String, "date as delivered"),
-)
+_NAMED = TableSchema(Column("symbol", pl.String, "symbol as delivered"), Column("date", pl.String, "date as delivered"))
 _NUMBERS_AS_DELIVERED = TableSchema(
     Column("open", pl.String, "opening price as delivered"),
     Column("high", pl.String, "highest price as delivered"),

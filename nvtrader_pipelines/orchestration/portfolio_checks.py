@@ -1,4 +1,4 @@
-"""Blocking checks of an account's tables; the next rebalance asks again before it trades."""
+"""Blocking checks of an account's tables; the next rebalance repeats them before it trades."""
 
 import dagster as dg
 
@@ -33,7 +33,7 @@ def account_check(condition: AccountCheck) -> dg.AssetChecksDefinition:
     description="Holdings equal those before the session plus its fills, or a person accepted the differences.",
 )
 def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
-    """Report the desk's own reconciliation, which stops the account wherever it is traded from."""
+    """Report the desk's own reconciliation, whose differences stop the account everywhere."""
     found = desk.of(store).open_differences()
     metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
     return dg.AssetCheckResult(passed=not found, metadata=metadata)

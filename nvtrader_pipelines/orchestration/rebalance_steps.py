@@ -10,7 +10,7 @@ from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.desk.account_checks import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
-from nvtrader_pipelines.evaluation.steps import drain
+from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
@@ -32,7 +32,7 @@ def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, ackn
 
     Raises:
         NotReconciled: if the account had differences before.
-        ExecutionError: if soft findings of an account at a broker were to be acknowledged.
+        ExecutionError: if soft findings would be acknowledged on an account at a broker.
     """
     if acknowledge:
         desk.require_simulated("has its soft findings acknowledged by the run")

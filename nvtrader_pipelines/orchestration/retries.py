@@ -1,4 +1,4 @@
-"""Retries of steps after errors that may pass by themselves."""
+"""Retries of steps after transient errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

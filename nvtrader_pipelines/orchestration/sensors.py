@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_promotion_current,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
+from nvtrader_pipelines.runs.input_digests import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments
@@ -107,7 +107,7 @@ def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store
 def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
     """Request one run per activation.
 
-    The sensor sees only the newest materialization, so each names the activation in force, whether it made it or not.
+    Dagster passes only the newest materialization, so each names the current activation, even an earlier one.
     """
     materialization = event.asset_materialization
     activation = materialization.metadata[ACTIVATION].value if materialization else ""

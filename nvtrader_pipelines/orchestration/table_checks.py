@@ -9,8 +9,8 @@ import polars as pl
 from pandera.polars import DataFrameSchema
 
 from nvtrader_pipelines.evaluation.invariants import (
-    differs_from_rivals,
     equity_gaps,
+    inconsistent_entrants,
     off_simplex,
     outside_unit_interval,
     reward_gaps,
@@ -239,9 +239,9 @@ def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition
     description="All ranked entrants of a contest share market, window and costs.",
 )
 def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Compare the conditions of every ranked entrant with those of its rivals."""
+    """Compare the conditions of every ranked entrant with those of the other entrants."""
     rows = store.tables.read(SCOREBOARD)
-    return check_result(differs_from_rivals(rows), len(rows))
+    return check_result(inconsistent_entrants(rows), len(rows))
 
 
 def promotion_check(

@@ -16,7 +16,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
-from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios
+from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios, require_tail
 
 SESSIONS_PER_MONTH = 21
 SCENARIO_SEED = 0  # the same for every estimate
@@ -27,7 +27,6 @@ class ClassicalAgent(Component):
     """Rule without training: a baseline for learned policies, or the agent of an experiment."""
 
     is_classical: ClassVar[bool] = True
-    is_resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = frozenset()
 
     @property
@@ -193,20 +192,7 @@ class MeanCvar(ClassicalAgent):
 
     @model_validator(mode="after")
     def _require_tail(self) -> Self:
-        if isinstance(self.scenarios, Historical):
-            n_scenarios, unit, remedy = (
-                max(0, self.history - self.scenarios.horizon + 1),
-                "sessions",
-                "lengthen history",
-            )
-        else:
-            n_scenarios, unit, remedy = self.scenarios.n_scenarios, "scenarios", "draw more"
-        tail = (1.0 - self.confidence_level) * n_scenarios
-        if tail < 1.0 - 1e-9:
-            raise ValueError(
-                f"mean_cvar needs a tail of at least one return, but {n_scenarios} {unit} at "
-                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level or {remedy}"
-            )
+        require_tail(self.scenarios, self.history, self.confidence_level)
         return self
 
     @property

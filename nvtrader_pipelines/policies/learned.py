@@ -34,11 +34,7 @@ def open_policy(
 ) -> Policy:
     """Open a stored policy on one panel, for one account.
 
-    Args:
-        card: description of the policy.
-        tensors: weights of its network.
-        panel: the market.
-        shared: cache of interfaces on this panel: policies of one environment and scaler share one.
+    Policies of one environment and scaler share an interface of the panel, cached in `shared`.
 
     Raises:
         PolicyArchiveError: if the panel's symbols or features differ from the card's, or the tensors do not fit the

@@ -94,7 +94,6 @@ def read_sb3_zip(content: bytes) -> Sb3Zip:
 
 
 def _format_error(error: Exception) -> str:
-    """Format an error's message on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
@@ -182,13 +181,8 @@ def open_sb3(
 ) -> Sb3Policy:
     """Open the policy on one panel, with layers sized as the tensors are.
 
-    Args:
-        saved: content of the zip.
-        algorithm: the algorithm that trained it.
-        activation: of the hidden layers; None: the zip's, or the algorithm's default.
-        environment: the environment it was trained in.
-        scaler: the observation scaler of its training.
-        panel: the market.
+    Algorithm, environment and scaler are those of its training. Without an activation, the hidden layers have that of
+    the zip, or the algorithm's default.
 
     Raises:
         PolicyArchiveError: if the tensors do not fit the algorithm's MLP policy on this environment and panel.

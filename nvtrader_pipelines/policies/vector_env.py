@@ -90,7 +90,6 @@ class PortfolioVecEnv(VecEnv):
         self.observation = self.simulation.observe()
 
     def _final_info(self, i: int) -> dict[str, Any]:
-        """Return the info that SB3 reads of a finished episode."""
         step = self.last_step.step
         return {
             "terminal_observation": step.observation[i].copy(),

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
@@ -103,11 +103,7 @@ def _require_cells(column: pl.Series, raw: pl.Series, what: str) -> None:
 
 
 def align_weights(
-    panel: MarketPanel,
-    weights: FloatArray,
-    sessions: Days | None,
-    symbols: Sequence[str] | None,
-    gross_limit: float,
+    panel: MarketPanel, weights: FloatArray, sessions: Days | None, symbols: Sequence[str] | None, gross_limit: float
 ) -> tuple[IntArray, FloatArray]:
     """Align weights with a panel: decision sessions (D,), ascending, and targets (D, N+1), cash last.
 
@@ -185,11 +181,10 @@ def _symbol_positions(panel: MarketPanel, names: Sequence[str]) -> list[int]:
     unknown = sorted(set(names) - set(panel.symbols))
     if unknown or len(set(names)) < len(names):
         problem = f"{', '.join(unknown)}, not in the panel" if unknown else "duplicate names"
-        near = get_close_matches(unknown[0], panel.symbols, n=1) if unknown else []
+        near = suggest(unknown[0], panel.symbols) if unknown else ""
         raise ValueError(
             f"columns of weights must be distinct names of the panel, but {len(names)} columns have {problem}; the "
-            f"panel of {panel.source!r} has: {', '.join(panel.symbols)}"
-            + "".join(f"; did you mean {name!r}?" for name in near)
+            f"panel of {panel.source!r} has: {', '.join(panel.symbols)}{near}"
         )
     return [panel.symbols.index(name) for name in names]
 

@@ -1,4 +1,7 @@
-"""Scenarios: a family of generators of future returns from past returns."""
+"""Scenarios: a family of generators of future returns from past returns.
+
+`draw` raises a ValueError if returns are not finite, not above -1, or fewer than two sessions or the horizon.
+"""
 
 from typing import Annotated, Literal
 
@@ -65,11 +68,7 @@ class KernelDensity(Component):
     bandwidth: Bandwidth = "scott"  # of the kernel, relative to the past; scott is T ** (-1 / (N + 4))
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
-
-        Raises:
-            ValueError: if the returns are not finite, not above -1, or fewer than two sessions.
-        """
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N)."""
         logs = _log_returns(returns)
         width = _bandwidth(self.bandwidth, logs)
         mean, centered = logs.mean(axis=0), logs - logs.mean(axis=0)
@@ -94,11 +93,7 @@ class PlainKernelDensity(Component):
     bandwidth: Bandwidth = "scott"  # of the kernel, relative to the past; scott is T ** (-1 / (N + 4))
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
-
-        Raises:
-            ValueError: if the returns are not finite, not above -1, or fewer than two sessions.
-        """
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N)."""
         logs = _log_returns(returns)
         sample = np.sqrt(len(logs) / (len(logs) - 1.0))
         noise = _bandwidth(self.bandwidth, logs) * sample * _square_root(logs - logs.mean(axis=0))
@@ -112,11 +107,7 @@ class Historical(Component):
     horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:  # noqa: ARG002 - one signature
-        """Compute returns over the horizon (T - horizon + 1, N) from past session returns (T, N).
-
-        Raises:
-            ValueError: if the returns are not finite, not above -1, or fewer than two sessions or the horizon.
-        """
+        """Compute returns over the horizon (T - horizon + 1, N) from past session returns (T, N)."""
         return np.expm1(_stretch_returns(_log_returns(returns), self.horizon))
 
 
@@ -134,11 +125,7 @@ class BlockBootstrap(Component):
     horizon: Horizon = 1  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
-
-        Raises:
-            ValueError: if the returns are not finite, not above -1, or fewer than two sessions or the horizon.
-        """
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N)."""
         possible = np.expm1(_stretch_returns(_log_returns(returns), self.horizon))
         return possible.take(_positions(generator.random((self.n_scenarios,)), len(possible)), axis=0)
 
@@ -158,11 +145,7 @@ class StationaryBootstrap(Component):
     mean_block: Annotated[float, Field(ge=1.0, le=252.0)] = 10.0  # sessions
 
     def draw(self, returns: FloatArray, generator: RandomNumbers) -> FloatArray:
-        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N).
-
-        Raises:
-            ValueError: if the returns are not finite, not above -1, or fewer than two sessions.
-        """
+        """Draw simple returns over the horizon (S, N) from past simple session returns (T, N)."""
         logs = _log_returns(returns)
         return _compound(logs, self.sessions(len(logs), generator))
 
@@ -182,6 +165,20 @@ class StationaryBootstrap(Component):
 Scenarios = Annotated[
     KernelDensity | PlainKernelDensity | Historical | BlockBootstrap | StationaryBootstrap, Field(discriminator="kind")
 ]
+
+
+def require_tail(scenarios: Scenarios, history: int, confidence_level: float) -> None:
+    """Raise a ValueError if the tail of scenarios drawn from `history` sessions is below one."""
+    n_stretches = max(0, history - scenarios.horizon + 1)
+    n_scenarios = n_stretches if isinstance(scenarios, Historical) else scenarios.n_scenarios
+    if isinstance(scenarios, BlockBootstrap) and not n_stretches:
+        n_scenarios = 0  # no stretch to draw
+    tail = (1.0 - confidence_level) * n_scenarios
+    if tail < 1.0 - 1e-9:
+        raise ValueError(
+            f"Mean-CVaR needs a tail of at least one return, but {n_scenarios} scenarios at {confidence_level:.1%} "
+            f"leave {tail:.2f}; lower confidence_level, lengthen history or draw more"
+        )
 
 
 def _log_returns(returns: FloatArray) -> FloatArray:

@@ -136,12 +136,9 @@ class PromotionGate(Component):
         )
 
     def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
-        """Judge whether a candidate replaces the active policy.
+        """Judge whether a candidate replaces the active policy, if there is one.
 
-        Args:
-            candidate: the policy that may be promoted.
-            active: the active policy, if any.
-            deflated: the deflated information ratio of the candidate's run, if known.
+        `deflated` is the deflated information ratio of the candidate's run, if known.
 
         Raises:
             ValueError: if the candidate has no baseline.

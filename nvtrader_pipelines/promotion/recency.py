@@ -6,7 +6,7 @@ import polars as pl
 
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active_run
-from nvtrader_pipelines.promotion.compatibility import require_market
+from nvtrader_pipelines.promotion.eligibility import require_market
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS

@@ -7,10 +7,10 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
-from nvtrader_pipelines.promotion.decide import Clock, activation_command, evaluate_candidate, label
-from nvtrader_pipelines.promotion.library import find_policy
-from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions, read_promotions_of
-from nvtrader_pipelines.promotion.verification import sealed_run
+from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
+from nvtrader_pipelines.promotion.eligibility import sealed_run
+from nvtrader_pipelines.promotion.policy_cards import find_policy
+from nvtrader_pipelines.promotion.promote import Clock, activation_command, evaluate_candidate, label
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store

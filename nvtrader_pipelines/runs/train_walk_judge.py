@@ -1,4 +1,4 @@
-"""Use cases of a run: train, walk, judge, replay, forward; each yields its progress."""
+"""Use cases of a run: train, walk, judge, replay, forward, stress; each yields its progress."""
 
 from collections.abc import Generator
 from datetime import date
@@ -10,10 +10,12 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.experiments.stress_run import StressRun, standard_stress_test, stressed_accounts
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun, Tracker
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import RETURNS
 
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
@@ -70,6 +72,17 @@ def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
     parent = find_sealed_run(store, run_id)
     plan = read_forward_plan(store, parent)
     return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+
+
+def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Generator[Progress, None, pl.DataFrame]:
+    """Walk a run's policies and baselines through every scenario; return the verdict table.
+
+    Raises:
+        StorageError: if the snapshot of the returns is missing, or a policy is missing or was changed.
+    """
+    returns = store.tables.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
+    contest = stressed_accounts(plan, store.policies.read_run(run), run.chosen, run.thresholds)
+    return StressRun(plan, returns, contest, task_id, now).steps(standard_stress_test(plan.spec))
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:

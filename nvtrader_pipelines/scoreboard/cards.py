@@ -10,7 +10,7 @@ import polars as pl
 import psutil
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY
+from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -99,12 +99,12 @@ def external_attempts(store: Store, source: str) -> dict[str, float | None]:
 
     A changed file is a new attempt; the same file on other sessions is not.
     """
-    columns = ["entrant", "kind", "sharpe", "active_sharpe", "judged_at", "document"]
+    columns = ["entrant", "kind", "sharpe", "information_ratio", "judged_at", "document"]
     rows = store.tables.read(SCORECARDS, {"source": [source]}, columns)
     rows = rows.filter(pl.col("kind").is_in(list(EXTERNAL_KINDS)), pl.col("sharpe").is_not_null())
     found: dict[str, float | None] = {}
     for row in rows.sort("judged_at", "entrant").iter_rows(named=True):
-        attempt, active = attempt_id(json.loads(row["document"])["configuration"]), row["active_sharpe"]
+        attempt, active = attempt_id(json.loads(row["document"])["configuration"]), row["information_ratio"]
         found[attempt] = found.get(attempt) if active is None else active / YEARLY
     return found
 

@@ -26,17 +26,10 @@ def stress_results(
     report: Callable[[str], None],
     stress: StressTest = CARD_STRESS_TEST,
 ) -> dict[str, tuple[StressResult, ...]]:
-    """Run the stress test of every entrant at the contest's fills and costs.
+    """Run the stress test of every entrant at the contest's fills and costs; return results by entrant.
 
-    Args:
-        contest: terms and window of all entrants.
-        entrants: the entrants.
-        returns: rows of `gold.returns` of the source.
-        report: receives one progress line per entrant.
-        stress: scenarios, window and history; the history grows with the lookback of the entrants.
-
-    Returns:
-        Entrant name to its results.
+    The returns are rows of `gold.returns` of the source. The history of the test grows with the lookback of the
+    entrants. `report` receives one progress line per entrant.
     """
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
     found: dict[str, tuple[StressResult, ...]] = {}

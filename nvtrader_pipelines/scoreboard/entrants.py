@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
 from nvtrader_pipelines.scoreboard.entrant_specs import (

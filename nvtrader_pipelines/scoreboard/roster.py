@@ -177,11 +177,7 @@ def _last_specs(store: Store, roster: Roster) -> list[ExperimentSpec]:
 def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> dict[str, BaselineEntrantSpec]:
     """Name every distinct baseline: the first of a kind by its kind, later ones with a suffix.
 
-    A baseline that is added later renames no earlier one.
-
-    Args:
-        specs: the experiments in the order of their runs.
-        taken: names already in use.
+    The specs are in the order of their runs, so that a baseline that is added later renames no earlier one.
     """
     found: dict[str, BaselineEntrantSpec] = {}
     known = set()

@@ -62,16 +62,16 @@ class TrainingSpan(ScorecardPart):
 class DataProvenance(ScorecardPart):
     """Data that scored the entrant, and training spans of its policies."""
 
-    panel_digest: str | None  # panel of its names; null where it was refused before a market was read
-    snapshot_ids: dict[str, int]
-    n_symbols: int | None
-    trained: tuple[TrainingSpan, ...]
+    panel_digest: str | None = None  # panel of its names; null where it was refused before a market was read
+    snapshot_ids: dict[str, int] = {}
+    n_symbols: int | None = None
+    trained: tuple[TrainingSpan, ...] = ()
 
 
 class Metric(ScorecardPart):
     """Number with its 95 % interval, where it has one; null where the returns do not define it."""
 
-    value: float | None
+    value: float | None = None
     low: float | None = None
     high: float | None = None
 
@@ -79,11 +79,11 @@ class Metric(ScorecardPart):
 class Inference(ScorecardPart):
     """Inference on the annualized Sharpe ratio: probabilistic, active and deflated."""
 
-    probabilistic_sharpe: float | None  # probability of a true Sharpe ratio above 0
-    best_baseline: str | None
-    active_sharpe: Metric  # information ratio against the best baseline of the contest
-    active_deflated_sharpe: float | None  # probability of exceeding the luck of the best trial
-    n_trials: int | None  # runs on the market and external attempts, this one included
+    probabilistic_sharpe: float | None = None  # probability of a true Sharpe ratio above 0
+    best_baseline: str | None = None
+    information_ratio: Metric = Metric()  # information ratio against the best baseline of the contest
+    deflated_information_ratio: float | None = None  # probability of exceeding the luck of the best trial
+    n_trials: int | None = None  # runs on the market and external attempts, this one included
     note: str = ""  # reason for null values
 
 
@@ -121,10 +121,10 @@ class Measurements(ScorecardPart):
     """Measurements that differ from scoring to scoring of the same entrant."""
 
     judged_at: AwareDatetime
-    judging_seconds: float | None  # of the backtest
-    latency_seconds: float | None  # median, from a close to the weights
-    latency_99: float | None  # 99th percentile
-    peak_memory_bytes: int | None  # resident set of the scoring process
+    judging_seconds: float | None = None  # of the backtest
+    latency_seconds: float | None = None  # median, from a close to the weights
+    latency_99: float | None = None  # 99th percentile
+    peak_memory_bytes: int | None = None  # resident set of the scoring process
 
 
 EXTERNAL_KINDS = frozenset({"weights", "sb3"})  # kinds that no ledger counts and that could be tuned on the scoreboard
@@ -162,13 +162,7 @@ class Scorecard(ScorecardPart):
     def digest(self) -> str:
         """Hash of the card without times and measurements: equal results give equal digests."""
         data = self.data.model_copy(update={"snapshot_ids": {}})  # different snapshots may hold the same rows
-        same = Measurements(
-            judged_at=datetime.fromisoformat("1980-01-01T00:00:00+00:00"),
-            judging_seconds=None,
-            latency_seconds=None,
-            latency_99=None,
-            peak_memory_bytes=None,
-        )
+        same = Measurements(judged_at=datetime.fromisoformat("1980-01-01T00:00:00+00:00"))
         measurements = {"measured": same, "training_seconds": None}
         return content_hash(self.model_copy(update={**measurements, "data": data, "code_version": ""}))
 
@@ -179,13 +173,11 @@ class Scorecard(ScorecardPart):
 
     def metric(self, name: str) -> Metric:
         """Return a metric by name, without a value where it is missing."""
-        return self.metrics.get(name, Metric(value=None))
+        return self.metrics.get(name, Metric())
 
     def row(self) -> dict[str, Any]:
         """Row of `evaluation.scorecards`."""
-        inference, contest, active = self.inference, self.contest, Metric(value=None)
-        if inference is not None:
-            active = inference.active_sharpe
+        inference, contest = self.inference or Inference(), self.contest
         worst = min((each for each in self.stress if each.total_return is not None), key=_total_return, default=None)
         moment = f"{self.entrant}|{self.digest}|{self.measured.judged_at.isoformat()}"
         return {
@@ -202,14 +194,14 @@ class Scorecard(ScorecardPart):
             "train_first": min((each.first for each in self.data.trained), default=None),
             "train_last": max((each.last for each in self.data.trained), default=None),
             "run_id": self.run_id,
-            **_interval_columns("sharpe", "sharpe", self.metric("sharpe")),
+            **_interval_columns("sharpe", self.metric("sharpe")),
             **{name: self.metric(name).value for name in METRICS_WITHOUT_INTERVAL},
-            "best_baseline": inference.best_baseline if inference else None,
-            **_interval_columns("sharpe_difference", "difference", self.metric("sharpe_difference")),
-            **_interval_columns("active_sharpe", "active", active),
-            "probabilistic_sharpe": inference.probabilistic_sharpe if inference else None,
-            "active_deflated_sharpe": inference.active_deflated_sharpe if inference else None,
-            "n_trials": inference.n_trials if inference else None,
+            "best_baseline": inference.best_baseline,
+            **_interval_columns("sharpe_difference", self.metric("sharpe_difference")),
+            **_interval_columns("information_ratio", inference.information_ratio),
+            "probabilistic_sharpe": inference.probabilistic_sharpe,
+            "deflated_information_ratio": inference.deflated_information_ratio,
+            "n_trials": inference.n_trials,
             "worst_scenario": worst.scenario if worst else None,
             "worst_scenario_return": worst.total_return if worst else None,
             "training_seconds": self.training_seconds,
@@ -217,7 +209,7 @@ class Scorecard(ScorecardPart):
             "latency_seconds": self.measured.latency_seconds,
             "peak_memory_bytes": self.measured.peak_memory_bytes,
             "warnings": list(self.warnings),
-            "note": self.refusal or (inference.note if inference else "") or None,
+            "note": self.refusal or inference.note or None,
             "digest": self.digest,
             "code_version": self.code_version,
             "judged_at": self.measured.judged_at,
@@ -232,8 +224,8 @@ def _total_return(result: StressResult) -> float:
     return result.total_return or 0.0
 
 
-def _interval_columns(name: str, bounds: str, metric: Metric) -> dict[str, float | None]:
-    return {name: metric.value, f"{bounds}_low": metric.low, f"{bounds}_high": metric.high}
+def _interval_columns(name: str, metric: Metric) -> dict[str, float | None]:
+    return {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
 
 
 def markdown(card: Scorecard) -> str:
@@ -305,8 +297,8 @@ def _luck_section(card: Scorecard) -> list[str]:
     rows = {
         "probabilistic Sharpe ratio (above 0)": _format_metric(Metric(value=found.probabilistic_sharpe)),
         "best baseline, in hindsight": found.best_baseline or "-",
-        "information ratio against it": _format_metric(found.active_sharpe),
-        "deflated information ratio": _format_metric(Metric(value=found.active_deflated_sharpe)),
+        "information ratio against it": _format_metric(found.information_ratio),
+        "deflated information ratio": _format_metric(Metric(value=found.deflated_information_ratio)),
         "trials on these data": "-" if found.n_trials is None else str(found.n_trials),
     }
     return [_render_section("Inference", rows), *([found.note] if found.note else [])]

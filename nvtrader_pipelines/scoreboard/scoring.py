@@ -21,7 +21,6 @@ from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
-from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.experiments.identity import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
@@ -57,7 +56,7 @@ class TrialPopulation:
     """Trials of a market that every result is deflated for: runs and external attempts."""
 
     run_ids: tuple[str, ...]
-    active_sharpe: FloatArray  # per session, against each run's best baseline; of runs with known returns
+    information_ratio: FloatArray  # per session, against each run's best baseline; of runs with known returns
     n_trials: int  # completed runs
     attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to information ratio, if known
 
@@ -73,7 +72,7 @@ class TrialPopulation:
     def deflation(self, entrant: Entrant, own: float) -> Deflation:
         """Deflation of one entrant, which adds a trial unless it is one already."""
         known = [sharpe for sharpe in self.attempts.values() if sharpe is not None]
-        sharpes, n_trials = np.append(self.active_sharpe, known), self.n_trials + len(self.attempts)
+        sharpes, n_trials = np.append(self.information_ratio, known), self.n_trials + len(self.attempts)
         if entrant.run_id in self.run_ids or attempt_id(entrant.configuration) in self.attempts:
             return Deflation.of(sharpes, n_trials)
         return Deflation.of(np.append(sharpes, own), n_trials + 1)
@@ -95,7 +94,6 @@ def score_entrants(
     meter: Meter,
     judged_at: datetime,
     report: Callable[[str], None],
-    execution: Execution = STANDARD_EXECUTION,
 ) -> list[Scorecard]:
     """Score every entrant on one source; a refused entrant gets a card with the reason.
 
@@ -105,7 +103,7 @@ def score_entrants(
     scored_in, runs = None, []
     while True:
         eligible = [entrant for entrant in entrants if entrant.name not in failed]
-        found = admit_entrants(market.whole, eligible, market.panels, execution)
+        found = admit_entrants(market.whole, eligible, market.panels)
         if (scored_in, tuple(run.entrant for run in runs)) == (found.contest, found.admitted):
             break
         scored_in = found.contest
@@ -155,7 +153,7 @@ def score_runs(
     for each in runs:
         if each.entrant.kind in EXTERNAL_KINDS:
             best = whole[each.entrant.name]["best_baseline"]
-            attempts[attempt_id(each.entrant.configuration)] = _active_sharpe(net, each.entrant.name, best)
+            attempts[attempt_id(each.entrant.configuration)] = _information_ratio(net, each.entrant.name, best)
     population = population.with_attempts(attempts)
     return [
         _build_card(contest, each, whole[each.entrant.name], judged_at).model_copy(
@@ -185,15 +183,11 @@ def refusal_card(
         rebal_freq=entrant.rebal_freq if entrant else None,
         run_id=entrant.run_id if entrant else None,
         configuration=dict(entrant.configuration) if entrant else {},
-        data=DataProvenance(
-            panel_digest=None, snapshot_ids={}, n_symbols=None, trained=entrant.trained if entrant else ()
-        ),
+        data=DataProvenance(trained=entrant.trained if entrant else ()),
         training_seconds=entrant.training_seconds if entrant else None,
         refusal=reason,
         code_version=scoring_code(),
-        measured=Measurements(
-            judged_at=judged_at, judging_seconds=None, latency_seconds=None, latency_99=None, peak_memory_bytes=None
-        ),
+        measured=Measurements(judged_at=judged_at),
     )
 
 
@@ -257,14 +251,7 @@ def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, popula
     probabilistic = _try_statistic(lambda: probabilistic_sharpe_ratio(sharpe_moments(own)), notes)
     if not isinstance(best, str):
         note = "it is a baseline" if entrant.kind == "baseline" else "the contest has no baseline"
-        return Inference(
-            probabilistic_sharpe=probabilistic,
-            best_baseline=None,
-            active_sharpe=Metric(value=None),
-            active_deflated_sharpe=None,
-            n_trials=None,
-            note="; ".join([*notes, note]),
-        )
+        return Inference(probabilistic_sharpe=probabilistic, note="; ".join([*notes, note]))
     active = active_returns(own, net[best])
     low, high = SharpeIntervals().draw(active[:, None]).interval(0)
     deflation = population.deflation(entrant, float(sharpe_ratios(active[:, None])[0]))
@@ -277,14 +264,14 @@ def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, popula
     return Inference(
         probabilistic_sharpe=probabilistic,
         best_baseline=best,
-        active_sharpe=Metric(value=sharpe_ratio(active), low=low, high=high),
-        active_deflated_sharpe=deflated,
+        information_ratio=Metric(value=sharpe_ratio(active), low=low, high=high),
+        deflated_information_ratio=deflated,
         n_trials=deflation.n_trials,
         note="; ".join([*notes, *deflation.notes]),
     )
 
 
-def _active_sharpe(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
+def _information_ratio(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
     """Information ratio per session; None without a baseline."""
     if not isinstance(best, str):
         return None

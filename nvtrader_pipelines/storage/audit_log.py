@@ -89,7 +89,6 @@ class AuditState:
 
     n_rows: int
     chain: str  # of the last row; a copy elsewhere proves later that nothing before it was changed or cut off
-    is_torn: bool  # whether the file ends in an incomplete row, which the next append sets aside
     set_aside: tuple[Path, ...]  # incomplete rows that a power cut or a full disk left, each in a file of its own
 
 
@@ -129,16 +128,6 @@ class JsonlAudit:
         """
         return [row.event for row in self.rows() if account is None or row.account == account]
 
-    def has(self, event: str) -> bool:
-        """Return whether an event with this id is stored.
-
-        Raises:
-            StorageError: if the audit is damaged.
-        """
-        if event not in self._ids:
-            self._refresh()
-        return event in self._ids
-
     def rows(self) -> Sequence[AuditRow]:
         """Rows in the sequence they were appended.
 
@@ -155,8 +144,8 @@ class JsonlAudit:
             StorageError: with the line of the first row that was damaged, changed, removed or added.
         """
         self._rows, self._ids, self._end = [], set(), 0
-        torn = bool(self._refresh())
-        return AuditState(len(self._rows), self._chain, torn, tuple(sorted(self.path.parent.glob("torn-*"))))
+        self._refresh()
+        return AuditState(len(self._rows), self._chain, tuple(sorted(self.path.parent.glob("torn-*"))))
 
     @property
     def _chain(self) -> str:

@@ -27,15 +27,7 @@ class DocumentLoader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, f"the key {duplicate!r} occurs twice", node.start_mark)
         return super().construct_mapping(node, deep=deep)
 
-    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
-        """Construct a date or time, or the text if there is no such day."""
-        try:
-            return super().construct_yaml_timestamp(node)
-        except ValueError:
-            return node.value
 
-
-DocumentLoader.add_constructor("tag:yaml.org,2002:timestamp", DocumentLoader.construct_yaml_timestamp)
 # Exponents as in YAML 1.2; PyYAML reads YAML 1.1, where 1e-3 and 1E5 are text.
 DocumentLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")
@@ -50,9 +42,7 @@ def read_document(path: Path) -> Document:
     """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), DocumentLoader)  # a safe loader
-    except RecursionError as error:
-        raise StorageError(f"{path.name} is nested too deeply to be read; use fewer levels") from error
-    except (yaml.YAMLError, *_BAD_TAG_ERRORS) as error:
+    except (yaml.YAMLError, RecursionError, *_BAD_TAG_ERRORS) as error:
         raise StorageError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error

@@ -8,11 +8,43 @@ from typing import Self
 VARIABLE = "NVTRADER_HOME"
 
 
+class _Place:
+    """Path relative to the root of a home."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, home: "Home", _owner: type["Home"]) -> Path:
+        return home.root / self._path
+
+
 @dataclass(frozen=True)
 class Home:
     """Root folder and the paths below it."""
 
     root: Path
+    landing = _Place("data/landing")  # files delivered by vendors, never rewritten
+    experiments = _Place("data/experiments")  # experiment specs as YAML
+    entrants = _Place("data/entrants")  # entrants of the scoreboard besides runs: YAML specs and the files they name
+    market_file = _Place("data/market.yaml")  # market sources to ingest, as YAML
+    policies = _Place("data/rl/policies")  # trained policies by experiment and run
+    accounts = _Place("data/accounts")  # accounts at brokers, as YAML
+    compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
+    audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL
+    runtime = _Place("data/runtime")  # state of the trading loop: kill switch, books of the accounts
+    promotion_file = _Place("data/promotion.yaml")  # settings of the promotion gate, as YAML
+    kill_switch = _Place("data/runtime/kill_switch")  # while it exists no order is placed; it holds the reason
+    warehouse = _Place("warehouse")  # folder of everything that is built from `data/`
+    iceberg = _Place("warehouse/iceberg")  # data and metadata files of the tables
+    catalog = _Place("warehouse/catalog.db")  # SQLite catalog of the tables
+    duckdb_file = _Place("warehouse/nvtrader.duckdb")  # DuckDB file with the published views
+    deliveries = _Place("warehouse/deliveries")  # copy of every delivered file, named by digest
+    ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL is set
+    pictures = _Place("warehouse/pictures")  # plots of the assets as PNG files, in a folder per asset
+    scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
+    report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
+    mlflow = _Place("warehouse/mlflow")  # MLflow store
+    dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
     @classmethod
     def find(cls) -> Self:
@@ -22,121 +54,6 @@ class Home:
             return cls(Path(named).expanduser().resolve())
         checkout = Path(__file__).resolve().parents[2]
         return cls(checkout if (checkout / "data" / "experiments").is_dir() else Path.cwd())
-
-    @property
-    def landing(self) -> Path:
-        """Files delivered by vendors, never rewritten."""
-        return self.root / "data" / "landing"
-
-    @property
-    def experiments(self) -> Path:
-        """Experiment specs as YAML."""
-        return self.root / "data" / "experiments"
-
-    @property
-    def entrants(self) -> Path:
-        """Entrants of the scoreboard besides runs: YAML specs and the files they name."""
-        return self.root / "data" / "entrants"
-
-    @property
-    def market_file(self) -> Path:
-        """Market sources to ingest, as YAML."""
-        return self.root / "data" / "market.yaml"
-
-    @property
-    def policies(self) -> Path:
-        """Trained policies by experiment and run."""
-        return self.root / "data" / "rl" / "policies"
-
-    @property
-    def accounts(self) -> Path:
-        """Accounts at brokers, as YAML."""
-        return self.root / "data" / "accounts"
-
-    @property
-    def compliance(self) -> Path:
-        """Compliance files: the desk's limits, sectors, sales at a loss."""
-        return self.root / "data" / "compliance"
-
-    @property
-    def audit(self) -> Path:
-        """Audit: every event from proposal to fill, as append-only JSONL."""
-        return self.root / "data" / "audit"
-
-    @property
-    def runtime(self) -> Path:
-        """State of the trading loop: active policy, kill switch, books of the accounts."""
-        return self.root / "data" / "runtime"
-
-    @property
-    def promotion_file(self) -> Path:
-        """Settings of the promotion gate, as YAML."""
-        return self.root / "data" / "promotion.yaml"
-
-    @property
-    def active_policy(self) -> Path:
-        """Pointer to the active policy, as JSON."""
-        return self.runtime / "active_policy.json"
-
-    @property
-    def kill_switch(self) -> Path:
-        """Kill switch: while this file exists no order is placed. It holds the reason."""
-        return self.runtime / "kill_switch"
-
-    @property
-    def warehouse(self) -> Path:
-        """Folder of everything that is built from `data/`."""
-        return self.root / "warehouse"
-
-    @property
-    def iceberg(self) -> Path:
-        """Data and metadata files of the tables."""
-        return self.warehouse / "iceberg"
-
-    @property
-    def catalog(self) -> Path:
-        """SQLite catalog of the tables."""
-        return self.warehouse / "catalog.db"
-
-    @property
-    def duckdb_file(self) -> Path:
-        """DuckDB file with the published views."""
-        return self.warehouse / "nvtrader.duckdb"
-
-    @property
-    def deliveries(self) -> Path:
-        """Copy of every delivered file, named by digest."""
-        return self.warehouse / "deliveries"
-
-    @property
-    def ledger(self) -> Path:
-        """SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL names another database."""
-        return self.warehouse / "ledger.db"
-
-    @property
-    def pictures(self) -> Path:
-        """Plots of the assets as PNG files, in a folder per asset."""
-        return self.warehouse / "pictures"
-
-    @property
-    def scorecards(self) -> Path:
-        """Scorecards in a folder per entrant, and the list of entrants last scored."""
-        return self.warehouse / "scorecards"
-
-    @property
-    def report(self) -> Path:
-        """Scoreboard report, a single HTML file."""
-        return self.warehouse / "report.html"
-
-    @property
-    def mlflow(self) -> Path:
-        """MLflow store."""
-        return self.warehouse / "mlflow"
-
-    @property
-    def dagster(self) -> Path:
-        """Folder of the Dagster instance (DAGSTER_HOME)."""
-        return self.warehouse / "dagster"
 
 
 def lock_path(home: Home, name: str) -> Path:

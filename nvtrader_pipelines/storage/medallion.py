@@ -1,13 +1,14 @@
 """Ingestion of deliveries into bronze bars, and market panels pinned to table snapshots."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
@@ -122,6 +123,27 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
             "deliver its files, and run the market job or `nvtrader materialize`"
         )
     return {table.name: row[_snapshot_column(table)][0] for table in PINNED}
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Pinned panels of a home; a panel is read again only after its pinned snapshots change."""
+
+    tables: Warehouse
+    known: dict[MarketChoice, MarketPanel] = field(default_factory=dict)
+
+    def read(self, choice: MarketChoice) -> MarketPanel:
+        """Read the panel of a market choice at the currently pinned snapshots.
+
+        Raises:
+            StorageError: if the source has no panel.
+            ValueError: if the bars of these symbols do not form a panel.
+        """
+        snapshots, known = pinned_snapshots(self.tables, choice.source), self.known.get(choice)
+        if known is None or known.snapshot_ids != snapshots:
+            known = read_panel(self.tables, choice.source, choice.symbols, choice.max_gap, snapshots)
+            self.known[choice] = known
+        return known
 
 
 @dataclass(frozen=True)

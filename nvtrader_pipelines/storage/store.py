@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.ledger import Ledger
-    from nvtrader_pipelines.storage.panels import Panels
+    from nvtrader_pipelines.storage.medallion import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 
 
@@ -59,6 +59,6 @@ class Store:
     @cached_property
     def panels(self) -> "Panels":
         """Pinned market panels."""
-        from nvtrader_pipelines.storage.panels import Panels
+        from nvtrader_pipelines.storage.medallion import Panels
 
         return Panels(self.tables)

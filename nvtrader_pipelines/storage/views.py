@@ -26,16 +26,6 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
-DUCKDB_TYPES = {
-    "string": "VARCHAR",
-    "int": "INTEGER",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "timestamptz": "TIMESTAMPTZ",
-}
 BY_ASSET = """
 CREATE OR REPLACE VIEW {prefix}rl.actions_by_asset AS
 SELECT spec_hash, run_id, policy, kind, fold, step, session,
@@ -58,8 +48,8 @@ def quote_identifier(name: str) -> str:
 
 
 def duckdb_type(kind: IcebergType) -> str:
-    """DuckDB type of an Iceberg type."""
-    return duckdb_type(kind.element_type) + "[]" if isinstance(kind, ListType) else DUCKDB_TYPES[str(kind)]
+    """DuckDB type of an Iceberg type; DuckDB knows the names of Iceberg's types, too."""
+    return f"{kind.element_type}[]" if isinstance(kind, ListType) else str(kind)
 
 
 def view_body(tables: Warehouse, table: Table) -> str:
@@ -154,15 +144,7 @@ def publish(store: Store) -> Path:
 def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
     """Run a query and return its rows; a statement without a result returns an empty frame."""
     found = connection.sql(query)
-    if found is None:
-        return pl.DataFrame()
-    rows = found.to_arrow_table()
-    return pl.DataFrame(pl.from_arrow(rows.rename_columns(unique_names(rows.column_names))))
-
-
-def unique_names(names: list[str]) -> list[str]:
-    """Number repeated column names, which a join of two tables produces."""
-    return [name if name not in names[:i] else f"{name}_{names[:i].count(name)}" for i, name in enumerate(names)]
+    return pl.DataFrame() if found is None else found.pl()
 
 
 def query_views(store: Store, query: str) -> pl.DataFrame:

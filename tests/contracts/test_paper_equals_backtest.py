@@ -9,7 +9,7 @@ import pytest
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap

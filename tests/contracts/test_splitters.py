@@ -29,9 +29,3 @@ def test_splitter_tests_each_session_once_per_path(splitter):
     blocks = BacktestPaths.of(splitter.split(SESSIONS)).blocks
     assert all(block.test_last - block.test_first + 1 >= MIN_TEST_SESSIONS for block in blocks)
     assert all(before.test_last + 1 == after.test_first for before, after in pairwise(blocks))
-
-
-@EVERY_SPLITTER
-def test_splitter_without_sessions_is_refused(splitter):
-    with pytest.raises(ValueError, match="sessions"):
-        splitter.split(SESSIONS[:0])

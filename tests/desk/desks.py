@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.evaluation.steps import drain
+from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
@@ -29,7 +29,7 @@ def judged_home(root: Path) -> tuple[Store, SealedRun]:
 
 def make_active(store: Store, run: SealedRun, policy: str | None = None, at: datetime = AT) -> None:
     """Activate one of the run's policies."""
-    activate(store, PolicyRef(run.run_id, policy or run.experiment), "ann", "", lambda: at)
+    activate(store, PolicyRef(run.run_id, policy or run.experiment), "ann", "", at)
 
 
 def desk(store: Store, account: str = "paper", at: datetime = AT) -> Desk:

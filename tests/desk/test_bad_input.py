@@ -18,8 +18,8 @@ from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete, ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import Finding
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
@@ -28,6 +28,7 @@ from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.test_live_venue import Exchange
 from tests.execution.desks import ACCOUNT, Account, Deployed, Switch, Wants, prices_of, spec_of, ticking
 from tests.markets import synthetic_panel
+from tests.promotion.activations import put_unreadable
 
 PANEL = synthetic_panel(40, 10)
 NAME = PANEL.symbols[3]
@@ -120,9 +121,8 @@ def an_answer_while_orders_are_placed(traded, home, monkeypatch):
     return lambda: Desk.open(Store(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
 
 
-def a_corrupt_pointer(traded, home, monkeypatch):
-    home.active_policy.parent.mkdir(parents=True, exist_ok=True)
-    home.active_policy.write_text('{"run_id": ')
+def an_unreadable_activation(traded, home, monkeypatch):
+    put_unreadable(Store(home))
     return lambda: list(Desk.open(Store(home), clock=lambda: AT).trade())
 
 
@@ -156,7 +156,7 @@ def a_silent_broker(traded, home, monkeypatch):
         (a_plan_older_than_the_session, "session after its decision"),
         (an_approval_twice, "decided on once, but .* was approved by ann"),
         (an_answer_while_orders_are_placed, "may be at the broker"),
-        (a_corrupt_pointer, "cannot be read as the active policy"),
+        (an_unreadable_activation, "the last activation of the audit"),
         (stale_bars, "need the bars of the last session"),
         (a_silent_broker, "the broker must answer, but did not"),
     ],

@@ -12,7 +12,7 @@ import pytest
 from nvtrader_pipelines.desk import desk_market
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.desk.halt import halt, resume
-from nvtrader_pipelines.evaluation.steps import drain
+from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference
@@ -20,7 +20,7 @@ from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PORTFOLIO_STATE
 from tests.desk.desks import add_account, days_of, desk, evening, make_active, states, trade
-from tests.promotion.activations import OTHER, forget_activations
+from tests.promotion.activations import OTHER, forget_activations, put_unreadable
 from tests.runs.small_runs import N_SESSIONS, land
 from tests.runs.untrained import AT, planned, sealed
 
@@ -113,13 +113,10 @@ def test_desk_without_active_policy_raises(home):
     assert not book_path(store.home, "paper").exists()
 
 
-def test_damaged_or_missing_pointer_stops_trading(home):
+def test_unreadable_activation_stops_trading(home):
     store, _ = home
-    store.home.active_policy.write_text("{")
-    with pytest.raises(StorageError, match="cannot be read as the active policy"):
-        trade(store)
-    store.home.active_policy.unlink()
-    with pytest.raises(StorageError, match="it is missing, and the audit has an activation"):
+    put_unreadable(store)
+    with pytest.raises(StorageError, match="the last activation of the audit"):
         trade(store)
     assert not book_path(store.home, "paper").exists()
 

@@ -20,7 +20,6 @@ def test_turnover_and_costs_are_of_a_year_whatever_the_number_of_sessions():
     for per_year in (turnover_per_year, cost_per_year):
         assert per_year(weekly) == pytest.approx(0.1 * 252 / 5)
         assert per_year(weekly[:250]) == pytest.approx(per_year(weekly))
-        assert per_year(weekly, 52) == pytest.approx(0.1 * 52 / 5)
 
 
 def test_exposure_exceeds_one_with_debt():

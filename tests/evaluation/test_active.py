@@ -51,13 +51,6 @@ def test_without_a_residual_alpha_has_no_t_statistic(beta, fee):
     assert (found.alpha_per_year, found.beta) == pytest.approx((-252 * fee, beta), abs=1e-9)
 
 
-def test_another_length_of_the_year_scales_alpha_alone():
-    returns, reference = pair()
-    yearly, monthly = market_model(returns, reference), market_model(returns, reference, 12)
-    assert monthly.alpha_per_year == pytest.approx(yearly.alpha_per_year * 12 / 252)
-    assert (monthly.beta, monthly.alpha_t) == (yearly.beta, yearly.alpha_t)
-
-
 @pytest.mark.parametrize(
     "twin",
     [

@@ -64,16 +64,6 @@ def test_one_wild_seed_does_not_move_it():
     assert interquartile_mean(wild, seeded()).point == interquartile_mean(SCORES, seeded()).point
 
 
-def test_a_higher_level_gives_wider_bounds():
-    narrow, wide = (interquartile_mean(SCORES, seeded(), confidence_level=level) for level in (0.5, 0.99))
-    assert wide.low < narrow.low < narrow.high < wide.high
-
-
-def test_a_level_is_a_share():
-    with pytest.raises(ValueError, match=r"inside \(0, 1\), got 95"):
-        interquartile_mean(SCORES, seeded(), confidence_level=95.0)
-
-
 def test_two_of_a_seed_are_equal_and_of_another_seed_are_not():
     first, again, other = (interquartile_mean(SCORES, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first == again

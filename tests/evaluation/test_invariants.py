@@ -5,7 +5,7 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import differs_from_rivals, outside_unit_interval, training_leaks
+from nvtrader_pipelines.evaluation.invariants import inconsistent_entrants, outside_unit_interval, training_leaks
 from nvtrader_pipelines.market.calendar import sessions
 
 RIVAL = {
@@ -27,7 +27,7 @@ def test_outside_unit_interval_ignores_nulls():
     assert outside_unit_interval(rows, ["p", "q"]).rows() == [(1.01, 0.5), (0.5, -0.1)]
 
 
-def test_differs_from_rivals_is_empty_for_consistent_contest():
+def test_inconsistent_entrants_is_empty_for_consistent_contest():
     ranked = board(
         {"rank": 1, "sharpe": 1.0},
         {"rank": 2, "sharpe": 0.0},
@@ -38,7 +38,7 @@ def test_differs_from_rivals_is_empty_for_consistent_contest():
         {"contest": None, "source": None},
         {"contest": None},
     )
-    assert differs_from_rivals(ranked).is_empty()
+    assert inconsistent_entrants(ranked).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_differs_from_rivals_is_empty_for_consistent_contest():
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_rivals_of_another_window_or_out_of_order_are_found(change):
+def test_entrants_of_another_window_or_out_of_order_are_found(change):
     mixed = board({"rank": 1, "sharpe": 1.0}, {"rank": 2, "sharpe": 0.5, **change})
-    assert not differs_from_rivals(mixed).is_empty()
+    assert not inconsistent_entrants(mixed).is_empty()
 
 
 DAYS = sessions(dt.date(2010, 1, 4), dt.date(2010, 12, 31)).tolist()
@@ -92,4 +92,4 @@ def test_sessions_are_counted_by_the_exchange_and_not_by_the_calendar():
 
 def test_a_fold_without_tested_sessions_is_a_leak():
     training = pl.DataFrame({"fold": [1], "train_first": DAYS[:1], "train_last": DAYS[9:10]})
-    assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}))) == 1
+    assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}), 0, 0)) == 1

@@ -267,13 +267,6 @@ def test_growth_that_no_number_holds_is_left_empty():
     assert statistics_of(np.array([1e4, 1e4]))["cagr"] is None
 
 
-@pytest.mark.parametrize("statistic", [sharpe_ratio, sortino_ratio, annual_volatility, cagr, calmar_ratio])
-@pytest.mark.parametrize("periods", [0, -1])
-def test_a_year_has_a_period_or_more(statistic, periods):
-    with pytest.raises(ValueError, match=f"at least 1, got {periods}"):
-        statistic(np.array([0.01, -0.02, 0.03]), periods)
-
-
 @pytest.mark.parametrize("spread", [1e-13, 1e-9, 1e-7])
 def test_a_spread_above_rounding_has_a_sharpe_ratio(spread):
     returns = 0.01 * (1.0 + spread * np.tile([-1.0, 1.0], 10))

@@ -48,7 +48,7 @@ def test_numbers_are_the_statistics_of_the_period(curves, verdict):
         assert row["turnover_per_year"] == pytest.approx(rows["turnover"].sum() * 252 / len(rows))
         assert row["cost_per_year"] == pytest.approx(rows["cost"].sum() * 252 / len(rows))
         assert row["exposure"] == pytest.approx(0.9)
-        daily = sharpe_ratio(rows["net_return"].to_numpy(), 1)
+        daily = sharpe_ratio(rows["net_return"].to_numpy()) / 252**0.5
         assert row["sharpe_error"] == pytest.approx(np.sqrt(252) * iid_standard_error(daily, len(rows)))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
         by_theory = lo_interval(rows["net_return"].to_numpy())
@@ -124,11 +124,11 @@ def test_policies_are_compared_with_the_best_baseline_of_the_same_period(verdict
         for row in rows.filter(pl.col("kind") != "baseline").iter_rows(named=True):
             assert row["best_baseline"] == baselines["policy"][-1]
             assert row["sharpe_difference"] == row["sharpe"] - baselines["sharpe"][-1]
-            assert row["difference_low"] < row["sharpe_difference"] < row["difference_high"]
+            assert row["sharpe_difference_low"] < row["sharpe_difference"] < row["sharpe_difference_high"]
 
 
 def test_baselines_are_compared_with_nothing(verdict):
-    columns = ["best_baseline", "sharpe_difference", "difference_low", "difference_high"]
+    columns = ["best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high"]
     baselines = verdict.filter(pl.col("kind") == "baseline").select(columns)
     assert baselines.null_count().row(0) == (len(baselines),) * 4
 

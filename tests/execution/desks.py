@@ -12,11 +12,11 @@ from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSp
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.prices import PanelPrices
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
@@ -78,9 +78,6 @@ class MemoryLog:
 
     def events(self, account=None):
         return [event for event in self.kept.values() if account in {None, event.account}]
-
-    def has(self, event):
-        return event in self.kept
 
     def kinds(self):
         return [event.kind for event in self.kept.values()]

@@ -9,7 +9,7 @@ from nvtrader_pipelines.evaluation.weights_backtest import Execution
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.replay import Parent, fold_dates
 from nvtrader_pipelines.experiments.stress_run import stressed_accounts
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.scoreboard.contest_backtest import run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrants import run_entrant

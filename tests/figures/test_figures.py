@@ -33,7 +33,7 @@ def training_curves(n_folds=7):
     return pl.DataFrame(rows, schema=["fold", "seed", "timesteps", "mean_reward"], orient="row")
 
 
-DEFLATED = ("deflated_sharpe", "active_deflated_sharpe")
+DEFLATED = ("deflated_sharpe", "deflated_information_ratio")
 
 
 def ratio_curve(n_runs, periods=("all", "from_2010")):
@@ -103,8 +103,8 @@ def board(n_entrants=16):
             "sharpe": 0.1 * (8 - i) if i else None,
             "sharpe_low": 0.1 * (8 - i) - 0.4,
             "sharpe_high": 0.1 * (8 - i) + 0.4,
-            "active_sharpe": None if i % 4 == 3 else 0.05 * (8 - i),
-            "active_deflated_sharpe": None if i % 4 == 3 else 0.5,
+            "information_ratio": None if i % 4 == 3 else 0.05 * (8 - i),
+            "deflated_information_ratio": None if i % 4 == 3 else 0.5,
             "max_drawdown": 0.3,
         }
         for i in range(n_entrants)
@@ -117,10 +117,10 @@ FIGURES = {
     "regimes": lambda note: regimes_figure(regimes(), "Regimes", note),
     "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note),
     "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note),
-    "learning": lambda note: figures.learning_figure(training_curves(), note=note),
+    "learning": lambda note: figures.learning_figure(training_curves(), "Mean reward while training", note),
     "ratio_curve": lambda note: figures.ratio_curve_figure(ratio_curve(6), note=note),
-    "weights": lambda note: figures.weights_figure(action_logs(), note=note),
-    "reward_terms": lambda note: figures.reward_terms_figure(decomposition(), note=note),
+    "weights": lambda note: figures.weights_figure(action_logs(), "Weights over time", note),
+    "reward_terms": lambda note: figures.reward_terms_figure(decomposition(), "Reward by term, summed over time", note),
 }
 
 
@@ -162,7 +162,7 @@ def test_a_long_name_is_cut_before_the_edge(tmp_path):
 
 @pytest.mark.parametrize("n_folds", [1, 4, 12])
 def test_any_number_of_folds_has_a_learning_figure(n_folds):
-    assert figures.learning_figure(training_curves(n_folds))
+    assert figures.learning_figure(training_curves(n_folds), "Mean reward while training")
 
 
 @pytest.mark.parametrize("n_runs", [0, 1, 40])
@@ -170,14 +170,15 @@ def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
     assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear())
 
 
-def test_a_ratio_curve_without_a_reported_period_shows_all():
-    assert figures.ratio_curve_figure(ratio_curve(2, periods=("all",))) == figures.ratio_curve_figure(
-        ratio_curve(2), period="all"
-    )
+def test_ratio_curve_shows_reported_period_if_there_is_one():
+    curve = ratio_curve(2)
+    reported = curve.filter(pl.col("period").str.starts_with("from_"))
+    assert figures.ratio_curve_figure(curve) == figures.ratio_curve_figure(reported)
+    assert figures.ratio_curve_figure(curve) != figures.ratio_curve_figure(curve.filter(pl.col("period") == "all"))
 
 
 def test_a_portfolio_of_few_names_and_one_decision_has_a_weights_figure():
-    assert figures.weights_figure(action_logs(n_names=2, n_decisions=1))
+    assert figures.weights_figure(action_logs(n_names=2, n_decisions=1), "Weights over time")
 
 
 @pytest.mark.parametrize(
@@ -187,14 +188,14 @@ def test_of_several_accounts_the_ensemble_is_drawn(figure, record):
     rows = record(n_decisions=30)
     others = record(n_decisions=20).with_columns(policy=pl.lit("equal_weight"), kind=pl.lit("baseline"))
     several = pl.concat([others, rows.with_columns(policy=pl.lit("ppo"), kind=pl.lit("ensemble"))])
-    assert figure(several) == figure(rows)
+    assert figure(several, "ppo") == figure(rows, "ppo")
     with pytest.raises(ValueError, match="found a, b without a single ensemble"):
-        figure(pl.concat([rows.with_columns(policy=pl.lit(name), kind=pl.lit("policy")) for name in "ab"]))
+        figure(pl.concat([rows.with_columns(policy=pl.lit(name), kind=pl.lit("policy")) for name in "ab"]), "a and b")
 
 
 def test_weights_of_two_sets_of_names_are_refused():
     with pytest.raises(ValueError, match="found 2 sets"):
-        figures.weights_figure(pl.concat([action_logs(2), action_logs(3)]))
+        figures.weights_figure(pl.concat([action_logs(2), action_logs(3)]), "Weights over time")
 
 
 def test_every_source_has_a_figure_of_its_regimes_in_its_name():

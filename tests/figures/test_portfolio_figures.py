@@ -83,7 +83,7 @@ def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
     assert blue.any()
 
 
-def test_rival_is_rescaled_and_dropped_without_common_sessions():
+def test_reference_is_rescaled_and_dropped_without_common_sessions():
     twin = states().select("session", pl.col("equity") * 7.0)
     elsewhere = twin.with_columns(pl.col("session").dt.offset_by("10y"))
     beside = account_figure(states(), "paper", {"back-test": twin})

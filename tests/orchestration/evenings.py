@@ -44,7 +44,7 @@ def unanswered_once(submit):
 
 
 def landing_meanwhile(store, n_sessions):
-    """The pointer, asked for the second time after the market job has ended."""
+    """The active policy, read for the second time after the market job has ended."""
     asked = []
 
     def reading(home):

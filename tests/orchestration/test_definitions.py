@@ -7,9 +7,10 @@ import dagster as dg
 import pytest
 from dagster_duckdb import DuckDBResource
 
+from nvtrader_pipelines.desk.account_checks import ACCOUNT_CHECKS
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
-from nvtrader_pipelines.orchestration.assets.portfolio import CHECKED, ORDERS_KEY, STATE_KEY
+from nvtrader_pipelines.orchestration.assets.portfolio import ORDERS_KEY, STATE_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.storage.home import Home
@@ -133,11 +134,11 @@ def test_steps_of_an_account_share_a_pool_of_one(defs):
 def test_account_checks_equal_the_checks_of_its_assets(defs):
     graph = defs.resolve_asset_graph()
     traded = dg.AssetSelection.groups("portfolio").resolve(graph) - {ACTIVE_POLICY_KEY}
-    holding = {dg.AssetCheckKey(asset_key(table), name) for table, names in CHECKED.items() for name in names}
+    of_rows = {dg.AssetCheckKey(asset_key(each.table), each.name) for each in ACCOUNT_CHECKS}
     of_all = dg.AssetCheckKey(ORDERS_KEY, "audit_is_whole")
     of_desk = dg.AssetCheckKey(STATE_KEY, "reconciliation")  # which the desk itself holds the account by
     checks = {key for key in graph.asset_check_keys if key.asset_key in traded}
-    assert checks == {*holding, of_all, of_desk}
+    assert checks == {*of_rows, of_all, of_desk}
     assert all(graph.get(key).blocking for key in checks)
 
 

@@ -7,7 +7,7 @@ from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
 from nvtrader_pipelines.orchestration.resources import StoreResource
-from nvtrader_pipelines.runs.fingerprints import contest_state
+from nvtrader_pipelines.runs.input_digests import contest_state
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.homes import KEY, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.orchestration import pipeline, sensors
+from nvtrader_pipelines.orchestration import materialize, sensors
 from nvtrader_pipelines.orchestration.instance import open_instance
+from nvtrader_pipelines.orchestration.materialize import run_pipeline
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.pipeline import run_pipeline
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
-from nvtrader_pipelines.runs.fingerprints import market_state, record_market_state
+from nvtrader_pipelines.runs.input_digests import market_state, record_market_state
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
@@ -81,7 +81,7 @@ def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
     for is_known in ("is_contest_judged", "is_promotion_current"):  # what follows the runs is the same after every run
-        monkeypatch.setattr(pipeline, is_known, lambda *_: True)
+        monkeypatch.setattr(materialize, is_known, lambda *_: True)
 
     def spoilt(store, record) -> None:
         curves = record.equity_curves.with_columns(equity=pl.col("equity") * 1.0001)

@@ -81,7 +81,7 @@ def test_newest_run_has_equal_deflated_ratio_in_curve_and_validation(judged):
     store = Store(home)
     newest = store.tables.read(RATIO_CURVE).filter(pl.col("n_trials") == 3).sort("period")
     trial = store.tables.read(VALIDATION).filter(pl.col("run_id") == newest["run_id"][0]).sort("period")
-    for against, column in (("zero", "deflated_sharpe"), ("best_baseline", "active_deflated_sharpe")):
+    for against, column in (("zero", "deflated_sharpe"), ("best_baseline", "deflated_information_ratio")):
         rows = trial.filter(pl.col("against") == against)
         assert newest[column].to_list() == pytest.approx(rows["deflated_sharpe"].to_list())
 

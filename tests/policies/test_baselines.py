@@ -132,7 +132,7 @@ def test_mean_cvar_draws_equal_scenarios_at_every_estimate(scenarios):
 @pytest.mark.parametrize(
     ("choice", "numbers"),
     [
-        ({"history": 30, "scenarios": Historical(horizon=20)}, "11 sessions at 95.0% leave 0.55"),
+        ({"history": 30, "scenarios": Historical(horizon=20)}, "11 scenarios at 95.0% leave 0.55"),
         ({"confidence_level": 0.999, "scenarios": KernelDensity(n_scenarios=500)}, "500 scenarios at 99.9% leave 0.5"),
     ],
 )
@@ -173,7 +173,7 @@ def test_name_listed_within_the_history_gets_no_weight():
 
 
 def test_mean_cvar_with_a_short_history_is_invalid():
-    with pytest.raises(ValidationError, match="19 sessions"):
+    with pytest.raises(ValidationError, match="19 scenarios"):
         MeanCvar(history=19)
 
 
@@ -254,7 +254,6 @@ def test_later_sessions_do_not_change_a_decision(baseline):
 def test_every_baseline_is_a_classical_agent(member):
     assert member in members(Agent)
     assert member.is_classical
-    assert not member.is_resumable
     assert not member.backbones
     fit = member().train(market(30), EnvSpec(), (0, 29), 0)
     assert (fit.tensors, fit.curve) == ({}, [])

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate
@@ -35,18 +36,23 @@ def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def forget_activations(store: Store) -> None:
-    """Remove the pointer and the audit, which the store then opens anew."""
-    for folder in (store.home.runtime, store.home.audit):
-        for path in folder.glob("*"):
-            path.unlink()
+    """Remove the audit, which the store then opens anew."""
+    for path in store.home.audit.glob("*"):
+        path.unlink()
     vars(store).pop("audit", None)
+
+
+def put_unreadable(store: Store) -> None:
+    """Append an activation of another version, which this one cannot read."""
+    event = AuditEvent(event_id=event_id("promoted"), kind="promoted", at=AT, by="ann", policy="small", run_id="1")
+    store.audit.append([event])
 
 
 def put(
     store: Store, ref: tuple[str, str], at: dt.datetime = AT, by: str = "ann", reason: str = "it is time"
 ) -> ActivePolicy:
     """Activate a policy of a run."""
-    return activate(store, PolicyRef(*ref), by, reason, lambda: at)
+    return activate(store, PolicyRef(*ref), by, reason, at)
 
 
 def activations_of(store: Store) -> list[tuple]:

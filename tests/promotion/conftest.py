@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.promotion import decide as decide_module
+from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.store import Store
@@ -42,7 +42,7 @@ def other(market: Store) -> SealedRun:
 
 @pytest.fixture
 def no_active_policy(store: Store) -> None:
-    """Remove pointer and audit before every test."""
+    """Remove the audit before every test."""
     forget_activations(store)
 
 
@@ -65,7 +65,7 @@ def runs(market: Store) -> dict[str, SealedRun]:
 @pytest.fixture
 def fresh_gate(store: Store, runs: dict[str, SealedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     """Reset activations and decisions; two runs are complete, and activations are not mirrored."""
-    monkeypatch.setattr(decide_module, "mirror_active", lambda _: None)
+    monkeypatch.setattr(promote_module, "mirror_active", lambda _: None)
     forget_activations(store)
     for table, stay in ((PROMOTION_DECISIONS, []), (RUNS, [runs[name].run_id for name in TESTED])):
         rows = store.tables.read(table)

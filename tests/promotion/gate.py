@@ -10,8 +10,8 @@ from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
-from nvtrader_pipelines.promotion.log import PromotionRow
+from nvtrader_pipelines.promotion.decision_log import PromotionRow
+from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
 from nvtrader_pipelines.runs.run_tables import replace_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS

@@ -3,7 +3,7 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
-from nvtrader_pipelines.runs.fingerprints import market_is_current, market_state, promotion_state, record_market_state
+from nvtrader_pipelines.runs.input_digests import market_is_current, market_state, promotion_state, record_market_state
 from nvtrader_pipelines.runs.planning import (
     completed_run,
     has_panel,

@@ -166,7 +166,7 @@ def test_entrant_files_are_ranked_beside_runs(season):
         ("semicolons", "separated by commas, but the file has semicolons"),
         ("wide", "in UTF-8, but the file is in UTF-16"),
         ("broken", "zip of model.save()"),
-        ("deep", "deep.yaml is nested too deeply"),
+        ("deep", "deep.yaml is not valid YAML"),
         ("standing.json", "the file is standing.json.yaml"),
         ("prefix", "no completed runs match 'prefix'"),
     ],

@@ -3,7 +3,7 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import differs_from_rivals
+from nvtrader_pipelines.evaluation.invariants import inconsistent_entrants
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
@@ -61,7 +61,7 @@ def test_ranks_are_per_contest():
     history = pl.concat([here, there])
     board = rank_entrants(history, latest(history))
     assert ranks(board) == {"a": 1, "b": 2, "c": 1, "d": 2}
-    assert differs_from_rivals(board).is_empty()
+    assert inconsistent_entrants(board).is_empty()
 
 
 def test_previous_rank_is_that_of_the_update_before():

@@ -72,13 +72,13 @@ def test_card_has_net_sharpe_ratio_with_interval(runs, cards):
     assert (metric.low, metric.high) == pytest.approx(interval, rel=1e-9)
 
 
-def test_active_sharpe_is_against_best_baseline_of_contest(runs, cards):
+def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
     sharpes = {name: sharpe_ratio(returns(runs, name)) for name in ("equal_weight", "buy_and_hold")}
     best = max(sharpes, key=sharpes.__getitem__)
     found = cards["half"].inference
     active = returns(runs, "half") - returns(runs, best)
     assert found.best_baseline == best
-    assert found.active_sharpe.value == sharpe_ratio(active)
+    assert found.information_ratio.value == sharpe_ratio(active)
     assert cards["half"].metric("sharpe_difference").value == pytest.approx(
         sharpe_ratio(returns(runs, "half")) - sharpes[best]
     )
@@ -95,7 +95,7 @@ def test_external_entrant_counts_as_a_trial(runs):
     active, own = active_of(runs, "half", "equal_weight")
     assert found.n_trials == 4
     variance = np.var([0.02, -0.04, own], ddof=1)
-    assert found.active_deflated_sharpe == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 4, variance))
+    assert found.deflated_information_ratio == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 4, variance))
 
 
 def test_external_attempts_count_as_trials_of_every_entrant(runs, cards):
@@ -104,7 +104,7 @@ def test_external_attempts_count_as_trials_of_every_entrant(runs, cards):
     found = cards["half"].inference
     assert (found.n_trials, cards["cash"].inference.n_trials) == (5, 5)
     variance = np.var([0.02, -0.04, own, cash], ddof=1)
-    assert found.active_deflated_sharpe == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 5, variance))
+    assert found.deflated_information_ratio == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 5, variance))
 
 
 def test_known_attempt_counts_once_and_changed_file_counts_again(runs, cards):
@@ -114,7 +114,7 @@ def test_known_attempt_counts_once_and_changed_file_counts_again(runs, cards):
     assert again["half"].inference == cards["half"].inference
     tuned = {card.entrant: card for card in score_runs(contest, found, TRIALS.with_attempts({other: None}), {}, AT)}
     assert tuned["half"].inference.n_trials == 6
-    assert tuned["half"].inference.active_deflated_sharpe < cards["half"].inference.active_deflated_sharpe
+    assert tuned["half"].inference.deflated_information_ratio < cards["half"].inference.deflated_information_ratio
 
 
 def test_attempt_id_ignores_file_name_and_description():
@@ -130,9 +130,9 @@ def test_known_run_adds_no_trial(runs):
     assert cards[1].inference.n_trials == 3
 
 
-def test_baseline_has_no_active_sharpe(cards):
+def test_baseline_has_no_information_ratio(cards):
     found = cards["equal_weight"].inference
-    assert (found.active_sharpe.value, found.active_deflated_sharpe) == (None, None)
+    assert (found.information_ratio.value, found.deflated_information_ratio) == (None, None)
     assert "is a baseline" in found.note
 
 

@@ -17,7 +17,7 @@ def test_home_is_the_checkout_without_environment_variable(monkeypatch, tmp_path
 def test_inputs_and_built_files_have_separate_folders(tmp_path):
     home = Home(tmp_path)
     inputs = (home.landing, home.experiments, home.market_file, home.policies, home.accounts, home.compliance)
-    records = (home.audit, home.active_policy, home.kill_switch)
+    records = (home.audit, home.kill_switch)
     built = (home.iceberg, home.catalog, home.duckdb_file, home.deliveries, home.ledger, home.mlflow, home.dagster)
     assert all(path.is_relative_to(tmp_path / "data") for path in (*inputs, *records))
     assert all(path.is_relative_to(home.warehouse) for path in built)

@@ -40,13 +40,11 @@ def _stir(lane: np.uint64, value: np.uint64) -> np.uint64:
 
 @njit(cache=True)
 def _read_pair(row: NDArray[np.uint32], at: int) -> np.uint64:
-    """Read eight bytes as a number."""
     return np.uint64(row[at]) | (np.uint64(row[at + 1]) << _32)
 
 
 @njit(cache=True)
 def _hash_stripes(row: NDArray[np.uint32]) -> np.uint64:
-    """Hash the whole stripes."""
     a, b, c, d = _P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1
     for at in range(0, len(row) - _STRIPE + 1, _STRIPE):
         a = _stir(a, _read_pair(row, at))

@@ -97,9 +97,8 @@ def _observe(
     for i in range(len(t)):
         if t[i] < 0 or t[i] >= len(features):
             return False
-        found = returns[
-            t[i] * (n_weights - 1) + n_returns - 1
-        ]  # prefetch: the reads of all rows wait for memory together
+        # prefetch: the reads of all rows wait for memory together
+        found = returns[t[i] * (n_weights - 1) + n_returns - 1]
         for j in range(0, n_features, FLOATS_PER_CACHE_LINE):
             found += features[t[i], j]
         observations[i, 0] = found

@@ -15,12 +15,7 @@ from nvtrader_pipelines.envs.observations.builder import (
 )
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.anchors import (
-    Anchor,
-    VolatilityTargetAnchor,
-    market_returns,
-    trailing_windows,
-)
+from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor, market_returns, trailing_windows
 
 ASSET_COLUMNS = 14  # the last two are the anchor's and the held weight
 CONTEXT_COLUMNS = 7  # the last is the held cash

@@ -98,9 +98,8 @@ def _tail_losses(returns: NDArray[np.float64], tail: float, losses: NDArray[np.f
     """Write the mean loss of the `tail` worst returns of each row."""
     n_rows, n_returns = returns.shape
     whole = int(tail + 1e-9)
-    worst = np.full(
-        (min(whole + 1, n_returns), n_rows), np.inf
-    )  # the last counts by the fraction that completes the tail
+    # the last counts by the fraction that completes the tail
+    worst = np.full((min(whole + 1, n_returns), n_rows), np.inf)
     passed = np.empty(n_rows)
     for s in range(n_returns):
         for i in range(n_rows):

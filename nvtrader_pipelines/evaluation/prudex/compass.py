@@ -82,11 +82,7 @@ def prudex_compass(record: PrudexRecord, seed: int = 0) -> Compass:
 
 
 def axis_scores(table: pl.DataFrame) -> pl.DataFrame:
-    """Score per axis (one decimal) and number of ring measures, per experiment and baseline.
-
-    Args:
-        table: rows of PRUDEX.
-    """
+    """Score per axis and number of ring measures, of experiments and baselines in PRUDEX."""
     rows = table.filter(pl.col("kind") != SEED)
     ring = rows.filter(pl.col("measure").is_in(RING), pl.col("reported")).group_by(
         "kind", "policy", maintain_order=True

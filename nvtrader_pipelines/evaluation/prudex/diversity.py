@@ -28,8 +28,7 @@ class Embedding:
 def weight_entropy(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Entropy of each decision's weights (n,) in nats: -sum of w ln w with |w| scaled to sum 1; 0 if in cash.
 
-    Args:
-        weights: (n, N) of the names, without cash; short positions count by size.
+    Weights (n, N) are of the names, without cash; short positions count by size.
 
     Raises:
         ValueError: if there are no weights or one is not finite.
@@ -44,11 +43,8 @@ def weight_entropy(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 def average_correlation(weights: NDArray[np.float64], correlation: NDArray[np.float64]) -> float:
     """Mean pairwise correlation of an account's positions, weighted by the product of sizes, -1 to 1.
 
-    Short positions flip the sign of a correlation. Decisions with fewer than two names are left out.
-
-    Args:
-        weights: (n, N) of the names at each decision.
-        correlation: (N, N) of the names' returns.
+    Weights (n, N) are of each decision, the correlation (N, N) of the names' returns. Short positions flip the sign of
+    a correlation. Decisions with fewer than two names are left out.
 
     Raises:
         ValueError: if the shapes do not fit or a number is not finite.
@@ -70,11 +66,7 @@ def effective_bets(weights: NDArray[np.float64], covariance: NDArray[np.float64]
 
     The covariance has principal portfolios e_k of variance l_k. A portfolio w holds f_k = e_k'w of each, which
     contributes the share p_k = l_k f_k^2 / sum of its variance; the number of bets is exp(-sum p_k ln p_k). Decisions
-    without risk, such as cash alone, are left out.
-
-    Args:
-        weights: (n, N) of the names at each decision.
-        covariance: (N, N) of the names' returns.
+    without risk, such as cash alone, are left out. Weights are (n, N), the covariance (N, N).
 
     Raises:
         ValueError: if the shapes do not fit or a number is not finite.

@@ -11,7 +11,7 @@ MAX_DEPTH = 4  # sixteen leaves: as many rules as a person can read
 _NEVER_VARIES = 1e-9  # of a weight
 
 
-def surrogate_r2(features: NDArray[np.float64], weights: NDArray[np.float64], max_depth: int = MAX_DEPTH) -> float:
+def surrogate_r2(features: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """Out-of-sample R² of a shallow tree that predicts weights from features.
 
     The tree is fitted on the earlier half of the rows and scored on the later half. It measures how simple the policy
@@ -20,7 +20,6 @@ def surrogate_r2(features: NDArray[np.float64], weights: NDArray[np.float64], ma
     Args:
         features: (n, n_features), a row per decision and name in time order; NaN where missing.
         weights: (n,) of the names.
-        max_depth: of the tree.
 
     Raises:
         ValueError: if the lengths differ or a weight is not finite.
@@ -34,5 +33,5 @@ def surrogate_r2(features: NDArray[np.float64], weights: NDArray[np.float64], ma
     half = len(weights) // 2
     if half < 2 or min(np.ptp(weights[:half]), np.ptp(weights[half:])) <= _NEVER_VARIES:
         raise UndefinedStatisticError("the weights are constant, so there is nothing to explain")
-    tree = DecisionTreeRegressor(max_depth=max_depth, random_state=0).fit(features[:half], weights[:half])
+    tree = DecisionTreeRegressor(max_depth=MAX_DEPTH, random_state=0).fit(features[:half], weights[:half])
     return float(r2_score(weights[half:], tree.predict(features[half:])))

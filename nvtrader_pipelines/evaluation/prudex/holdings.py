@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.diversity import average_correlation, effective_bets, weight_entropy
 from nvtrader_pipelines.evaluation.prudex.record import PrudexRecord
-from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, Row, value_or_reason
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, Row
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 
 MIN_SESSIONS = 3  # correlations over two sessions are always 1 or -1
 
@@ -76,7 +76,6 @@ def holding_windows(record: PrudexRecord, held: list[WindowHoldings]) -> pl.Data
 
 
 def _numbers(weights: NDArray[np.float64], returns: NDArray[np.float64]) -> Iterator[tuple[Any, ...]]:
-    """Yield statistic, value and note."""
     yield "entropy", float(weight_entropy(weights).mean()), None
     yield "largest_weight", float(np.abs(weights).max(axis=1).mean()), None
     yield "average_correlation", *value_or_reason(partial(_correlation, weights, returns))

@@ -17,10 +17,9 @@ from nvtrader_pipelines.evaluation.prudex.reliability import (
     profile_band,
     rank_distribution,
 )
-from nvtrader_pipelines.evaluation.prudex.return_windows import value_or_reason
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
 ANSWERS = PRUDEX.only("policy", "kind", "statistic", "value", "score", "note")
@@ -32,13 +31,7 @@ PROFILES = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
-RANKS = {
-    "policy": pl.String,
-    "kind": pl.String,
-    "statistic": pl.String,
-    "rank": pl.Int32,
-    "share": pl.Float64,
-}
+RANKS = {"policy": pl.String, "kind": pl.String, "statistic": pl.String, "rank": pl.Int32, "share": pl.Float64}
 NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market average"
 ONE_SEED = "single seed or path; see the row of its experiment"
 _ONE_KIND = {

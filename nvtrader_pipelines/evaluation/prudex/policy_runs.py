@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, SEED
 from nvtrader_pipelines.evaluation.prudex.reliability import seed_deviation
-from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS, value_or_reason
+from nvtrader_pipelines.evaluation.prudex.return_windows import WINDOWS
+from nvtrader_pipelines.evaluation.statistics import value_or_reason
 
 Task = tuple[Any, ...]  # market, first and last session of a test window
 _TASK = ["source", "first", "last"]
@@ -29,11 +30,7 @@ class PolicyRuns:
 def members(judged: pl.DataFrame) -> pl.DataFrame:
     """Assign accounts to policies as runs: an ensemble's seeds, or the account itself without seeds.
 
-    Args:
-        judged: rows of `record.accounts`.
-
-    Returns:
-        run_id, policy and kind of each account other than seeds, with member and member_kind.
+    Rows of `record.accounts` become run_id, policy and kind of each account but seeds, with member and member_kind.
     """
     owners = judged.filter(pl.col("kind") != SEED).select("run_id", "policy", "kind")
     seeds = judged.filter(pl.col("kind") == SEED).select("run_id", member="policy", member_kind="kind")
@@ -44,13 +41,9 @@ def members(judged: pl.DataFrame) -> pl.DataFrame:
 
 
 def policy_runs(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column: str) -> list[PolicyRuns]:
-    """Values or scores of one statistic by policy; policies without any are left out.
+    """Values of one statistic by policy; policies without any are left out.
 
-    Args:
-        scored: rows of WINDOWS with the column.
-        who: rows of `members`.
-        statistic: name.
-        column: ranked or score.
+    Scored are rows of WINDOWS with the column, which is ranked or score; `who` are rows of `members`.
     """
     rows = (
         scored.filter(pl.col("statistic") == statistic, pl.col("fold").is_not_null(), pl.col(column).is_not_null())
@@ -67,12 +60,7 @@ def policy_runs(scored: pl.DataFrame, who: pl.DataFrame, statistic: str, column:
 
 
 def seed_windows(windows: pl.DataFrame, who: pl.DataFrame) -> pl.DataFrame:
-    """Rows of WINDOWS: deviation of total return over seeds, per policy and test window.
-
-    Args:
-        windows: rows of WINDOWS.
-        who: rows of `members`.
-    """
+    """Rows of WINDOWS: deviation of total return over seeds, per policy and test window."""
     task = ["run_id", "source", "policy", "kind", "fold", "first", "last"]
     of_seeds = (
         windows.filter(pl.col("statistic") == "total_return", pl.col("fold").is_not_null())

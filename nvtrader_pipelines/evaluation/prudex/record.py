@@ -28,11 +28,7 @@ class PrudexRecord:
 
 
 def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
-    """Last completed run of each experiment and market, in the order of completion.
-
-    Args:
-        runs: run_id, experiment, source and finished_at of completed runs.
-    """
+    """Last of the completed runs of each experiment and market, in the order of `finished_at`."""
     return (
         runs.sort("finished_at", "run_id")
         .unique(["experiment", "source"], keep="last", maintain_order=True)

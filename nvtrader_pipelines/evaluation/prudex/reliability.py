@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, UndefinedStatisticError
 
 TAUS = np.linspace(0.0, 100.0, 101)
 N_DRAWS = 2000
@@ -32,11 +32,7 @@ def performance_profile(scores: Sequence[NDArray[np.float64]], taus: NDArray[np.
 
 
 def profile_band(
-    scores: Sequence[NDArray[np.float64]],
-    generator: np.random.Generator,
-    taus: NDArray[np.float64] = TAUS,
-    n_draws: int = N_DRAWS,
-    confidence_level: float = 0.95,
+    scores: Sequence[NDArray[np.float64]], generator: np.random.Generator, taus: NDArray[np.float64] = TAUS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Pointwise band of the performance profile, low and high (n_taus,), by a stratified bootstrap.
 
@@ -54,11 +50,11 @@ def profile_band(
     drawn = bootstrap(
         above,
         _share,
-        n_resamples=n_draws,
+        n_resamples=N_DRAWS,
         batch=_BATCH,
         axis=-1,
         vectorized=True,
-        confidence_level=confidence_level,
+        confidence_level=CONFIDENCE_LEVEL,
         method="percentile",
         rng=generator,
     ).confidence_interval

@@ -21,6 +21,7 @@ from nvtrader_pipelines.evaluation.statistics import (
     sharpe_ratio,
     sortino_ratio,
     total_return,
+    value_or_reason,
 )
 
 WINDOWS = {
@@ -63,14 +64,6 @@ class _Walk:
         """Session in which all was lost; None if it was not."""
         lost = self.returns <= -1.0
         return self.sessions[lost.argmax()] if lost.any() else None
-
-
-def value_or_reason(statistic: Callable[[], float]) -> tuple[float | None, str | None]:
-    """Evaluate a statistic; where undefined, return the reason instead."""
-    try:
-        return statistic(), None
-    except UndefinedStatisticError as error:
-        return None, str(error)
 
 
 def return_windows(record: PrudexRecord) -> pl.DataFrame:

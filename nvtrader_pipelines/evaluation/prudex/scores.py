@@ -15,11 +15,8 @@ def with_scores(rows: pl.DataFrame, task: Sequence[str]) -> pl.DataFrame:
 
     score = 50 (1 + d / max |d|), with d = value - market, or market - value where lower is better, and the maximum
     over all accounts of the task and statistic. If no account differs from the market average, all have 50. Rows
-    without a value or a market average, and unscored statistics, have null.
-
-    Args:
-        rows: statistic, value and market (value of the market average).
-        task: columns that group comparable accounts.
+    without a value or a market average (column market), and unscored statistics, have null. The columns of `task` group
+    comparable accounts.
     """
     group = [*task, "statistic"]
     kinds = pl.DataFrame(

@@ -9,18 +9,13 @@ import polars as pl
 from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
-from nvtrader_pipelines.evaluation.prudex.return_windows import value_or_reason
+from nvtrader_pipelines.evaluation.statistics import value_or_reason
 
 _KEYS = ("source", "symbol", "session")
 
 
 def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame) -> pl.DataFrame:
-    """Surrogate R² of each account, averaged over markets (ANSWERS).
-
-    Args:
-        held: holdings of all accounts.
-        features: source, symbol, session and features.
-    """
+    """Surrogate R² of each account on the features, averaged over markets (ANSWERS)."""
     markets = features.partition_by("source", as_dict=True)
     no_features = features.clear()
     walks: dict[tuple[str, str, str], list[WindowHoldings]] = {}

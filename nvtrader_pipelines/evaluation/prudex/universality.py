@@ -11,9 +11,7 @@ MIN_GROUPS = 2  # a single market or window does not generalize
 def share_ahead(values: NDArray[np.float64], market: NDArray[np.float64]) -> float:
     """Share of groups (markets or windows) with an account above the market average; ties count half.
 
-    Args:
-        values: the account's value in each group (n,), higher is better.
-        market: value of the market average (n,).
+    Both arrays have a value per group (n,); higher is better.
 
     Raises:
         ValueError: if the lengths differ or a number is not finite.

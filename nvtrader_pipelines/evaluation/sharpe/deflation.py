@@ -12,10 +12,9 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     deflated_sharpe_ratio_2025,
     expected_maximum_sharpe,
 )
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
+from nvtrader_pipelines.evaluation.statistics import YEARLY
 
 _ROUNDING = 1e-12  # difference of the Sharpe ratios of equal trials
-YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # factor from a Sharpe ratio per session to one per year
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,12 @@ from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, re
 
 
 def iid_standard_error(sharpe: float, n_periods: int) -> float:
-    """Standard error of a Sharpe ratio of independent normal returns, sqrt((1 + SR^2/2) / T).
-
-    Args:
-        sharpe: ratio per period, not annualized.
-        n_periods: T.
+    """Standard error of a Sharpe ratio per period, of T independent normal returns.
 
     Raises:
         ValueError: if there are no periods or the ratio is not finite.
 
-    Source: Lo (2002), equation 9.
+    Source: Lo (2002), equation 9, sqrt((1 + SR^2/2) / T).
     """
     if n_periods < 1 or not np.isfinite(sharpe):
         raise ValueError(f"a standard error needs a finite ratio of 1+ periods, got {sharpe} of {n_periods}")
@@ -35,11 +31,7 @@ def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) 
     """Standard error of the ratio per period of stationary returns (n,), dependent or not, of any distribution.
 
     Delta method on mean and variance (ddof 0), with the Bartlett weights of Newey & West (1987). Without lags it is
-    Mertens' formula with a ratio of ddof 0.
-
-    Args:
-        returns: per period.
-        n_lags: number of autocovariances; None takes `newey_west_lags`.
+    Mertens' formula with a ratio of ddof 0; None takes `newey_west_lags`.
 
     Raises:
         ValueError: if there are fewer than two returns, some are not finite, or there are not more returns than lags.

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.sharpe.deflation import YEARLY, Deflation
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
+from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
     NOT_RANKED,
     Against,
@@ -26,8 +27,8 @@ _DEFLATED = RATIO_CURVE.only(
     "n_trials",
     "deflated_sharpe",
     "best_baseline",
-    "active_sharpe",
-    "active_deflated_sharpe",
+    "information_ratio",
+    "deflated_information_ratio",
     "note",
 )
 
@@ -39,8 +40,8 @@ def sharpe_ratio_curve(
 
     A run is represented by its ensemble, or by its first policy without one. `rank` 1 is the highest Sharpe ratio of
     the period on a market; `best_so_far` marks runs above all earlier ones there. Deflated ratios are as of the day the
-    run finished: among the trials on its market so far, itself included, each over its own sessions. `active_sharpe` is
-    the information ratio over the best baseline. Validation-only runs count as trials, but have no rank and are never
+    run finished: among the trials on its market so far, itself included, each over its own sessions. The
+    information ratio is over the best baseline. Validation-only runs count as trials, but have no rank and are never
     the best.
 
     Args:
@@ -107,8 +108,8 @@ def _as_of(trials: pl.DataFrame, returns: Mapping[str, RunReturns], period: Peri
         yield row | {
             "deflated_sharpe": deflated,
             "best_baseline": trial.best_baseline_name,
-            "active_sharpe": trial.sharpe("best_baseline") * YEARLY,
-            "active_deflated_sharpe": active,
+            "information_ratio": trial.sharpe("best_baseline") * YEARLY,
+            "deflated_information_ratio": active,
             "note": "; ".join(dict.fromkeys([*notes, *said_of_active])) or None,
         }
 

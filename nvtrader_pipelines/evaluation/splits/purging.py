@@ -30,8 +30,6 @@ class PurgedBlocks(Component):
             ValueError: if the blocks are too short for a test, or for purge and embargo (skfolio's limit).
         """
         kind, n_sessions = kind_of(type(self)), len(sessions) - 1
-        if n_sessions < 0:
-            raise ValueError(f"{kind} needs sessions, but there are none")
         length = n_sessions // self.n_folds
         if length < MIN_TEST_SESSIONS:
             raise ValueError(

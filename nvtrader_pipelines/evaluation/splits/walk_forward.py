@@ -46,8 +46,6 @@ class WalkForward(Component):
         Raises:
             ValueError: if no fold fits, or the first training window starts before the data.
         """
-        if len(sessions) == 0:
-            raise ValueError("walk_forward needs sessions, but there are none")
         days = sessions.astype("datetime64[D]")
         starts = self._test_starts(days)
         firsts = [int(np.searchsorted(days, start)) for start in starts]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
 from nvtrader_pipelines.market.features import compute_features
-from nvtrader_pipelines.market.panel import MarketPanel, build_panel
+from nvtrader_pipelines.market.panel import MarketPanel, build_panel, map_arrays
 
 UNSTRESSED = "unstressed"  # scenario name of the market as it was
 NO_FOLD = -1  # position of the fold in force where no policy may be judged
@@ -35,9 +35,8 @@ class OutOfSample:
     fold: int
     first: date
     last: date
-    trained: tuple[
-        tuple[date, date], ...
-    ] = ()  # first and last session of each span; empty for rules that do not learn
+    # first and last session of each span; empty for rules that do not learn
+    trained: tuple[tuple[date, date], ...] = ()
 
     def __post_init__(self) -> None:
         """Check that no training span overlaps the judged sessions."""
@@ -257,20 +256,10 @@ def _panel(prices: PriceArrays, symbols: Sequence[str] | None, max_gap: int) -> 
 def _add_names(panel: MarketPanel, symbols: Sequence[str]) -> MarketPanel:
     """Add names (all names sorted) that are never tradable, eligible or delisted."""
     columns = np.searchsorted(symbols, panel.symbols)
-    overnight = panel.overnight_returns
 
     def widen(array: NDArray[Any]) -> NDArray[Any]:
         widened = np.zeros((len(array), len(symbols), *array.shape[2:]), dtype=array.dtype)
         widened[:, columns] = array
         return widened
 
-    return replace(
-        panel,
-        symbols=tuple(symbols),
-        close_returns=widen(panel.close_returns),
-        overnight_returns=None if overnight is None else widen(overnight),
-        tradable=widen(panel.tradable),
-        delisted=widen(panel.delisted),
-        eligible=widen(panel.eligible),
-        features=widen(panel.features),
-    )
+    return map_arrays(panel, widen, symbols=tuple(symbols))

@@ -1,4 +1,7 @@
-"""Shocks: changes of the window's prices from one session on."""
+"""Shocks: changes of the window's prices from one session on.
+
+`apply` raises a ScenarioUnavailableError where a shock outlasts the window, or finds too few names or prices.
+"""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -42,11 +45,7 @@ class Gap(Component):
         return f"gap_{percent(self.loss)}"
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
-        """Return the one stressed market.
-
-        Raises:
-            ScenarioUnavailableError: if no name has a price on the session of the shock.
-        """
+        """Return the one stressed market."""
         start = market.shock_start(self.at, 1)
         factor = np.full((1, len(market.prices.symbols)), 1.0 - self.loss)
         return [market.stressed(self.name, market.prices.scaled(start, factor, factor), start)]
@@ -70,11 +69,7 @@ class FlashCrash(Component):
         return f"flash_crash_{percent(self.loss)}"
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
-        """Return the one stressed market.
-
-        Raises:
-            ScenarioUnavailableError: if the recovery outlasts the window.
-        """
+        """Return the one stressed market."""
         start = market.shock_start(self.at, self.recovery + 1)
         left = 1.0 - np.arange(self.recovery + 1) / self.recovery
         closes = (1.0 - self.loss) ** left[:, None] * np.ones(len(market.prices.symbols))
@@ -100,11 +95,7 @@ class OneNameToZero(Component):
         return self.kind
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
-        """Return the one stressed market.
-
-        Raises:
-            ScenarioUnavailableError: if fewer than two names have a price, or none has one `lookback` sessions ago.
-        """
+        """Return the one stressed market."""
         start = market.shock_start(self.at, 2)
         prices = market.prices
         column, gain = self._past_winner(market, start)
@@ -150,11 +141,7 @@ class CorrelationToOne(Component):
         return self.kind
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
-        """Return the one stressed market.
-
-        Raises:
-            ScenarioUnavailableError: if the stretch outlasts the window, or no name moves in it.
-        """
+        """Return the one stressed market."""
         start = market.shock_start(self.at, self.n_sessions)
         logs, _ = _log_returns(market.prices, start, self.n_sessions)
         mean, deviation = _moments(logs)
@@ -190,11 +177,7 @@ class VolatilityTimes(Component):
         return f"{self.kind}_{self.factor:g}"
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
-        """Return the one stressed market.
-
-        Raises:
-            ScenarioUnavailableError: if the stretch outlasts the window.
-        """
+        """Return the one stressed market."""
         start = market.shock_start(self.at, self.n_sessions)
         whole, night = (
             (self.factor - 1.0) * (logs - _moments(logs)[0])
@@ -225,11 +208,7 @@ class MissingData(Component):
         return f"{self.kind}_{percent(self.share)}"
 
     def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:
-        """Return the one stressed market.
-
-        Raises:
-            ScenarioUnavailableError: if the gap outlasts the window, or exceeds `max_gap` for every name.
-        """
+        """Return the one stressed market."""
         start = market.shock_start(self.at, self.n_sessions + 1)
         symbols, traded = np.array(market.prices.symbols), market.prices.has_price
         priced = market.names & traded[start]

@@ -79,13 +79,10 @@ class StressTest(Component):
         return 1 + len(self.scenarios) - len(drawn) + sum(drawn)
 
 
-STANDARD_STRESS_TEST = StressTest()
-
-
 def apply_scenarios(
     returns: pl.DataFrame,
     out_of_sample: Sequence[OutOfSample],
-    stress: StressTest = STANDARD_STRESS_TEST,
+    stress: StressTest,
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
 ) -> Iterator[StressedMarket | ScenarioUnavailable]:

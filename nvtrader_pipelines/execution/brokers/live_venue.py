@@ -27,7 +27,7 @@ from nvtrader_pipelines.execution.brokers.broker_reconciliation import (
     split_ratio,
     unitize,
 )
-from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder
+from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder, Venue
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Order, Ticket, make_orders, plan_id_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -43,7 +43,7 @@ ENDED = "it ended at the broker without a fill"
 REPLACED = "a later plan replaces it"
 
 
-class LiveVenue:
+class LiveVenue(Venue):
     """Account at a broker on a panel, with time-weighted returns: cash flows are not returns."""
 
     is_live: ClassVar[bool] = True
@@ -51,16 +51,9 @@ class LiveVenue:
     def __init__(
         self, broker: Broker, market: tuple[MarketPanel, PanelPrices], book: AccountBook, spec: AlpacaAccountSpec
     ) -> None:
-        self._broker, self._book, self._spec = broker, book, spec
+        super().__init__(book)
+        self._broker, self._spec = broker, spec
         self._panel, self._prices = market
-
-    def last(self) -> AccountState | None:
-        """Return the state at the last settled close; None if the account is not open."""
-        return self._book.last()
-
-    def at(self, session: date) -> AccountState | None:
-        """Return the state at the close of a session, or None if the book has none."""
-        return self._book.at(session)
 
     def open_at(self, t: int, in_force: PolicyInForce) -> AccountState:
         """Open the account with the broker's holdings; an open account stays unchanged."""
@@ -122,10 +115,6 @@ class LiveVenue:
                 "wait for the next plan"
             )
 
-    def plan_orders(self, plan_id: str) -> Sequence[Order]:
-        """Return the stored orders of a plan, placed or not."""
-        return [each.order for each in self._book.orders(plan_id)]
-
     def submit(self, order: Order) -> Receipt:
         """Place an order, once per id.
 
@@ -156,11 +145,8 @@ class LiveVenue:
 
     def fill(self, plan: RebalancePlan, t: int) -> OrderOutcomes:  # noqa: ARG002 - one signature
         """Update the book with the broker's outcomes of a plan's orders, and return those; open orders stay open."""
-        opened = [each.order for each in self._book.orders(plan.plan_id) if each.status == "accepted"]
-        _update_book(self._broker, self._book, opened, ENDED)
-        booked = self._book.orders(plan.plan_id)
-        ended = [UnplacedOrder(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
-        return OrderOutcomes(self._book.fills(plan.plan_id), ended)
+        _update_book(self._broker, self._book, self._open_orders(plan.plan_id), ENDED)
+        return self._outcomes(plan.plan_id)
 
     def open_differences(self) -> Sequence[str]:
         """Return the differences of the last close that still exist, after late fills."""
@@ -215,13 +201,6 @@ class LiveVenue:
         adjusted = {name: close / closes[name] for name, close in before.prices.items() if name in closes}
         since = {name: actual.get(name, 0.0) - filled.get(name, 0.0) for name in shares}
         return {name: n * split_ratio(n, since[name], adjusted.get(name, 1.0)) for name, n in shares.items()}
-
-    def _require_open(self) -> AccountState:
-        """Return the last state, or raise if the account is not open."""
-        state = self._book.last()
-        if state is None:
-            raise ExecutionError("the account must be open before it trades, but is not; open it at a session")
-        return state
 
     def _make_state(
         self, t: int, before: AccountState | None, in_force: PolicyInForce, activities: Sequence[CashActivity]

@@ -86,12 +86,9 @@ class SimulatedMarket:
         return float(account.weights[:-1] @ (1.0 + returns) + account.weights[-1])
 
     def partial_fill(self, account: Account, t: int, bought: FloatArray) -> Transition:
-        """Return the transition after a partly filled decision; cash pays the costs.
+        """Return the transition after a partly filled decision at session `t`; cash pays the costs.
 
-        Args:
-            account: the account at the decision.
-            t: session of the decision.
-            bought: (N,) value bought (negative if sold) of each name, a fraction of equity before costs.
+        `bought` (N,) is the value bought of each name, negative if sold, a fraction of equity before costs.
         """
         drifted, cost = self.hold(account, t, None).drifted[0, :-1], self.cost_of(bought, t)
         held = np.where(self.delisted(t), 0.0, drifted + bought)

@@ -1,7 +1,6 @@
 """Simulated account: stored in a book and filled by the bars, at the spec's timing, costs and slippage."""
 
 from collections.abc import Sequence
-from datetime import date
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSp
 from nvtrader_pipelines.execution.brokers.broker import Receipt
 from nvtrader_pipelines.execution.brokers.fill_simulation import NO_PRICE, FillSimulator, signed_quantity
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
-from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder
+from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder, Venue
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -26,19 +25,16 @@ FloatArray = NDArray[np.float64]
 CASH_TOLERANCE = 1e-8  # of the account's value
 
 
-class SimulatedVenue:
+class SimulatedVenue(Venue):
     """Simulated account on one market; all its state is in its book."""
 
     is_live: ClassVar[bool] = False
 
     def __init__(self, market: SimulatedMarket, book: AccountBook, spec: SimulatedAccountSpec) -> None:
-        self._market, self._book, self._spec = market, book, spec
+        super().__init__(book)
+        self._market, self._spec = market, spec
         self._simulator = FillSimulator(market, spec)
         self._symbols = market.panel.symbols
-
-    def last(self) -> AccountState | None:
-        """Return the state at the last settled close; None if the account is not open."""
-        return self._book.last()
 
     def open_at(self, t: int, in_force: PolicyInForce) -> AccountState:
         """Open the account in cash at the close of session `t`; an open account stays unchanged."""
@@ -47,10 +43,6 @@ class SimulatedVenue:
             state = self._make_state(t, opening_account_with_history(len(self._symbols)), in_force)
             self._book.settle(state)
         return state
-
-    def at(self, session: date) -> AccountState | None:
-        """Return the state at the close of an earlier session."""
-        return self._book.at(session)
 
     def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[UnplacedOrder]]:
         """Make the orders of a plan decided at the close of session `t`, without storing them; list untradable names.
@@ -70,10 +62,6 @@ class SimulatedVenue:
         orders = {order.order_id: order for order in planned.orders} | booked
         return tuple(orders.values()), [UnplacedOrder(name, reason) for name in names]
 
-    def plan_orders(self, plan_id: str) -> Sequence[Order]:
-        """Return the placed orders of a plan."""
-        return [each.order for each in self._book.orders(plan_id)]
-
     def submit(self, order: Order) -> Receipt:
         """Place an order, once per id."""
         self._book.place(BookedOrder.accept(order))
@@ -92,14 +80,12 @@ class SimulatedVenue:
 
     def fill(self, plan: RebalancePlan, t: int) -> OrderOutcomes:
         """Fill the open orders of a plan decided at the close of session `t`: sells, then buys within cash."""
-        opened = [each.order for each in self._book.orders(plan.plan_id) if each.status == "accepted"]
+        opened = self._open_orders(plan.plan_id)
         if opened:
             account = self._account_at(t)
             planned = self._simulator.planned_trades(plan, account, self._require_open().capital, t)
             self._book.fill(*self._simulator.fill(opened, planned, account, t))
-        booked = self._book.orders(plan.plan_id)
-        ended = [UnplacedOrder(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
-        return OrderOutcomes(self._book.fills(plan.plan_id), ended)
+        return self._outcomes(plan.plan_id)
 
     def open_differences(self) -> Sequence[str]:
         """Return the differences of the last close: a simulated account cannot correct itself."""
@@ -201,13 +187,6 @@ class SimulatedVenue:
             spec_hash=in_force.spec_hash,
             snapshot_ids=panel.snapshot_ids,
         )
-
-    def _require_open(self) -> AccountState:
-        """Return the last state, or raise if the account is not open."""
-        state = self._book.last()
-        if state is None:
-            raise ExecutionError("the account must be open before it trades, but is not; open it at a session")
-        return state
 
     def _account_at(self, t: int) -> Account:
         """Return the account at the close of session `t`, or raise if that is not its last one."""

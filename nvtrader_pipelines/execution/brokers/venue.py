@@ -1,12 +1,14 @@
-"""Venue protocol: an account that the day loop trades, simulated on disk or at a broker."""
+"""Venue: an account that the day loop trades, simulated on disk or at a broker."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountState
+from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.broker import Receipt
+from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
@@ -49,55 +51,76 @@ class PolicyInForce:
     spec_hash: str
 
 
-class Venue(Protocol):
-    """Account on a panel; `t` numbers the panel's sessions."""
+class Venue(ABC):
+    """Account on a panel, with its states and orders in a book; `t` numbers the panel's sessions."""
 
     is_live: ClassVar[bool]  # False: orders are made and filled once the bars of the fill session are known
 
+    def __init__(self, book: AccountBook) -> None:
+        self._book = book
+
     def last(self) -> AccountState | None:
         """Return the state at the last settled close; None if the account is not open."""
-        ...
+        return self._book.last()
 
     def at(self, session: date) -> AccountState | None:
         """Return the state at the close of an earlier session; None if it was not open."""
-        ...
+        return self._book.at(session)
 
+    def plan_orders(self, plan_id: str) -> Sequence[Order]:
+        """Return the stored orders of a plan; at a live venue, some may not be placed yet."""
+        return [each.order for each in self._book.orders(plan_id)]
+
+    def _require_open(self) -> AccountState:
+        """Return the last state, or raise if the account is not open."""
+        state = self._book.last()
+        if state is None:
+            raise ExecutionError("the account must be open before it trades, but is not; open it at a session")
+        return state
+
+    def _open_orders(self, plan_id: str) -> list[Order]:
+        """Return the accepted orders of a plan that are neither filled nor cancelled."""
+        return [each.order for each in self._book.orders(plan_id) if each.status == "accepted"]
+
+    def _outcomes(self, plan_id: str) -> OrderOutcomes:
+        """Return the outcomes of a plan's orders in the book."""
+        booked = self._book.orders(plan_id)
+        ended = [UnplacedOrder(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
+        return OrderOutcomes(self._book.fills(plan_id), ended)
+
+    @abstractmethod
     def open_at(self, t: int, in_force: PolicyInForce) -> AccountState:
         """Open the account at the close of session `t`; an open account stays unchanged."""
-        ...
 
+    @abstractmethod
     def orders(self, plan: RebalancePlan, t: int) -> tuple[Sequence[Order], Sequence[UnplacedOrder]]:
         """Make the orders of a plan decided at the close of session `t`, sells first, and list untradable names.
 
         Raises:
             ExecutionError: if a name that is held or targeted lacks a necessary price.
         """
-        ...
 
-    def plan_orders(self, plan_id: str) -> Sequence[Order]:
-        """Return the stored orders of a plan, placed or about to be."""
-        ...
-
+    @abstractmethod
     def submit(self, order: Order) -> Receipt:
         """Place an order, once per id."""
-        ...
 
+    @abstractmethod
     def cancel(self, order: Order, reason: str) -> bool:
         """Cancel an order if it is open; return whether it has no fill and will have none."""
-        ...
 
+    @abstractmethod
     def cancel_open(self, reason: str) -> None:
         """Cancel every open order of the account."""
-        ...
 
+    @abstractmethod
     def fill(self, plan: RebalancePlan, t: int) -> OrderOutcomes:
         """Return the outcomes of the orders of a plan decided at the close of session `t`."""
-        ...
 
+    @abstractmethod
     def open_differences(self) -> Sequence[str]:
         """Return the differences of the last close that still exist, a sentence each."""
-        ...
 
+    @abstractmethod
     def settle(
         self, t: int, plan: RebalancePlan | None, in_force: PolicyInForce, *, decided: bool, accepted: bool
     ) -> AccountState:
@@ -110,4 +133,3 @@ class Venue(Protocol):
             decided: whether a decision, also one not to trade, precedes the session: delisted names are then paid out.
             accepted: whether a person accepted the differences at the close before.
         """
-        ...

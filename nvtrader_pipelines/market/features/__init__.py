@@ -4,7 +4,6 @@ Each feature has a `name` (its column) and `values(history)`, (T, N) with NaN wh
 value at a session depends on nothing after it.
 """
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import polars as pl
@@ -48,30 +47,28 @@ FEATURES: tuple[Feature, ...] = (
 LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength depends on all, with fading weights
 
 
-def feature_schema(features: Sequence[Feature] = FEATURES) -> TableSchema:
+def feature_schema() -> TableSchema:
     """The columns of `gold.features`."""
-    return TableSchema(BAR, *(Column(each.name, pl.Float64, _first_line(each)) for each in features))
+    return TableSchema(BAR, *(Column(each.name, pl.Float64, _first_line(each)) for each in FEATURES))
 
 
 def _first_line(feature: Feature) -> str:
     return (feature.__doc__ or feature.name).splitlines()[0]
 
 
-def compute_features(returns: pl.DataFrame, features: Sequence[Feature] = FEATURES) -> pl.DataFrame:
+def compute_features(returns: pl.DataFrame) -> pl.DataFrame:
     """Compute features of every bar (`gold.features`), in the row order of `returns`.
 
-    Args:
-        returns: rows of `gold.returns`, of any number of sources; the whole history of each.
-        features: features with distinct names.
+    The rows of `gold.returns` are the whole history of any number of sources.
     """
-    parts = [_compute_for_source(rows, features) for rows in returns.partition_by("source", maintain_order=True)]
-    return pl.concat([feature_schema(features).to_frame(), *parts])
+    parts = [_compute_for_source(rows) for rows in returns.partition_by("source", maintain_order=True)]
+    return pl.concat([feature_schema().to_frame(), *parts])
 
 
-def _compute_for_source(returns: pl.DataFrame, features: Sequence[Feature]) -> pl.DataFrame:
+def _compute_for_source(returns: pl.DataFrame) -> pl.DataFrame:
     history = price_history(returns)
     rows, columns = positions(returns, history.sessions, history.symbols)
-    known = [history.pick(rows, columns, feature.values(history)).alias(feature.name) for feature in features]
+    known = [history.pick(rows, columns, feature.values(history)).alias(feature.name) for feature in FEATURES]
     return returns.select(*BAR).with_columns(known)
 
 

@@ -63,11 +63,7 @@ def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.Da
     if good.is_empty():
         return pl.DataFrame(schema={"line": pl.Int64, **dict.fromkeys(names, pl.String)}), broken
     fields = pl.read_csv(
-        "\n".join(good["text"]).encode(),
-        has_header=False,
-        infer_schema=False,
-        separator=separator,
-        new_columns=names,
+        "\n".join(good["text"]).encode(), has_header=False, infer_schema=False, separator=separator, new_columns=names
     )
     return pl.concat([good.select("line"), fields], how="horizontal"), broken
 

@@ -5,7 +5,7 @@ import polars as pl
 
 from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, markdown_table, table_result
 from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.decide import mirror_active
+from nvtrader_pipelines.promotion.promote import mirror_active
 from nvtrader_pipelines.promotion.rounds import PromotionRound, evaluate_newest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.store import Store

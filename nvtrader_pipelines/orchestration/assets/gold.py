@@ -72,7 +72,7 @@ def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Stor
     code_version="1",
 )
 def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Regime of every session, labeled with hindsight: for evaluation, never to observe."""
+    """Regime of every session, labeled with hindsight: for evaluation, never for observations."""
     params = SliceAndMergeRegimeParams()
     labels = regime_labels(store.tables.read(RETURNS), params)
     store.tables.replace(REGIMES, labels.rows, {})

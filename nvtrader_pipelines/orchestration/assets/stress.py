@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.steps import drain
+from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
@@ -10,8 +10,8 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.planning import reopen_plan
-from nvtrader_pipelines.runs.replay_scenarios import stress_run
 from nvtrader_pipelines.runs.run_tables import replace_run
+from nvtrader_pipelines.runs.train_walk_judge import stress_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 

@@ -98,13 +98,7 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
 
 
 class TrainingCallback(BaseCallback):
-    """Callback that feeds the log of a training in Stable-Baselines3.
-
-    Args:
-        log: the log to feed.
-        env: the environment of the training.
-        save: returns a checkpoint; None if the training cannot be resumed.
-    """
+    """Callback that feeds a training's log in SB3; without `save` there are no checkpoints."""
 
     def __init__(self, log: TrainingLog, env: PortfolioVecEnv, save: Callable[[], bytes] | None) -> None:
         super().__init__()

@@ -28,6 +28,9 @@ ARRAYS, FACTS = "arrays.safetensors", "facts.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # constant time stamps, so that equal content gives equal bytes
 
 
+DAMAGED = (zipfile.BadZipFile, SafetensorError, PolarsError, OSError, EOFError, LookupError, ValueError, TypeError)
+
+
 class CheckpointError(ValueError):
     """Checkpoint that a training cannot resume from."""
 
@@ -129,14 +132,11 @@ def checkpoint_errors() -> Generator[None, None, None]:
         yield
     except CheckpointError:
         raise
-    except (zipfile.BadZipFile, SafetensorError, OSError, EOFError, LookupError, ValueError, TypeError) as error:
-        raise CheckpointError(_message(error)) from error
-    except (RuntimeError, PolarsError) as error:  # tensors of other names or shapes, unreadable rows
-        raise CheckpointError(_message(error)) from error
-
-
-def _message(error: Exception) -> str:
-    return f"a checkpoint must belong to this training, but this one cannot be used ({error}); start the training again"
+    except (*DAMAGED, RuntimeError) as error:  # the latter by tensors of other names or shapes
+        raise CheckpointError(
+            f"a checkpoint must belong to this training, but this one cannot be used ({error}); "
+            "start the training again"
+        ) from error
 
 
 def add_prefix(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:

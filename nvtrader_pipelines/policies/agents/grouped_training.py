@@ -78,7 +78,6 @@ class GroupedTraining:
         return pack(arrays, facts)
 
     def _restore(self, content: bytes) -> None:
-        """Resume from a checkpoint."""
         arrays, facts = unpack(content)
         with checkpoint_errors():
             if facts["algorithm"] != kind_of(type(self._agent)):

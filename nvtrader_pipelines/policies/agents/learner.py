@@ -46,7 +46,6 @@ class Learner(Component):
     """Agent that learns a policy on a training window, on one torch thread."""
 
     is_classical: ClassVar[bool] = False
-    is_resumable: ClassVar[bool]  # from a checkpoint, bit for bit
     backbones: ClassVar[frozenset[str]]  # supported kinds
 
     total_timesteps: PositiveInt = 30_000  # steps of all portfolios together; the last rollout is completed
@@ -106,19 +105,23 @@ class Learner(Component):
         """Train a network on the simulation and return it with the log."""
 
     @abstractmethod
+    def policy(self, layout: ObservationLayout) -> "tuple[Callable[..., BasePolicy], dict[str, Any]]":
+        """SB3 class of the policy, and its keyword arguments."""
+
     def network(
         self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
     ) -> "BasePolicy":
         """Build a network for inference, to load a fit's tensors into."""
+        from nvtrader_pipelines.policies.agents.inference import INFERENCE_ONLY
+
+        policy_class, policy_kwargs = self.policy(layout)
+        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **INFERENCE_ONLY})
 
     @abstractmethod
     def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
-        """Return the network's deterministic output.
+        """Return the network's deterministic output for an observation (1, length), float32.
 
-        Args:
-            network: a network of this agent.
-            observation: (1, length) float32.
-            state: the state of the previous output; None at the first decision.
+        The state is that of the previous output; None at the first decision.
         """
 
     def schedule(self) -> Callable[[float], float]:

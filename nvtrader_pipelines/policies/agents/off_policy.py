@@ -11,7 +11,6 @@ from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
-    from gymnasium import spaces
     from sb3_contrib.tqc.policies import TQCPolicy
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
     from stable_baselines3.sac.policies import SACPolicy
@@ -33,7 +32,6 @@ class OffPolicyLearner(Learner):
     5 KB, so the replay buffer holds only the latest steps and is never saved.
     """
 
-    is_resumable: ClassVar[bool] = False
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
 
     n_envs: PositiveInt = 16  # parallel portfolios
@@ -84,15 +82,9 @@ class OffPolicyLearner(Learner):
         self.prepare(policy, simulation, seed)
         return policy, learn(model, env, self.total_timesteps, hooks, seed)
 
-    def network(
-        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
-    ) -> "Network":
-        """Build a network for inference, to load a fit's tensors into."""
-        from nvtrader_pipelines.policies.agents.inference import INFERENCE_ONLY
-
-        return self.policy_class(
-            observation_space, action_space, self.schedule(), **{**self.heads(layout), **INFERENCE_ONLY}
-        )
+    def policy(self, layout: ObservationLayout) -> "tuple[type[Network], dict[str, Any]]":
+        """SB3 class of the policy, and its keyword arguments."""
+        return self.policy_class, self.heads(layout)
 
     def act(self, network: "Network", observation: "Tensor", state: Any) -> NetworkOutput:
         """Return the actor's action without noise, and the critics' value."""

@@ -10,7 +10,6 @@ from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, Learner, 
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
-    from gymnasium import spaces
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.policies import ActorCriticPolicy
     from torch import Tensor
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
 
 
 class ActorCriticLearner(Learner):
-    """Learner with a Gaussian actor and a critic."""
+    """Learner with a Gaussian actor and a critic, resumable from a checkpoint bit for bit."""
 
-    is_resumable: ClassVar[bool] = True
     backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
 
     ent_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
@@ -33,15 +31,6 @@ class ActorCriticLearner(Learner):
     def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
         """SB3 class of the policy, and its keyword arguments."""
         return self.backbone.actor_critic(layout, self.log_std_init)
-
-    def network(
-        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
-    ) -> "ActorCriticPolicy":
-        """Build a network for inference, to load a fit's tensors into."""
-        from nvtrader_pipelines.policies.agents.inference import INFERENCE_ONLY
-
-        policy_class, policy_kwargs = self.policy(layout)
-        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **INFERENCE_ONLY})
 
     def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
         """Return the mean action."""

@@ -120,7 +120,6 @@ class EpisodeSampler:
         }
 
     def _to_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Convert recorded rows to the schema `STEP`."""
         t = rows["t"].to_numpy()
         terms, terminations = (_prefixed_columns(prefix, rows) for prefix in (TERM, TERMINATION))
         termination = [pl.when(where).then(pl.lit(kind)) for kind, where in terminations.items()]
@@ -134,7 +133,6 @@ class EpisodeSampler:
 
 
 def _prefixed_columns(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Columns with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): pl.col(name) for name in rows.columns if name.startswith(prefix)}
 
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder
+    from nvtrader_pipelines.policies.networks.autoencoder_network import CodeEncoder
 
 
 class AutoencoderBackbone(WindowBackbone):
@@ -29,7 +29,7 @@ class AutoencoderBackbone(WindowBackbone):
 
     def encoder(self, layout: ObservationLayout) -> "CodeEncoder":
         """Build the untrained encoder with torch's generator."""
-        from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder
+        from nvtrader_pipelines.policies.networks.autoencoder_network import CodeEncoder
 
         return CodeEncoder(layout, hidden=self.encoder_hidden, code_size=self.code_size, frozen=self.frozen)
 
@@ -38,8 +38,8 @@ class AutoencoderBackbone(WindowBackbone):
 
         Equal seeds give equal bytes; torch's generator keeps its state.
         """
-        from nvtrader_pipelines.policies.networks.autoencoder import CodeEncoder, reconstruct
-        from nvtrader_pipelines.policies.networks.window import WindowExtractor
+        from nvtrader_pipelines.policies.networks.autoencoder_network import CodeEncoder, reconstruct
+        from nvtrader_pipelines.policies.networks.window_network import WindowExtractor
 
         first, *others = (module for module in policy.modules() if isinstance(module, WindowExtractor))
         assert isinstance(first.encoder, CodeEncoder)

@@ -9,7 +9,7 @@ from nvtrader_pipelines.policies.backbones.backbone import require_divisible
 from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.networks.patchtst import PatchTstEncoder
+    from nvtrader_pipelines.policies.networks.patchtst_network import PatchTstEncoder
 
 
 class PatchTstBackbone(WindowBackbone):
@@ -46,7 +46,7 @@ class PatchTstBackbone(WindowBackbone):
     def encoder(self, layout: ObservationLayout) -> "PatchTstEncoder":
         """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.attention import TransformerSizes
-        from nvtrader_pipelines.policies.networks.patchtst import PatchTstEncoder
+        from nvtrader_pipelines.policies.networks.patchtst_network import PatchTstEncoder
 
         return PatchTstEncoder(
             layout,

@@ -8,7 +8,7 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.networks.recurrent import RecurrentEncoder
+    from nvtrader_pipelines.policies.networks.recurrent_network import RecurrentEncoder
 
 
 class RecurrentBackbone(WindowBackbone):
@@ -23,6 +23,6 @@ class RecurrentBackbone(WindowBackbone):
 
     def encoder(self, layout: ObservationLayout) -> "RecurrentEncoder":
         """Build the untrained encoder with torch's generator."""
-        from nvtrader_pipelines.policies.networks.recurrent import RecurrentEncoder
+        from nvtrader_pipelines.policies.networks.recurrent_network import RecurrentEncoder
 
         return RecurrentEncoder(layout, self.cell, self.hidden_size)

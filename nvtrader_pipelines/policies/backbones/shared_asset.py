@@ -33,7 +33,7 @@ class SharedAssetBackbone(Component):
         log_std_init: float,
     ) -> tuple["type[ActorCriticPolicy]", dict[str, Any]]:
         """SB3 policy class of an on-policy agent, and its keyword arguments."""
-        from nvtrader_pipelines.policies.networks.shared_asset import SharedAssetPolicy
+        from nvtrader_pipelines.policies.networks.shared_asset_network import SharedAssetPolicy
 
         return SharedAssetPolicy, {
             "sizes": {

@@ -9,7 +9,7 @@ from nvtrader_pipelines.policies.backbones.backbone import require_divisible
 from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.networks.transformer import TransformerEncoder
+    from nvtrader_pipelines.policies.networks.transformer_network import TransformerEncoder
 
 
 class TransformerBackbone(WindowBackbone):
@@ -32,6 +32,6 @@ class TransformerBackbone(WindowBackbone):
     def encoder(self, layout: ObservationLayout) -> "TransformerEncoder":
         """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.attention import TransformerSizes
-        from nvtrader_pipelines.policies.networks.transformer import TransformerEncoder
+        from nvtrader_pipelines.policies.networks.transformer_network import TransformerEncoder
 
         return TransformerEncoder(layout, TransformerSizes(self.d_model, self.n_heads, self.n_layers, self.d_ff))

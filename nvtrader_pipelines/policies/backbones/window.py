@@ -7,7 +7,7 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.networks.window import WindowEncoder
+    from nvtrader_pipelines.policies.networks.window_network import WindowEncoder
 
 
 class WindowBackbone(ExtractorBackbone):
@@ -30,7 +30,7 @@ class WindowBackbone(ExtractorBackbone):
                 "this backbone needs an observation with a window, but the chosen one has none; "
                 "choose the lookback observation, or the mlp backbone"
             )
-        from nvtrader_pipelines.policies.networks.window import WindowExtractor
+        from nvtrader_pipelines.policies.networks.window_network import WindowExtractor
 
         return {
             "features_extractor_class": WindowExtractor,

@@ -86,11 +86,7 @@ def build_further_constraints(factory: ConstraintFactory, n_names: int) -> Furth
 
 def fixed_parameter_values(structure: Structure, limits: Limits, objective: Objective) -> dict[str, FloatArray]:
     """Values of the parameters that are the same on every market, by parameter name."""
-    values = {
-        "floor": limits.floor,
-        "cap": limits.cap,
-        "min_invested": limits.min_invested,
-    }
+    values = {"floor": limits.floor, "cap": limits.cap, "min_invested": limits.min_invested}
     if structure.cash_varies:
         values["max_invested"] = limits.max_invested
     if structure.trades:

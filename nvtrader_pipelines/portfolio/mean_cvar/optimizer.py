@@ -255,7 +255,6 @@ class MeanCvar:
         )
 
     def _describe_constraints(self) -> str:
-        """List the constraints and the remedy."""
         limits = self._limits
         cash = " to ".join(
             f"{1.0 - invested:g}" for invested in dict.fromkeys((limits.max_invested, limits.min_invested))

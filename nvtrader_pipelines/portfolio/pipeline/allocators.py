@@ -12,7 +12,7 @@ from nvtrader_pipelines.portfolio.bounds import RiskAversion
 from nvtrader_pipelines.portfolio.pipeline.estimation import EstimationWindow, Past
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import Allocate, BoolArray, FloatArray, Selection, Situation, add_cash
-from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical, Scenarios
+from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios, require_tail
 
 SCENARIO_SEED = 0  # of every draw, so that weights change only with the past
 History = Annotated[int, Field(ge=2)]
@@ -92,16 +92,7 @@ class _ScenarioAllocator(Component):
 
     @model_validator(mode="after")
     def _require_tail(self) -> Self:
-        n_stretches = max(0, self.history - self.scenarios.horizon + 1)
-        n_scenarios = n_stretches if isinstance(self.scenarios, Historical) else self.scenarios.n_scenarios
-        if isinstance(self.scenarios, BlockBootstrap) and not n_stretches:
-            n_scenarios = 0  # no stretch to draw
-        tail = (1.0 - self.confidence_level) * n_scenarios
-        if tail < 1.0 - 1e-9:
-            raise ValueError(
-                f"Mean-CVaR needs a tail of at least one return, but {n_scenarios} scenarios at "
-                f"{self.confidence_level:.1%} leave {tail:.2f}; lower confidence_level, lengthen history or draw more"
-            )
+        require_tail(self.scenarios, self.history, self.confidence_level)
         return self
 
     def _draw_scenarios(self, past: Past) -> FloatArray:

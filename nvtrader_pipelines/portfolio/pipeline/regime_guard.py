@@ -159,7 +159,6 @@ class RegimeGuard(Component):
         return [name for name, (threshold, share) in self._guards().items() if threshold is None and share < 1.0]
 
     def _guards(self) -> dict[str, tuple[float | None, float]]:
-        """Threshold and share of each guard."""
         return {
             "drawdown": (self.max_drawdown, self.drawdown_share),
             "trailing_return": (self.min_trailing_return, self.trailing_return_share),

@@ -1,4 +1,7 @@
-"""Selectors of the names that may be held; the proposal's weight of others becomes cash."""
+"""Selectors of the names that may be held; the proposal's weight of others becomes cash.
+
+`start` raises a ValueError if the panel lacks a feature that the selector reads.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -47,11 +50,7 @@ class Liquidity(Component):
         return self.window
 
     def start(self, panel: MarketPanel) -> Select:
-        """Return the stage for one panel.
-
-        Raises:
-            ValueError: if the panel lacks the feature.
-        """
+        """Return the stage for one panel."""
         scores = _feature(panel, self.volume.name, "liquidity")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
@@ -74,11 +73,7 @@ class LowVolatility(Component):
     lowest_fraction: Share = 0.5  # of the eligible names
 
     def start(self, panel: MarketPanel) -> Select:
-        """Return the stage for one panel.
-
-        Raises:
-            ValueError: if the panel lacks the feature.
-        """
+        """Return the stage for one panel."""
         values = _feature(panel, self.volatility.name, "volatility")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:
@@ -100,11 +95,7 @@ class MomentumTopK(Component):
     k: PositiveInt = 10  # names, or all if fewer are eligible
 
     def start(self, panel: MarketPanel) -> Select:
-        """Return the stage for one panel.
-
-        Raises:
-            ValueError: if the panel lacks the feature.
-        """
+        """Return the stage for one panel."""
         values = _feature(panel, self.momentum.name, "momentum_top_k")
 
         def select(situation: Situation) -> tuple[BoolArray, str]:

@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -24,7 +23,7 @@ from nvtrader_pipelines.service.cli import (
 )
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, open_store, require_home
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
 
 app = typer.Typer(
     name="nvtrader",
@@ -108,7 +107,7 @@ def report(
         store = open_store()
         path, facts = write_report(store, output or store.home.report)
         if as_json:
-            sys.stdout.write(json.dumps({"path": str(path), **facts}, indent=1) + "\n")
+            write_json({"path": str(path), **facts})
             return
         console = wide_console()
         for title, command in facts["missing"].items():
@@ -133,7 +132,7 @@ def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     with exit_on_error(verbose=verbose):
         rows = [asdict(each) for each in run_checks(open_store())]
         if as_json:
-            sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+            write_json(rows)
         else:
             write_rows(pl.DataFrame(rows), Format.TABLE)
         if any(row["problem"] for row in rows):

@@ -1,7 +1,6 @@
 """`nvtrader components` and `nvtrader schema`: components and their JSON Schemas."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import AsJson, Verbose
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
 
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
 
@@ -24,14 +23,14 @@ def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbo
         if family is None:
             rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
             if as_json:
-                sys.stdout.write(json.dumps(dict(rows), indent=1) + "\n")
+                write_json(dict(rows))
             else:
                 shown = [(name, ", ".join(kinds)) for name, kinds in rows]
                 write_rows(pl.DataFrame(shown, schema=["family", "members"], orient="row"), Format.TABLE)
             return
         members = family_members(family)
         if as_json:
-            sys.stdout.write(json.dumps([member.model_dump(mode="json") for member in members], indent=1) + "\n")
+            write_json([member.model_dump(mode="json") for member in members])
             return
         console = wide_console()
         for member in members:
@@ -51,9 +50,9 @@ def schema(
     from nvtrader_pipelines.storage.files import write_atomically
 
     with exit_on_error(verbose=verbose):
-        text = json.dumps(json_schema_of(name), indent=1) + "\n"
+        document = json_schema_of(name)
         if output is None:
-            sys.stdout.write(text)
+            write_json(document)
         else:
-            write_atomically(output, text.encode())
+            write_atomically(output, f"{json.dumps(document, indent=1)}\n".encode())
             wide_console().print(f"{output}", highlight=False, soft_wrap=True)

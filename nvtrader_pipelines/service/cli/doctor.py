@@ -74,9 +74,9 @@ def check_kill_switch(store: Store) -> CheckResult:
 def check_active_policy(store: Store) -> list[CheckResult]:
     """Check the active policy: its files, its code, how long it may trade, and newer runs."""
     from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
+    from nvtrader_pipelines.promotion.eligibility import code_mismatch
     from nvtrader_pipelines.promotion.recency import eligibility_message
     from nvtrader_pipelines.promotion.rounds import newer_run_message
-    from nvtrader_pipelines.promotion.verification import code_mismatch
 
     check = "active policy"
     try:

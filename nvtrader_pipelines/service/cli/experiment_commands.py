@@ -1,7 +1,5 @@
 """`nvtrader experiments`: write, list, compare and run experiments."""
 
-import json
-import sys
 from typing import Annotated
 
 import typer
@@ -16,7 +14,7 @@ from nvtrader_pipelines.service.cli.options import (
     output_format,
     require_home,
 )
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
 
 app = typer.Typer(help="Experiments: write, list, compare and run them.", no_args_is_help=True)
 
@@ -35,7 +33,7 @@ def new(
     with exit_on_error(verbose=verbose):
         path = write_experiment(require_home(), name, like)
         if as_json:
-            sys.stdout.write(json.dumps({"name": name, "path": str(path)}, indent=1) + "\n")
+            write_json({"name": name, "path": str(path)})
             return
         wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", highlight=False, soft_wrap=True)
 
@@ -92,7 +90,7 @@ def run(
 
 def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
     """Bring experiments up to date, show their progress, and write their results."""
-    from nvtrader_pipelines.orchestration.pipeline import run_pipeline
+    from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.service.cli.progress_display import show_progress
     from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 
@@ -102,6 +100,6 @@ def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
             ran = run_pipeline(store, names, on_progress, quiet=as_json)
         chosen = ran if names else ()
         if as_json:
-            sys.stdout.write(summary_rows(store, chosen).write_json() + "\n")
+            write_rows(summary_rows(store, chosen), Format.JSON)
         else:
             print_summary(store, chosen, console)

@@ -1,20 +1,17 @@
 """`nvtrader halt` and `nvtrader resume`: the kill switch, engaged and released."""
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, Verbose, current_user, open_store
+from nvtrader_pipelines.service.cli.options import AsJson, Reason, Verbose, current_user, open_store
+from nvtrader_pipelines.service.cli.output import write_json
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 NO_REASON = "no reason was given"
 
 
@@ -41,7 +38,8 @@ def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbos
             store, CancelRequest(f"trading was stopped by {by}: {reason}", by, _now)
         )
         if as_json:
-            _write_json(store, message, cancelled=cancelled, still_open=still_open)
+            found = {"message": message, "kill_switch": _halt_reason(store)}
+            write_json(found | {"cancelled": cancelled, "still_open": still_open})
         else:
             _print_cancelled(cancelled, still_open)
         if failure is not None:
@@ -58,7 +56,7 @@ def resume(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verb
         store = open_store()
         message = release(store, current_user(), reason, _now)
         if as_json:
-            _write_json(store, message)
+            write_json({"message": message, "kill_switch": _halt_reason(store)})
         else:
             _print_message(store, message)
 
@@ -72,12 +70,6 @@ def _halt_reason(store: Store) -> str | None:
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
     return FileKillSwitch(store.home).halt_reason()
-
-
-def _write_json(store: Store, message: str, **more: Any) -> None:
-    """Write the outcome as JSON."""
-    document = {"message": message, "kill_switch": _halt_reason(store), **more}
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
 def _print_message(store: Store, message: str) -> None:

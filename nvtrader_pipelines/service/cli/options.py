@@ -17,6 +17,7 @@ EPILOG = (
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 Account = Annotated[str, typer.Option("--account", help="Account of data/accounts; `paper` needs no file.")]
 
 
@@ -25,15 +26,16 @@ def output_format(form: Format, *, as_json: bool) -> Format:
     return Format.JSON if as_json else form
 
 
-def refuse_options_before_command(context: typer.Context) -> None:
-    """Refuse options between a group and its command, which the command would not see.
+def is_without_command(context: typer.Context) -> bool:
+    """Whether a group is called without a command of its own.
 
     Raises:
-        typer.BadParameter: if there is such an option.
+        typer.BadParameter: if options precede the command, which would not see them.
     """
     sources = [context.get_parameter_source(name) for name in context.params]
     if context.invoked_subcommand and any(source and source.name != "DEFAULT" for source in sources):
         raise typer.BadParameter(f"give the options of {context.invoked_subcommand} after it")
+    return context.invoked_subcommand is None
 
 
 def require_home() -> Home:

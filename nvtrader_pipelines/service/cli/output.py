@@ -1,10 +1,11 @@
 """Output of commands: tables, lines, CSV and JSON."""
 
+import json
 import sys
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -41,6 +42,13 @@ def format_cell(value: object) -> str:
     return str(value)
 
 
+def format_bounded(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Format a figure with its bounds, in the columns `<name>_low` and `<name>_high`; empty if there is none."""
+    if row[name] is None:
+        return ""
+    return f"{row[name]:{form}} [{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
+
+
 def flatten_column(values: "pl.Series") -> "pl.Series":
     """Flatten a column for CSV: lists are joined by |, deeper nesting is written as text."""
     import polars as pl
@@ -53,6 +61,11 @@ def flatten_column(values: "pl.Series") -> "pl.Series":
 
 def _join(value: object) -> str:
     return "|".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+def write_json(document: object) -> None:
+    """Write a document to standard output as JSON; dates become text."""
+    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
 
 
 def write_rows(rows: "pl.DataFrame", form: Format) -> None:

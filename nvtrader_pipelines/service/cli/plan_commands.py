@@ -1,7 +1,5 @@
 """`nvtrader plans`: list and show rebalance plans; approve, override or reject one."""
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +10,14 @@ from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     AsJson,
     Form,
+    Reason,
     Verbose,
     current_user,
+    is_without_command,
     open_store,
     output_format,
-    refuse_options_before_command,
 )
-from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.", epilog=EPILOG)
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
-OptionalReason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 RequiredReason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit and in the preference data.")]
 
 
@@ -41,8 +39,7 @@ def plans(
     verbose: Verbose = False,
 ) -> None:
     """List all plans, newest first, or run a subcommand on one of them."""
-    refuse_options_before_command(context)
-    if context.invoked_subcommand is None:
+    if is_without_command(context):
         list_(account=account, form=form, as_json=as_json, verbose=verbose)
 
 
@@ -69,13 +66,13 @@ def show(plan: Plan, *, as_json: AsJson = False, verbose: Verbose = False) -> No
     with exit_on_error(verbose=verbose):
         record = _find_plan(_records(open_store()), plan)
         if as_json:
-            _write_json(_document(record))
+            write_json(_document(record))
         else:
             print_plan(record)
 
 
 @app.command(epilog=EPILOG)
-def approve(plan: Plan, reason: OptionalReason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def approve(plan: Plan, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Approve a waiting plan despite its soft findings; it is traded at its fill session."""
     _record_decision("approve", plan, reason, as_json=as_json, verbose=verbose)
 
@@ -105,7 +102,7 @@ def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: boo
         desk.mirror()
         publish(store)
         if as_json:
-            _write_json(event.model_dump(mode="json"))
+            write_json(event.model_dump(mode="json"))
             return
         message = f"plan {plan.plan_id} of {plan.session} is {event.kind} by {by}"
         print_line(f"{message}: {reason}" if reason else message)
@@ -152,7 +149,3 @@ def _document(record: "PlanRecord") -> dict[str, Any]:
         "placed": sorted(record.placed),
         "settled": sorted(record.settled),
     }
-
-
-def _write_json(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

@@ -1,8 +1,6 @@
 """`nvtrader policies`: list and show trained policies; activate or promote one."""
 
-import json
-import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,11 +8,13 @@ from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     AsJson,
+    Reason,
     Verbose,
     current_user,
+    is_without_command,
     open_store,
-    refuse_options_before_command,
 )
+from nvtrader_pipelines.service.cli.output import write_json
 
 app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EPILOG)
 Policy = Annotated[
@@ -24,7 +24,6 @@ Policy = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Also single seeds, and policies of versions that must be run again.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
@@ -32,15 +31,14 @@ def policies(
     context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """List all trained policies, newest first, the active one marked; or run a subcommand."""
-    refuse_options_before_command(context)
-    if context.invoked_subcommand is None:
+    if is_without_command(context):
         list_(everything=everything, as_json=as_json, verbose=verbose)
 
 
 @app.command("list", epilog=EPILOG)
 def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List all trained policies, newest first, the active one marked."""
-    from nvtrader_pipelines.promotion.library import read_library
+    from nvtrader_pipelines.promotion.policy_cards import read_library
     from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
 
@@ -50,7 +48,7 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
         newer = newer_run_message(store, library.active) if library.active else None
         if as_json:
             cards = [card.document() for card in library.cards]
-            _write_json({"policies": cards, "newer": newer, "problems": library.problems})
+            write_json({"policies": cards, "newer": newer, "problems": library.problems})
         else:
             print_library(library, newer, everything=everything)
 
@@ -58,8 +56,8 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
 @app.command(epilog=EPILOG)
 def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
-    from nvtrader_pipelines.promotion.library import find_policy, read_library_card
-    from nvtrader_pipelines.promotion.log import read_promotions_of
+    from nvtrader_pipelines.promotion.decision_log import read_promotions_of
+    from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
 
     with exit_on_error(verbose=verbose):
@@ -67,7 +65,7 @@ def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -
         card = read_library_card(store, find_policy(store, policy))
         promotions = read_promotions_of(store, card.ref)
         if as_json:
-            _write_json({**card.document(), "promotions": promotions.to_dicts()})
+            write_json({**card.document(), "promotions": promotions.to_dicts()})
         else:
             print_card(card, promotions)
 
@@ -86,7 +84,7 @@ def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
     """Let the gate or the person decide, and print the decision."""
-    from nvtrader_pipelines.promotion.decide import activate_manually, evaluate_candidate
+    from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
     from nvtrader_pipelines.storage.views import publish
@@ -101,10 +99,6 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
         )
         publish(store)
         if as_json:
-            _write_json(decision.row())
+            write_json(decision.row())
         else:
             print_decision(decision)
-
-
-def _write_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

@@ -1,9 +1,7 @@
 """`nvtrader portfolio`: show an account; accept holdings that differ from what was expected."""
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,18 +10,18 @@ from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     Account,
     AsJson,
+    Reason,
     Verbose,
     current_user,
+    is_without_command,
     open_store,
-    refuse_options_before_command,
 )
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 
 if TYPE_CHECKING:
     import polars as pl
 
 app = typer.Typer(help="State of an account, and differences from its expected holdings.", epilog=EPILOG)
-Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
@@ -31,8 +29,7 @@ def portfolio(
     context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
-    refuse_options_before_command(context)
-    if context.invoked_subcommand is None:
+    if is_without_command(context):
         _show(account, as_json=as_json, verbose=verbose)
 
 
@@ -51,7 +48,7 @@ def accept_differences(
         desk.mirror()
         publish(store)
         if as_json:
-            sys.stdout.write(json.dumps(event.model_dump(mode="json"), indent=1) + "\n")
+            write_json(event.model_dump(mode="json"))
         else:
             differences = "; ".join(event.detail["differences"])
             print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
@@ -80,7 +77,7 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
             **snapshot(AccountFacts.of(store, account)),
         }
         if as_json:
-            sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+            write_json(document)
         else:
             print_snapshot(document)
 

@@ -1,10 +1,8 @@
 """`nvtrader runs`: list, show and compare runs; replay them or walk them forward."""
 
-import json
-import sys
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
@@ -16,11 +14,11 @@ from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
     Verbose,
+    is_without_command,
     open_store,
     output_format,
-    refuse_options_before_command,
 )
-from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -36,8 +34,7 @@ def runs(
     context: typer.Context, *, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """List all runs, newest first, with their net Sharpe ratios, or run a subcommand."""
-    refuse_options_before_command(context)
-    if context.invoked_subcommand is None:
+    if is_without_command(context):
         list_(form=form, as_json=as_json, verbose=verbose)
 
 
@@ -68,7 +65,7 @@ def show(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> N
         store = _current_store()
         document = run_document(store, find_run_by_name(store.ledger, run))
         if as_json:
-            _write_json(document)
+            write_json(document)
         else:
             print_run(document)
 
@@ -93,7 +90,7 @@ def compare(
             raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
         table, differ = compare_runs(store, found), compare_specs(store.ledger, found)
         if as_json:
-            _write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
+            write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
         else:
             print_comparison(table, differ)
 
@@ -172,7 +169,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     publish(store)
     run, verdict = store.ledger.run(run_id), verdict_rows(store, run_id)
     if as_json:
-        _write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
+        write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
         return
     if run.kind == "forward":
         activity = store.ledger.events(run_id).filter(
@@ -181,7 +178,3 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
         print_part("the account", stage_rows(activity).drop("fold", "seed"), "no session since its tests")
     print_figures(verdict)
     wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}", highlight=False)
-
-
-def _write_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")

@@ -1,7 +1,5 @@
 """`nvtrader scoreboard`: show the ranking of all entrants; `update` scores them again."""
 
-import json
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, open_store, refuse_options_before_command
-from nvtrader_pipelines.service.cli.output import format_cell, print_line, wide_console
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, is_without_command, open_store
+from nvtrader_pipelines.service.cli.output import format_bounded, format_cell, print_line, wide_console, write_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +18,15 @@ if TYPE_CHECKING:
 COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "information ratio [95 %]")
 MORE_COLUMNS = ("deflated", "CAGR", "max DD", "turnover/y", "before")
 N_LEFT = 3  # rank, and the text columns
-HISTORY = ("judged_at", "contest", "first_session", "last_session", "sharpe", "active_sharpe", "active_deflated_sharpe")
+HISTORY = (
+    "judged_at",
+    "contest",
+    "first_session",
+    "last_session",
+    "sharpe",
+    "information_ratio",
+    "deflated_information_ratio",
+)
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
     "Less best baseline: difference of Sharpe ratios; the baseline is picked with hindsight. Information ratio: Sharpe "
@@ -59,8 +65,7 @@ def scoreboard(
     verbose: Verbose = False,
 ) -> None:
     """Show the ranking of all entrants as of the last update, by contest."""
-    refuse_options_before_command(context)
-    if context.invoked_subcommand is not None:
+    if not is_without_command(context):
         return
     from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
 
@@ -78,7 +83,7 @@ def _ignore_progress(_: str) -> None:
 
 def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
     if as_json:
-        _write_json(board)
+        write_json(board.to_dicts())
         return
     console = wide_console()
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
@@ -107,10 +112,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
         str(row["rank"]),
         row["entrant"],
         row["kind"],
-        _format_bounded(row, "sharpe", "sharpe", ".2f"),
-        _format_bounded(row, "sharpe_difference", "difference", "+.2f"),
-        _format_bounded(row, "active_sharpe", "active", "+.2f"),
-        "" if row["active_deflated_sharpe"] is None else f"{row['active_deflated_sharpe']:.2f}",
+        format_bounded(row, "sharpe", ".2f"),
+        format_bounded(row, "sharpe_difference", "+.2f"),
+        format_bounded(row, "information_ratio", "+.2f"),
+        "" if row["deflated_information_ratio"] is None else f"{row['deflated_information_ratio']:.2f}",
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
@@ -118,15 +123,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _format_bounded(row: dict[str, Any], name: str, bounds: str, form: str) -> str:
-    if row[name] is None:
-        return ""
-    return f"{row[name]:{form}} [{row[f'{bounds}_low']:{form}}, {row[f'{bounds}_high']:{form}}]"
-
-
 def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
-        _write_json(rows)
+        write_json(rows.to_dicts())
         return
     title = Text(f"{name}: all scorings, newest first")  # names and notes may contain rich markup
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
@@ -135,7 +134,3 @@ def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     for row in rows.iter_rows(named=True):
         table.add_row(*(Text(format_cell(row[column])) for column in (*HISTORY, "note")))
     wide_console().print(table)
-
-
-def _write_json(rows: "pl.DataFrame") -> None:
-    sys.stdout.write(json.dumps(rows.to_dicts(), indent=1, default=str) + "\n")

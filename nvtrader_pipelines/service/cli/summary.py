@@ -1,6 +1,6 @@
 """Summary of runs on the terminal: policies against baselines, warnings, and next commands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -11,6 +11,7 @@ from rich.table import Table
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.service.cli.output import format_bounded
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
@@ -26,11 +27,7 @@ NEXT = (
 def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
-    The columns are those of the verdicts, and `validation_only`.
-
-    Args:
-        store: tables and ledger.
-        names: experiments; all if empty.
+    The columns are those of the verdicts, and `validation_only`. Without names, all experiments are read.
     """
     runs = walk_forward_runs(store)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
@@ -101,7 +98,6 @@ def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
 
 def figure_cells(row: dict[str, Any]) -> list[str]:
     """Format the figures of an account as the cells of a row."""
-    difference = row["sharpe_difference"]
     return [
         str(row["policy"]),
         format_sharpe(row),
@@ -109,12 +105,10 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
         f"{row['cost_per_year']:.2%}",
-        ""
-        if difference is None
-        else f"{difference:+.2f} [{row['difference_low']:+.2f}, {row['difference_high']:+.2f}]",
+        format_bounded(row, "sharpe_difference", "+.2f"),
     ]
 
 
-def format_sharpe(row: dict[str, Any]) -> str:
+def format_sharpe(row: Mapping[str, Any]) -> str:
     """Format the Sharpe ratio with its interval; empty if there is none."""
-    return "" if row["sharpe"] is None else f"{row['sharpe']:.2f} [{row['sharpe_low']:.2f}, {row['sharpe_high']:.2f}]"
+    return format_bounded(row, "sharpe", ".2f")

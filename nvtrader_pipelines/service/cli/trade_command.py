@@ -1,7 +1,5 @@
 """`nvtrader trade`: trade an account session by session, and compare it with its back-test."""
 
-import json
-import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -11,7 +9,7 @@ import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import Account, AsJson, Verbose, current_user, open_store
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console, write_json
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -60,7 +58,7 @@ def trade(
         publish(store)
         document = trade_document(store, account, days)
         if as_json:
-            sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+            write_json(document)
         else:
             print_account(document)
         if not_reconciled:

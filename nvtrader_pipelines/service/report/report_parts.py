@@ -1,6 +1,6 @@
 """Parts of the report: tables, plots and sentences, read from the warehouse."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -9,7 +9,6 @@ import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
-from nvtrader_pipelines.promotion.decide import read_gate
 from nvtrader_pipelines.promotion.findings import (
     MAX_OVERFITTING,
     PromotionFinding,
@@ -18,6 +17,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.promotion.gate import PromotionGate
+from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names, with_validation_mark
 from nvtrader_pipelines.storage.store import Store
@@ -158,7 +158,9 @@ def headline(evidence: Evidence) -> Part:
     grids = [
         deflated_grid(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=i == 0)
         for source in newest["source"].unique().sort()
-        for i, period in enumerate(sort_periods(newest.filter(pl.col("source") == source)["period"]))
+        for i, period in enumerate(
+            sorted(newest.filter(pl.col("source") == source)["period"].unique(), key=period_order)
+        )
     ]
     return Part(
         "headline",
@@ -287,8 +289,9 @@ def scoreboard(evidence: Evidence) -> Part:
         "contest", "source", "first_session", "last_session", maintain_order=True
     ):
         cells = [
-            [f"{row['rank']}. {row['entrant']}", format_interval(row), format_interval(row, "active_", sign=True),
-             format_number(row["active_deflated_sharpe"]),
+            [f"{row['rank']}. {row['entrant']}", format_interval(row),
+             format_interval(row, "information_ratio", sign=True),
+             format_number(row["deflated_information_ratio"]),
              format_number(row["cagr"], ".1%"), format_number(row["max_drawdown"], ".0%"),
              format_number(row["turnover_per_year"], ".1f"), str(row["previous_rank"] or UNKNOWN)]
             for row in rows.iter_rows(named=True)
@@ -348,13 +351,8 @@ def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Ev
     return part
 
 
-def sort_periods(periods: Iterable[str]) -> list[str]:
-    """Sort periods: reported period first, then all sessions, then the tuned-on folds."""
-    return sorted(set(periods), key=period_order)
-
-
 def period_order(period: str) -> tuple[int, str]:
-    """Sort key of a period."""
+    """Sort key of a period: the reported period first, then all sessions, then the folds that were tuned on."""
     return {"from": 0, "all": 1, "before": 2}[period.partition("_")[0]], period
 
 
@@ -363,11 +361,10 @@ def ratio_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     return format_interval(row, sign=True), format_number(row["deflated_sharpe"])
 
 
-def format_interval(row: Mapping[str, Any], prefix: str = "", *, sign: bool = False) -> str:
-    """Format a Sharpe ratio with its interval; a dash if there is none."""
+def format_interval(row: Mapping[str, Any], name: str = "sharpe", *, sign: bool = False) -> str:
+    """Format a figure with its interval; a dash if there is none."""
     form = "+.2f" if sign else ".2f"
-    names = (f"{prefix}sharpe", f"{prefix or 'sharpe_'}low", f"{prefix or 'sharpe_'}high")
-    point, low, high = (row[name] for name in names)
+    point, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if point is None:
         return UNKNOWN
     bounds = "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"

@@ -116,13 +116,13 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
 
 
 def _account(row: Mapping[str, Any]) -> AccountRow:
-    point = row["sharpe_difference"]
+    difference, low, high = (row[f"sharpe_difference{bound}"] for bound in ("", "_low", "_high"))
     names = ("cagr", "max_drawdown", "turnover_per_year", "cost_per_year")
     return AccountRow(
         policy=row["policy"],
         is_learned=row["kind"] != "baseline",
         sharpe=Interval(row["sharpe"], row["sharpe_low"], row["sharpe_high"]),
-        difference=None if point is None else Interval(point, row["difference_low"], row["difference_high"]),
+        difference=None if difference is None else Interval(difference, low, high),
         **{name: row[name] for name in names},
     )
 

@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.types import IcebergType, ListType, NestedField
+from pyiceberg.types import ListType, NestedField
 
 from nvtrader_pipelines.storage.iceberg import fsync_io
 
@@ -21,16 +22,6 @@ ROWS_PER_GROUP = 131_072  # rows buffered before encoding, and read by a thread 
 MAX_FILE_BYTES = 512 << 20
 DICTIONARY_BYTES = 256 << 10  # above this size a dictionary does not pay
 NO_DICTIONARY = ("float", "double", "long", "boolean")  # types whose values rarely repeat
-_ARROW: dict[str, pa.DataType] = {
-    "string": pa.string_view(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamptz": pa.timestamp("us", "UTC"),
-}
 
 
 class DataFiles:
@@ -55,7 +46,7 @@ class DataFiles:
         for key, part in _split_by_partition(rows.fill_nan(None), self._by):
             if key not in self._open:
                 folder = self._folder.joinpath(*map(_folder_name, self._by, key))
-                constants = {name: value for name, value in zip(self._by, key, strict=True) if _is_text(value)}
+                constants = {name: value for name, value in zip(self._by, key, strict=True) if isinstance(value, str)}
                 self._open[key] = _PartitionFiles(folder, self._schema, constants)
             self._open[key].write(part)
 
@@ -80,7 +71,8 @@ class _PartitionFiles:
 
     def __init__(self, folder: Path, schema: Schema, constants: dict[str, str]) -> None:
         self._folder, self._schema, self._constants = folder, schema, constants
-        self._arrow = pa.schema([_arrow_field(field, field.name in constants) for field in schema.fields])
+        fields = schema_to_pyarrow(schema)
+        self._arrow = pa.schema([_constant_field(each) if each.name in constants else each for each in fields])
         self._waiting: list[pa.Table] = []
         self._n_waiting = 0
         self._writer: pq.ParquetWriter | None = None
@@ -135,7 +127,7 @@ class _PartitionFiles:
 
     def _to_arrow(self, rows: pl.DataFrame) -> pa.Table:
         texts = rows.select(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-        found = rows.with_columns(texts).to_arrow(compat_level=pl.CompatLevel.newest())
+        found = rows.with_columns(texts).to_arrow(compat_level=pl.CompatLevel.oldest())
         columns = [self._column(found, field, len(rows)) for field in self._arrow]
         return pa.Table.from_arrays(columns, schema=self._arrow)
 
@@ -163,23 +155,8 @@ def _folder_name(name: str, value: object) -> str:
     return f"{name}={'null' if value is None else quote_plus(str(value))}"
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _arrow_field(field: NestedField, is_constant: bool) -> pa.Field:  # noqa: FBT001
-    kind = pa.dictionary(pa.int32(), pa.string()) if is_constant else _arrow_type(field.field_type)
-    return pa.field(field.name, kind, metadata=_field_id(field.field_id))
-
-
-def _arrow_type(kind: IcebergType) -> pa.DataType:
-    if isinstance(kind, ListType):
-        return pa.large_list(pa.field("element", _arrow_type(kind.element_type), metadata=_field_id(kind.element_id)))
-    return _ARROW[str(kind)]
-
-
-def _field_id(number: int) -> dict[str, str]:
-    return {"PARQUET:field_id": str(number)}
+def _constant_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, pa.dictionary(pa.int32(), pa.string()), metadata=field.metadata)
 
 
 def _dictionary_paths(field: NestedField) -> list[str]:

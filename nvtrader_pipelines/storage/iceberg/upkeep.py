@@ -1,9 +1,10 @@
 """Upkeep: merge small files, expire superseded snapshots, delete orphaned files."""
 
 import contextlib
+import operator
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
 
+KEPT = timedelta(days=7)  # time that a superseded snapshot stays if it is not pinned
 GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under way or to views just opened
 
 
@@ -38,48 +40,36 @@ class UpkeepReport:
 
     def __add__(self, other: "UpkeepReport") -> "UpkeepReport":
         """Sum of two reports."""
-        return UpkeepReport(
-            self.n_merged + other.n_merged,
-            self.n_written + other.n_written,
-            self.n_snapshots + other.n_snapshots,
-            self.n_files + other.n_files,
-            self.n_bytes + other.n_bytes,
-        )
+        return UpkeepReport(*map(operator.add, astuple(self), astuple(other)))
 
 
 def tidy(
     tables: Warehouse,
     now: datetime,
-    keep: timedelta = timedelta(days=7),
     on_table: Callable[[str, UpkeepReport], None] = lambda _table, _report: None,
 ) -> UpkeepReport:
-    """Merge small files, expire snapshots superseded before `now - keep`, delete orphans.
+    """Merge small files, expire snapshots superseded a week ago, delete orphans.
 
     Snapshots named by `gold.market_panel`, `portfolio.rebalance_plan`, `rl.runs` or the ledger never expire, so that
     recorded results stay reproducible and interrupted runs can resume. Files are deleted a day after they were last
-    needed. Writers may run meanwhile. If upkeep is killed, the next one completes it.
-
-    Args:
-        tables: the tables.
-        now: the time, in UTC.
-        keep: how long a superseded snapshot stays that is not pinned.
-        on_table: called with the name and the report of each table that changed.
+    needed. Writers may run meanwhile. If upkeep is killed, the next one completes it. `on_table` is called with the
+    name and the report of each table that changed.
     """
     pinned, total = tables.pinned_snapshots(), UpkeepReport()
     for table in TABLES:
         if tables.find(table) is None:
             continue
-        part = _tidy_table(tables, table, pinned, now, keep)
+        part = _tidy_table(tables, table, pinned, now)
         if part != UpkeepReport():
             on_table(table.name, part)
         total += part
     return total
 
 
-def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime, keep: timedelta) -> UpkeepReport:
+def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime) -> UpkeepReport:
     merges = compact(tables, table)
     with file_lock(lock_path(tables.home, table.name)):
-        n_snapshots = expire_snapshots(tables.load(table), pinned, now - keep)
+        n_snapshots = expire_snapshots(tables.load(table), pinned, now - KEPT)
         sizes = _sweep(tables.load(table), now - GRACE)
     return UpkeepReport(
         n_merged=sum(len(merge.sources) for merge in merges),

@@ -42,9 +42,7 @@ class Ledger:
     def register(self, spec: ExperimentSpec, parent: str | None = None) -> str:
         """Register a version and return its partition key; the same content is stored once.
 
-        Args:
-            spec: the experiment.
-            parent: partition key of the parent version; by default the newest version of the same name.
+        The parent is a partition key; by default that of the newest version of the same name.
 
         Raises:
             StorageError: if the parent is not registered, or another spec has the same partition key.
@@ -140,12 +138,7 @@ class Ledger:
             connection.execute(sa.update(RUNS).where(RUNS.c.run_id == run_id).values(values))
 
     def record_policies(self, run_id: str, policies: Mapping[str, str], policies_sha256: str) -> None:
-        """Record a run's policy files and the digest of its manifest, replacing earlier ones.
-
-        Args:
-            run_id: the run.
-            policies: file name to SHA-256.
-            policies_sha256: digest of the manifest (`SealedRun.sha256`).
+        """Record a run's policy files (name to SHA-256) and `SealedRun.sha256`, replacing earlier ones.
 
         Raises:
             StorageError: if the run has not begun.

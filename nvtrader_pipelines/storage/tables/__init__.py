@@ -36,7 +36,7 @@ from nvtrader_pipelines.storage.tables.rl import (
 from nvtrader_pipelines.storage.tables.silver import CLEAN_BARS, QUARANTINE
 
 PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # tables whose snapshots panels and runs name
-TABLES = (
+TABLES: tuple[Table, ...] = (
     BARS,
     DELIVERIES,
     CLEAN_BARS,
@@ -70,41 +70,3 @@ TABLES = (
     PROMOTION_DECISIONS,
     PREFERENCE_PAIRS,
 )
-
-__all__ = [
-    "ACTION_LOGS",
-    "ACTIVE_POLICY",
-    "AUDIT",
-    "BARS",
-    "CLEAN_BARS",
-    "DELIVERIES",
-    "EQUITY_CURVES",
-    "EVALUATIONS",
-    "FEATURES",
-    "FILLS",
-    "MARKET_PANEL",
-    "ORDERS",
-    "OVERFITTING",
-    "PINNED",
-    "PORTFOLIO_STATE",
-    "PREFERENCE_PAIRS",
-    "PROMOTION_DECISIONS",
-    "PRUDEX",
-    "QUARANTINE",
-    "RATIO_CURVE",
-    "REBALANCE_PLAN",
-    "REGIMES",
-    "REGIME_EVALUATION",
-    "RETURNS",
-    "REWARD_DECOMPOSITION",
-    "RUNS",
-    "SCOREBOARD",
-    "SCORECARDS",
-    "STRESS",
-    "TABLES",
-    "TARGET_WEIGHTS",
-    "TRAINING_CURVES",
-    "TRAJECTORIES",
-    "VALIDATION",
-    "Table",
-]

@@ -81,7 +81,7 @@ def test_validation_only_run_is_unranked_but_counts_as_trial():
     assert every["best_so_far"].to_list() == [True, False, True, True]
     assert every["n_trials"].to_list() == [1, 2, 3, 4]
     assert every["note"][1].startswith("validation only")
-    assert every["deflated_sharpe"].null_count() == every["active_sharpe"].null_count() == 1
+    assert every["deflated_sharpe"].null_count() == every["information_ratio"].null_count() == 1
 
 
 def test_a_market_with_nothing_but_a_run_for_validation_has_no_rank():
@@ -114,8 +114,8 @@ def test_a_run_is_deflated_for_those_that_had_finished_by_then():
     for i, row in enumerate(curve.iter_rows(named=True)):
         known = trials_of(trials(i + 1), curves(4), WHOLE).known
         assert row["best_baseline"] == known[i].best_baseline_name
-        assert row["active_sharpe"] == pytest.approx(sharpe_ratio(known[i].returns("best_baseline")))
-        columns: dict[str, Against] = {"deflated_sharpe": "zero", "active_deflated_sharpe": "best_baseline"}
+        assert row["information_ratio"] == pytest.approx(sharpe_ratio(known[i].returns("best_baseline")))
+        columns: dict[str, Against] = {"deflated_sharpe": "zero", "deflated_information_ratio": "best_baseline"}
         for name, against in columns.items():
             moments = [sharpe_moments(trial.returns(against)) for trial in known]
             variance = float(np.var([each.sharpe for each in moments], ddof=1)) if i else 0.0
@@ -124,7 +124,7 @@ def test_a_run_is_deflated_for_those_that_had_finished_by_then():
 
 def test_what_later_runs_are_like_changes_nothing_of_earlier_ones():
     few, many = curve_of([0.5] * 3), curve_of([0.5] * 5)
-    names = ["run_id", "period", "n_trials", "deflated_sharpe", "active_sharpe", "active_deflated_sharpe"]
+    names = ["run_id", "period", "n_trials", "deflated_sharpe", "information_ratio", "deflated_information_ratio"]
     assert many.select(names).head(len(few)).equals(few.select(names))
 
 
@@ -134,7 +134,7 @@ def test_the_newest_run_is_worth_what_the_validation_says(short):
     newest = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all").tail(1)
     judged = validate(trials_of(trials(3), returns, WHOLE), QUICK).trials.filter(pl.col("run_id") == "run-2")
     assert judged["deflated_sharpe"].to_list()[:2] == pytest.approx(
-        [newest["deflated_sharpe"][0], newest["active_deflated_sharpe"][0]]
+        [newest["deflated_sharpe"][0], newest["deflated_information_ratio"][0]]
     )
 
 
@@ -143,17 +143,17 @@ def test_shorter_run_is_deflated_on_its_own_sessions():
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     for i, trial in enumerate(trials_of(trials(3), returns, WHOLE).known):
         assert len(trial.sessions) == (400 if i == 1 else 700)
-        assert curve["active_sharpe"][i] == pytest.approx(sharpe_ratio(trial.returns("best_baseline")))
-    assert curve["active_deflated_sharpe"].null_count() == 0
+        assert curve["information_ratio"][i] == pytest.approx(sharpe_ratio(trial.returns("best_baseline")))
+    assert curve["deflated_information_ratio"].null_count() == 0
 
 
 def test_a_run_of_too_few_sessions_counts_and_says_why_it_has_nothing():
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=3, seed=1), run_curves("run-2", seed=2)])
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     assert curve["n_trials"].to_list() == [1, 2, 3]
-    assert curve.row(1, named=True)["active_sharpe"] is None
+    assert curve.row(1, named=True)["information_ratio"] is None
     assert curve["note"][1] == "3 sessions in the period, 4 needed"
-    assert curve["active_deflated_sharpe"][2] is not None
+    assert curve["deflated_information_ratio"][2] is not None
 
 
 def test_runs_of_another_market_deflate_nothing():
@@ -167,7 +167,7 @@ def test_a_run_whose_returns_are_lost_counts_and_has_none_of_its_own():
     returns = curves(3).filter(pl.col("run_id") != "run-1")
     every = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
     assert every["n_trials"].to_list() == [1, None, 3]
-    assert every["active_deflated_sharpe"].null_count() == 1
+    assert every["deflated_information_ratio"].null_count() == 1
     assert "no such completed run with returns" in every["note"][1]
 
 
@@ -188,7 +188,7 @@ def test_first_run_and_copy_of_baseline_carry_notes():
     )
     every = curve_of([0.5, 0.5], returns=copied).filter(pl.col("period") == "all")
     assert "one trial only" in every["note"][0]
-    assert every["active_sharpe"][1] == 0.0
-    assert every["active_deflated_sharpe"][1] is None
+    assert every["information_ratio"][1] == 0.0
+    assert every["deflated_information_ratio"][1] is None
     assert every["deflated_sharpe"][1] is not None
     assert "needs returns that vary" in every["note"][1]

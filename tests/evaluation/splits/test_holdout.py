@@ -40,11 +40,6 @@ def test_a_holdout_outside_the_data_is_refused_in_a_sentence(splitter, why):
         splitter.split(weekdays())
 
 
-def test_a_holdout_of_no_sessions_is_refused():
-    with pytest.raises(ValueError, match="needs sessions"):
-        Holdout().split(weekdays(n_sessions=0))
-
-
 @pytest.mark.parametrize(
     ("days", "why"),
     [

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,12 +76,6 @@ def test_every_fold_has_something_to_train_on_or_a_sentence_says_why_not(splitte
         said = str(error)
     assert bool(folds) != (said.startswith(f"{splitter.kind} ") and "lower" in said)
     assert all(days(fold.train) and days(fold.test) for fold in folds)
-
-
-@EITHER
-def test_no_sessions_are_refused(member):
-    with pytest.raises(ValueError, match=f"{member().kind} needs sessions, but there are none"):
-        member().split(np.array([], dtype="datetime64[D]"))
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,6 @@ def test_a_history_too_short_for_a_fold_is_refused_in_a_sentence():
         WalkForward().split(weekdays(n_sessions=500))
 
 
-def test_no_sessions_are_refused():
-    with pytest.raises(ValueError, match="needs sessions"):
-        WalkForward().split(weekdays(n_sessions=0))
-
-
 def test_a_training_window_before_the_data_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="trains from 1985-01-01, but the sessions start on 1991-01-02"):
         WalkForward(first_test=date(1994, 1, 1)).split(weekdays())

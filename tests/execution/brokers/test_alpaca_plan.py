@@ -14,7 +14,7 @@ from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving

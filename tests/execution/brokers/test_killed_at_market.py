@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.risk_controls import RiskControls
+from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import ACCOUNT, ticking

@@ -9,10 +9,9 @@ from nvtrader_pipelines.execution.brokers.live_venue import UNPAID, LiveVenue
 from nvtrader_pipelines.execution.decisions import record_decision
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.order_placement import TOO_LATE
+from nvtrader_pipelines.execution.order_placement import TOO_LATE, RiskControls
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.execution.plan import Finding
-from nvtrader_pipelines.execution.risk_controls import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.desks import (

@@ -3,6 +3,7 @@ import torch
 
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
+from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
@@ -21,8 +22,8 @@ TINY = {
     "group_size": 4,
 }
 LEARNERS = [member for member in members(Agent) if not member.is_classical]
-RESUMABLE = [member for member in LEARNERS if member.is_resumable]
-OTHERS = [member for member in LEARNERS if not member.is_resumable]
+RESUMABLE = [member for member in LEARNERS if issubclass(member, ActorCriticLearner)]
+OTHERS = [member for member in LEARNERS if not issubclass(member, ActorCriticLearner)]
 
 
 def tiny(member, **settings):

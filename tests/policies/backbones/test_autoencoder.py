@@ -3,8 +3,8 @@ import torch
 from stable_baselines3 import SAC, TD3
 
 from nvtrader_pipelines.policies.backbones import AutoencoderBackbone
-from nvtrader_pipelines.policies.networks.autoencoder import reconstruct
-from nvtrader_pipelines.policies.networks.window import WindowExtractor
+from nvtrader_pipelines.policies.networks.autoencoder_network import reconstruct
+from nvtrader_pipelines.policies.networks.window_network import WindowExtractor
 from tests.policies.backbones.networks import (
     LOOKBACK,
     REST,

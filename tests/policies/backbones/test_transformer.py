@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from nvtrader_pipelines.policies.backbones import TransformerBackbone
-from nvtrader_pipelines.policies.networks.transformer import sinusoids
+from nvtrader_pipelines.policies.networks.transformer_network import sinusoids
 from tests.policies.backbones.networks import LOOKBACK, extractor_of, observed
 
 

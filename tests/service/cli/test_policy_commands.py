@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from nvtrader_pipelines.desk import desk_market
-from nvtrader_pipelines.promotion import active_policy, verification
+from nvtrader_pipelines.promotion import active_policy, eligibility
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
 from nvtrader_pipelines.runs.run_tables import complete_run
@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views import query_views
-from tests.promotion.activations import forget_activations
+from tests.promotion.activations import forget_activations, put_unreadable
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
 
@@ -132,7 +132,7 @@ def test_promote_of_weaker_policy_exits_with_0_and_activates_nothing(invoke, sto
 
 
 def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monkeypatch):
-    for module in (active_policy, verification):
+    for module in (active_policy, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     *_, note = invoke("policies", "activate", "small").stdout.splitlines()
     note_text = f"its run was made with code {run.code_version} but ffffffffffff is installed"
@@ -200,7 +200,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
 def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch):
     assert doctor_checks(invoke)["account paper"]["result"] == "simulated, not traded: no policy is active"
     invoke("policies", "activate", "small")
-    for module in (active_policy, verification):
+    for module in (active_policy, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     findings = doctor_checks(invoke)
@@ -252,7 +252,7 @@ def test_policy_outside_the_library_exits_with_3(invoke, store, subcommand, name
     assert found.exit_code == BAD_INPUT
     assert error in found.stderr
     assert is_one_line_error(found.stderr)
-    assert not store.home.active_policy.exists()
+    assert not store.audit.events()
 
 
 def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, run):
@@ -268,23 +268,11 @@ def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, 
     path.write_bytes(content)
 
 
-def test_damaged_pointer_is_reported_and_replaced_by_activation(invoke, store):
-    store.home.runtime.mkdir(parents=True, exist_ok=True)
-    store.home.active_policy.write_text("{")
+def test_unreadable_activation_is_reported_and_replaced_by_another(invoke, store):
+    put_unreadable(store)
     listed = invoke("policies")
     assert listed.exit_code == 0
-    assert "active_policy.json cannot be read as the active policy" in listed.stdout
+    assert "the last activation of the audit" in listed.stdout
     assert invoke("policies", "promote", "small").exit_code == BAD_INPUT
     assert invoke("policies", "activate", "small").exit_code == 0
     assert store.tables.read(PROMOTION_DECISIONS)["activated"].any()
-
-
-def test_missing_pointer_is_reported_by_three_commands(invoke, store):
-    invoke("policies", "activate", "small")
-    store.home.active_policy.unlink()
-    error = "it is missing, and the audit has an activation of small"
-    assert error in " ".join(invoke("policies").stdout.split())
-    assert error in invoke("portfolio").stderr
-    findings = doctor_checks(invoke)
-    assert error in findings["active policy"]["problem"]
-    assert error in findings["account paper"]["problem"]

@@ -9,6 +9,7 @@ from nvtrader_pipelines.service.cli.trade_command import require_history
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+from tests.promotion.activations import put_unreadable
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
 
@@ -102,14 +103,13 @@ def test_options_before_a_subcommand_exit_with_2(invoke, words):
     assert invoke(*words).exit_code == USAGE
 
 
-def test_corrupt_pointer_is_reported_by_portfolio_and_doctor(home, invoke):
-    home.runtime.mkdir(parents=True)
-    home.active_policy.write_text('{"run_id": ')
+def test_unreadable_activation_is_reported_by_portfolio_and_doctor(home, invoke):
+    put_unreadable(Store(home))
     found = invoke("portfolio")
     assert found.exit_code == BAD_INPUT
     assert "nvtrader policies activate" in found.stderr
     findings = {each["check"]: each for each in json.loads(invoke("doctor", "--json").stdout)}
-    assert str(home.active_policy) in findings["active policy"]["problem"]
+    assert "cannot be read" in findings["active policy"]["problem"]
     assert findings["kill switch"] == {"check": "kill switch", "result": "not engaged", "problem": ""}
 
 

@@ -40,7 +40,7 @@ def store(tmp_path_factory):
     store.home.accounts.mkdir()
     run = sealed(store, planned(store))
     evaluate_sealed(store, run)
-    activate(store, PolicyRef(run.run_id, "small"), "ann", "", now)
+    activate(store, PolicyRef(run.run_id, "small"), "ann", "", now())
     return store
 
 

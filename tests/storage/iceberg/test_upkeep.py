@@ -7,6 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.iceberg import upkeep
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, RUNS
@@ -87,12 +88,13 @@ def test_upkeep_is_idempotent(tables):
     assert len(tables.read(CLEAN_BARS)) == 3
 
 
-def test_old_file_replaced_just_now_survives_upkeep(tables, home):
+def test_old_file_replaced_just_now_survives_upkeep(tables, home, monkeypatch):
+    monkeypatch.setattr(upkeep, "KEPT", dt.timedelta(0))
     write_versions(tables, 1)
     (file,) = data_files(home)
     os.utime(file, (0, 0))
     write_versions(tables, 1)
-    assert tidy(tables, dt.datetime.now(dt.UTC), keep=dt.timedelta(0)).n_snapshots > 0
+    assert tidy(tables, dt.datetime.now(dt.UTC)).n_snapshots > 0
     assert file.exists()
 
 

@@ -3,11 +3,11 @@
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.promotion.decide import activation_command
+from nvtrader_pipelines.promotion.decision_log import PromotionRow
 from nvtrader_pipelines.promotion.findings import describe_period
-from nvtrader_pipelines.promotion.library import Library, LibraryCard, Row
-from nvtrader_pipelines.promotion.log import PromotionRow
-from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
+from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
+from nvtrader_pipelines.promotion.promote import activation_command
+from nvtrader_pipelines.service.cli.output import Format, format_bounded, print_line, print_part, write_rows
 from nvtrader_pipelines.service.cli.summary import format_sharpe
 
 LEGEND = (
@@ -17,12 +17,9 @@ LEGEND = (
 
 
 def print_library(library: Library, newer: str | None, *, everything: bool) -> None:
-    """Print a line per policy, and the obstacles of those that cannot trade.
+    """Print a line per policy, the obstacles of those that cannot trade, and the message on a newer run.
 
-    Args:
-        library: policies and their problems.
-        newer: message about a newer run of the active experiment, if there is one.
-        everything: whether to list policies of outdated versions instead of counting them.
+    Unless `everything` is to be listed, policies of outdated versions are only counted.
     """
     shown = [card for card in library.cards if everything or card.active or not card.outdated]
     if shown:
@@ -165,7 +162,6 @@ def _score_row(name: str, row: Row) -> Row:
 
 
 def _format_difference(row: Row) -> str:
-    value = row.get("sharpe_difference")
-    if value is None:
+    if row.get("sharpe_difference") is None:
         return ""
-    return f"{value:+.2f} [{row['difference_low']:+.2f}, {row['difference_high']:+.2f}] {row['best_baseline']}"
+    return f"{format_bounded(row, 'sharpe_difference', '+.2f')} {row['best_baseline']}"

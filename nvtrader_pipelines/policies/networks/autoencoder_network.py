@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
-from nvtrader_pipelines.policies.networks.window import WindowEncoder
+from nvtrader_pipelines.policies.networks.window_network import WindowEncoder
 
 
 class CodeEncoder(WindowEncoder):

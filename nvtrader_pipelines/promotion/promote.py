@@ -14,19 +14,18 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activate, read_active
-from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
-from nvtrader_pipelines.promotion.library import find_policy
-from nvtrader_pipelines.promotion.log import (
-    Decision,
-    PromotionRow,
-    claim_activation,
-    promotion_lock,
-    settle_claim,
-    write_promotion,
+from nvtrader_pipelines.promotion.active_policy import (
+    ActivePolicy,
+    activate,
+    activations,
+    read_active,
+    read_replaceable,
 )
+from nvtrader_pipelines.promotion.decision_log import Decision, PromotionRow, promotion_lock, write_promotion
+from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_usable, sealed_run
+from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
+from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.promotion.recency import start_deadline
-from nvtrader_pipelines.promotion.verification import code_mismatch, require_usable, sealed_run
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
@@ -42,16 +41,10 @@ def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> Prom
     """Let the gate judge a policy; one that passes is active from the next close on.
 
     Each decision is a row; an equal decision on the same two policies is the same row. The active policy itself is not
-    judged.
-
-    Args:
-        store: where policies, runs and tables are.
-        policy: an experiment, a version or the prefix of a run id, as in `find_policy`.
-        by: who requested it.
-        clock: UTC time.
+    judged. The policy is named as in `find_policy`; `by` requested the decision.
 
     Raises:
-        StorageError: if there is no such policy, or the pointer, the settings of the gate or the audit cannot be read.
+        StorageError: if there is no such policy, or the active one, the gate's settings or the audit cannot be read.
     """
     return _decide(store, policy, ("gate", by, ""), clock)
 
@@ -93,17 +86,16 @@ def activation_command(ref: PolicyRef) -> str:
 
 def mirror_active(store: Store) -> None:
     """Write every activation of the audit to its table."""
-    active = read_active(store)
+    events = activations(store)
     rows = [
         {
             **event.model_dump(include={"event_id", "run_id", "policy", "spec_hash", "by", "reason"}),
             **event.detail,
             "snapshot_ids": json.dumps(dict(event.snapshot_ids), sort_keys=True),
             "activated_at": event.at,
-            "active": active is not None and event.event_id == active.event.event_id,
+            "active": event is events[-1],
         }
-        for event in store.audit.events()
-        if event.kind == "promoted"
+        for event in events
     ]
     store.tables.replace(ACTIVE_POLICY, to_frame(ACTIVE_POLICY, rows), {})
 
@@ -114,8 +106,7 @@ def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock:
     ref, gate = find_policy(store, policy), read_gate(store.home)
     run = sealed_run(store, ref)
     with file_lock(promotion_lock(store.home)):
-        settle_claim(store)
-        active = _read_active(store, is_replaceable=decision == "person")
+        active = read_replaceable(store) if decision == "person" else read_active(store)
         stale = None
         is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if is_active:
@@ -140,17 +131,7 @@ def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock:
             considered_at=clock(),
             warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
         )
-        return row if is_active else _carry_out(store, row, clock)
-
-
-def _read_active(store: Store, *, is_replaceable: bool) -> ActivePolicy | None:
-    """Read the active policy; a damaged pointer counts as none where a person replaces it."""
-    try:
-        return read_active(store)
-    except StorageError:
-        if is_replaceable:
-            return None
-        raise
+        return row if is_active else _carry_out(store, row)
 
 
 def _unusable_reason(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
@@ -216,15 +197,16 @@ def _rejection(ref: PolicyRef, reason: object) -> GateVerdict:
     return GateVerdict(passed=False, sentence=f"{label(ref)} is not promoted: {reason}")
 
 
-def _carry_out(store: Store, row: PromotionRow, clock: Clock) -> PromotionRow:
+def _carry_out(store: Store, row: PromotionRow) -> PromotionRow:
     """Record the decision and activate the policy; after a kill the next attempt completes it."""
     if not row.activated:
         return write_promotion(store, row)
+    write_promotion(store, dataclasses.replace(row, activated=False))
     reason = row.verdict.sentence if row.decision == "gate" else row.reason
-    with claim_activation(store, row) as written:
-        activate(store, row.candidate, row.by, reason, clock)
+    activate(store, row.candidate, row.by, reason, row.considered_at)
+    write_promotion(store, row)
     mirror_active(store)
-    return written
+    return row
 
 
 def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:

@@ -25,9 +25,7 @@ class SharedAssetExtractor(nn.Module):
         self.asset_hidden = nn.Linear(first, second)
         self.asset_out = nn.Linear(second, 1)
         self.exposure = nn.Sequential(
-            nn.Linear(CONTEXT_COLUMNS, context_hidden),
-            nn.Tanh(),
-            nn.Linear(context_hidden, 1),
+            nn.Linear(CONTEXT_COLUMNS, context_hidden), nn.Tanh(), nn.Linear(context_hidden, 1)
         )
         self.critic = nn.Sequential(nn.Linear(ASSET_COLUMNS + CONTEXT_COLUMNS, critic_hidden), nn.Tanh())
         self.latent_dim_pi = n_symbols + 1

@@ -34,11 +34,7 @@ class PipelinedPolicy:
     """Policy whose proposals pass through a weight pipeline with fitted thresholds."""
 
     def __init__(
-        self,
-        policy: Policy,
-        pipeline: WeightPipeline,
-        thresholds: Thresholds,
-        shared: SharedPipeline | None = None,
+        self, policy: Policy, pipeline: WeightPipeline, thresholds: Thresholds, shared: SharedPipeline | None = None
     ) -> None:
         self._policy, self._pipeline, self._thresholds = policy, pipeline, thresholds
         self._shared = shared or SharedPipeline(pipeline)

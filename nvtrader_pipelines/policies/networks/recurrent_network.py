@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.networks.window import WindowEncoder
+from nvtrader_pipelines.policies.networks.window_network import WindowEncoder
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 

@@ -5,20 +5,14 @@ from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.networks.attention import TransformerSizes
-from nvtrader_pipelines.policies.networks.window import WindowEncoder
+from nvtrader_pipelines.policies.networks.window_network import WindowEncoder
 
 
 class PatchTstEncoder(WindowEncoder):
     """Encoder of all names' windows in patches; the encodings are concatenated."""
 
     def __init__(
-        self,
-        layout: ObservationLayout,
-        sizes: TransformerSizes,
-        *,
-        patch_length: int,
-        stride: int,
-        name_features: int,
+        self, layout: ObservationLayout, sizes: TransformerSizes, *, patch_length: int, stride: int, name_features: int
     ) -> None:
         super().__init__(layout.n_symbols * name_features)
         self._length, self._stride = patch_length, stride

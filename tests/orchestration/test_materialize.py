@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.orchestration import pipeline
+from nvtrader_pipelines.orchestration import materialize
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
-from nvtrader_pipelines.orchestration.pipeline import run_pipeline, select_specs
+from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_specs
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.fingerprints import contest_state, market_is_current, promotion_state
+from nvtrader_pipelines.runs.input_digests import contest_state, market_is_current, promotion_state
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
@@ -148,7 +148,7 @@ def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeyp
     defs = dg.Definitions(
         [training], asset_checks=[complete], jobs=[dg.define_asset_job("market")], loggers={"console": console_logger}
     )
-    monkeypatch.setattr(pipeline, "build_defs", lambda *_: defs)
+    monkeypatch.setattr(materialize, "build_defs", lambda *_: defs)
     with pytest.raises(KeyboardInterrupt):
         run_pipeline(Store(home), [], quiet=True)
     run = ledger.run(RUN_ID)

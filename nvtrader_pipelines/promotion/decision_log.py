@@ -1,9 +1,7 @@
-"""Promotion decisions as rows: written once, and corrected where an activation failed."""
+"""Promotion decisions as rows, activated if the audit has their activation."""
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,16 +12,15 @@ import polars as pl
 from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.execution.audit import event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion.active_policy import last_activation
+from nvtrader_pipelines.promotion.active_policy import activations
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate
-from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 Decision = Literal["gate", "person"]
+ACTIVATION_KEY = ("run_id", "policy", "by", "considered_at")  # columns that an activation has in the audit
 UNCOMPARED_COLUMNS = ("considered_at", "by")  # of two equal decisions
 
 
@@ -102,15 +99,17 @@ class PromotionRow:
 
 
 def read_promotions(store: Store) -> pl.DataFrame:
-    """Read every decision, after correcting the row of an activation that was killed.
+    """Read every decision; a decision that was killed counts as activated if the audit has its activation.
 
     Raises:
-        StorageError: if an activation was killed and the audit cannot be read to settle it.
+        StorageError: if the audit is damaged.
     """
-    if _claim_path(store.home).exists():
-        with file_lock(promotion_lock(store.home)):
-            settle_claim(store)
-    return store.tables.read(PROMOTION_DECISIONS)
+    kinds = {name: PROMOTION_DECISIONS.schema[name] for name in ACTIVATION_KEY}
+    events = [(event.run_id, event.policy, event.by, event.at) for event in activations(store)]
+    found = pl.DataFrame(events, schema=kinds, orient="row")
+    rows = store.tables.read(PROMOTION_DECISIONS).drop("activated")
+    marked = rows.join(found.with_columns(activated=True), on=ACTIVATION_KEY, how="left", maintain_order="left")
+    return marked.with_columns(pl.col("activated").fill_null(value=False)).select(PROMOTION_DECISIONS.schema.names())
 
 
 def read_promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
@@ -133,47 +132,6 @@ def write_promotion(store: Store, row: PromotionRow) -> PromotionRow:
     return row
 
 
-@contextlib.contextmanager
-def claim_activation(store: Store, row: PromotionRow) -> Iterator[PromotionRow]:
-    """Write a decision around its activation; after a failure or a kill its row is corrected.
-
-    The caller holds `promotion_lock`.
-
-    Raises:
-        StorageError: if the audit cannot be read; then nothing is written.
-    """
-    claim = f"{row.promotion_id} {last_activation(store) or ''}\n"
-    write_atomically(_claim_path(store.home), claim.encode())
-    try:
-        yield write_promotion(store, row)
-    except Exception:
-        with contextlib.suppress(OSError, StorageError):  # the first error is raised; the next reader settles
-            settle_claim(store)
-        raise
-    _claim_path(store.home).unlink()
-
-
-def settle_claim(store: Store) -> None:
-    """Correct the row of an activation that never happened; the caller holds `promotion_lock`.
-
-    Raises:
-        StorageError: as `read_promotions`.
-    """
-    if not _claim_path(store.home).exists():
-        return
-    promotion_id, _, before = _claim_path(store.home).read_text().strip().partition(" ")
-    if last_activation(store) == (before or None):
-        key = {"promotion_id": [promotion_id]}
-        rows = store.tables.read(PROMOTION_DECISIONS, key)
-        store.tables.replace(PROMOTION_DECISIONS, rows.with_columns(activated=pl.lit(value=False)), key)
-    _claim_path(store.home).unlink()
-
-
 def promotion_lock(home: Home) -> Path:
     """Lock file of promotion decisions."""
     return home.runtime / ".promotion.lock"
-
-
-def _claim_path(home: Home) -> Path:
-    """File with the decision being carried out and the activation before it; gone once settled."""
-    return home.runtime / ".promotion.pending"

@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION,
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
-from nvtrader_pipelines.runs.fingerprints import (
+from nvtrader_pipelines.runs.input_digests import (
     contest_state,
     market_is_current,
     market_state,

@@ -3,7 +3,7 @@ import pytest
 
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.policies.baselines import EqualWeight
-from nvtrader_pipelines.policies.pipelined import PipelinedPolicy
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from tests.markets import synthetic_panel

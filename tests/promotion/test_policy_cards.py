@@ -6,10 +6,10 @@ import pytest
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.library import find_policy, read_library, read_library_card
+from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library, read_library_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
-from tests.promotion.activations import forget_activations
+from tests.promotion.activations import forget_activations, put_unreadable
 from tests.runs.untrained import AT, EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 
 RULE = EXPERIMENT.model_copy(update={"name": "rule", "agent": EqualWeight(), "seeds": (0,)})
@@ -52,7 +52,7 @@ def test_card_scores_are_those_of_the_verdict(store, run, ledger):
         (row,) = verdict.filter(pl.col("policy") == policy).to_dicts()
         assert score == {name: row[name] for name in score}
         assert score["sharpe_low"] < score["sharpe"] < score["sharpe_high"]
-        assert score["difference_low"] < score["sharpe_difference"] < score["difference_high"]
+        assert score["sharpe_difference_low"] < score["sharpe_difference"] < score["sharpe_difference_high"]
     card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert [row["period"] for row in card.scores] == ["from_2010", "all"]
     assert {row["policy"] for row in card.baselines} == {"equal_weight", "buy_and_hold"}
@@ -116,14 +116,14 @@ def test_limits_looser_than_those_of_the_desk_are_an_obstacle(store, run, ledger
     path.unlink()
 
 
-def test_active_policy_is_marked_and_damaged_pointer_reported(store, run, ledger):
-    activate(store, PolicyRef(run.run_id, "small/seed-1"), "ann", "", lambda: AT)
+def test_active_policy_is_marked_and_unreadable_one_is_reported(store, run, ledger):
+    activate(store, PolicyRef(run.run_id, "small/seed-1"), "ann", "", AT)
     marked = [card.policy for card in read_library(store, seeds=True).cards if card.active]
     assert marked == ["small/seed-1"]
-    store.home.active_policy.write_text("{")
+    put_unreadable(store)
     library = read_library(store)
     assert not any(card.active for card in library.cards)
-    assert "cannot be read as the active policy" in library.problems[0]
+    assert "the last activation of the audit" in library.problems[0]
     forget_activations(store)
 
 

@@ -10,18 +10,18 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion import active_policy, verification
-from nvtrader_pipelines.promotion import decide as decide_module
+from nvtrader_pipelines.promotion import active_policy, eligibility
+from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.decide import activate_manually, mirror_active, read_gate
+from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions_of
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.promotion.log import PromotionRow, read_promotions_of
+from nvtrader_pipelines.promotion.promote import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
-from tests.promotion.activations import LATER, Killed
+from tests.promotion.activations import LATER, Killed, put_unreadable
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -58,12 +58,11 @@ def test_better_policy_replaces_active_one_with_all_figures(store, runs):
     assert row["deflated_sharpe"] is None
 
 
-def test_rejection_is_a_row_and_leaves_the_pointer_unchanged(store):
+def test_rejection_is_a_row_and_leaves_the_active_policy(store):
     judge(store, "still")
-    before = store.home.active_policy.read_bytes()
     decision = judge(store, "steady")
     assert not decision.activated
-    assert store.home.active_policy.read_bytes() == before
+    assert active_name(store) == "still"
     assert ("gate", "steady", "still", False, False) in decisions(store)
     sentence = store.tables.read(PROMOTION_DECISIONS).filter(pl.col("policy") == "steady")["sentence"][0]
     assert sentence.startswith("steady (run ")
@@ -95,7 +94,7 @@ def test_decision_on_changed_figures_is_another_row(store, runs):
 def test_every_replacement_by_a_person_is_a_row(store, runs):
     before = PolicyRef(runs["steady"].run_id, "steady")
     for who, at in (("ann", AT), ("bob", LATER)):
-        activate(store, before, "desk", "", lambda at=at: at)
+        activate(store, before, "desk", "", at)
         activate_manually(store, "trend", who, "", lambda at=at: at)
     rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
@@ -106,12 +105,10 @@ def test_every_replacement_by_a_person_is_a_row(store, runs):
 
 def test_active_policy_is_not_judged(store, runs):
     judge(store, "steady")
-    before = store.home.active_policy.read_bytes()
     for again in (judge(store, "steady"), overrule(store, "steady")):
         assert not again.activated
         assert again.verdict.sentence == f"steady (run {runs['steady'].run_id[:8]}) is the active policy already"
     assert len(decisions(store)) == 1
-    assert store.home.active_policy.read_bytes() == before
     assert len(store.audit.events()) == 1
 
 
@@ -159,8 +156,8 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
 
 
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
-    made_with = verification.run_code()
-    for module in (active_policy, verification):
+    made_with = eligibility.run_code()
+    for module in (active_policy, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     decision = judge(store, "steady")
     assert not decision.activated
@@ -207,17 +204,17 @@ def test_incomparable_active_policy_is_named_in_the_rejection(store, monkeypatch
 
 def test_stale_policy_is_rejected_and_warns_a_person(store, monkeypatch):
     last = read_panel(store.tables, "landing").sessions[-1].item()
-    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
+    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last)
     decision = judge(store, "steady")
     assert not decision.activated
     reason = f"may begin to trade until {last}, but the market has later sessions"
     assert reason in decision.verdict.sentence
     assert f"by its figures it would be: on {REPORTED}, Sharpe ratio" in decision.verdict.sentence
     assert decision.verdict.against("baseline") is not None
-    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
+    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
     assert judge(store, "steady").activated
     assert overrule(store, "still").warning is None
-    monkeypatch.setattr(decide_module, "start_deadline", lambda _: last)
+    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last)
     assert reason in (overrule(store, "steady", at=LATER).warning or "")
     assert active_name(store) == "steady"
 
@@ -294,7 +291,7 @@ def test_killed_promotion_is_completed_by_the_next_attempt(store, monkeypatch):
 
     judge(store, "steady")
     with monkeypatch.context() as patch:
-        patch.setattr(decide_module, "activate", killed)
+        patch.setattr(promote_module, "activate", killed)
         with pytest.raises(Killed):
             judge(store, "still")
     assert active_name(store) == "steady"
@@ -308,28 +305,16 @@ def test_failed_activation_is_recorded_as_not_activated(store, monkeypatch):
         raise StorageError("the disk is full")
 
     judge(store, "steady")
-    monkeypatch.setattr(decide_module, "activate", fails)
+    monkeypatch.setattr(promote_module, "activate", fails)
     with pytest.raises(StorageError, match="the disk is full"):
         judge(store, "still")
     assert ("gate", "still", "steady", True, False) in decisions(store)
 
 
-def test_damaged_pointer_blocks_the_gate_but_not_a_person(store):
-    store.home.runtime.mkdir(parents=True, exist_ok=True)
-    store.home.active_policy.write_text("{")
-    with pytest.raises(StorageError, match="cannot be read as the active policy"):
+def test_unreadable_activation_blocks_the_gate_but_not_a_person(store):
+    put_unreadable(store)
+    with pytest.raises(StorageError, match="the last activation of the audit"):
         judge(store, "steady")
-    assert overrule(store, "steady").activated
-    assert active_name(store) == "steady"
-
-
-def test_missing_pointer_does_not_promote_a_rejected_policy(store):
-    judge(store, "still")
-    assert not judge(store, "steady").activated
-    store.home.active_policy.unlink()
-    with pytest.raises(StorageError, match="it is missing, and the audit has an activation of still"):
-        judge(store, "steady")
-    assert len(decisions(store)) == 2
     assert overrule(store, "steady").activated
     assert active_name(store) == "steady"
 
@@ -373,7 +358,7 @@ def test_gate_file_is_read_and_its_errors_name_the_field(store):
 
 def test_mirror_has_every_activation_and_one_active_row(store, runs):
     for day, name in enumerate(("steady", "still", "steady")):
-        activate(store, PolicyRef(runs[name].run_id, name), "ann", "", lambda day=day: AT + dt.timedelta(days=day))
+        activate(store, PolicyRef(runs[name].run_id, name), "ann", "", AT + dt.timedelta(days=day))
     mirror_active(store)
     rows = store.tables.read(ACTIVE_POLICY).sort("activated_at")
     assert rows.select("policy", "previous_policy", "active").rows() == [

@@ -9,14 +9,14 @@ import polars as pl
 from nvtrader_pipelines.evaluation.trial_validation import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
-from nvtrader_pipelines.promotion.recency import eligibility_message
-from nvtrader_pipelines.promotion.verification import (
+from nvtrader_pipelines.promotion.eligibility import (
     code_mismatch,
     policy_names,
     require_fit,
     require_usable,
     sealed_run,
 )
+from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 Row = dict[str, Any]
 SCORE = ("period", "first_session", "last_session", "n_sessions", "sharpe", "sharpe_low", "sharpe_high")
 OTHER_METRICS = ("cagr", "max_drawdown", "turnover_per_year")
-OVER_BASELINE = ("best_baseline", "sharpe_difference", "difference_low", "difference_high")
+OVER_BASELINE = ("best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Library:
     """Every card, newest run first, and what cannot be read."""
 
     cards: tuple[LibraryCard, ...]
-    problems: tuple[str, ...]  # sentences on damaged manifests or a damaged active policy
+    problems: tuple[str, ...]  # sentences on damaged manifests or an active policy that cannot be read
     active: ActivePolicy | None  # None if there is none or it cannot be read
 
 
@@ -116,7 +116,7 @@ def read_library_card(store: Store, ref: PolicyRef) -> LibraryCard:
     """Read the card of one policy, opened on the current market.
 
     Raises:
-        StorageError: if there is no such policy, or the pointer to the active one is damaged.
+        StorageError: if there is no such policy, or the active one cannot be read.
     """
     run, reader = sealed_run(store, ref), _CardReader.open(store)
     obstacle = _obstacle(require_usable, store, run, ref.policy)

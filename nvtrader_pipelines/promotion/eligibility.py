@@ -5,13 +5,12 @@ from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.promotion.compatibility import market_mismatch_error, require_market
+from nvtrader_pipelines.policies.archive import read_card
+from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
-
-LEDGER_FIELDS = ("spec_hash", "partition_key", "source", "panel_digest", "code_version", "seeds", "parent_run_id")
 
 
 def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
@@ -84,34 +83,39 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSp
     return spec, require_market(store, spec, run, policy)
 
 
+def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: str) -> MarketPanel:
+    """Read the current market of a run, whose policy files must be complete and unchanged.
+
+    Raises:
+        StorageError: if symbols or features differ, or a file is missing or changed.
+    """
+    store.policies.require_untampered(run)
+    path = store.policies.folder(run.partition_key, run.run_id) / min(run.policies)  # all have the same market
+    try:
+        panel = store.panels.read(spec.market)
+        require_same_market(read_card(path.read_bytes()), panel)
+    except ValueError as error:  # no panel can be made, or it differs from that of the training
+        raise market_mismatch_error(run, policy, error) from error
+    return panel
+
+
+def market_mismatch_error(run: SealedRun, policy: str, why: ValueError) -> StorageError:
+    """Build the error of a policy that does not fit the current market."""
+    reason = " ".join(str(why).split())
+    return StorageError(f"{policy} of run {run.run_id} cannot trade on the current market: {reason}")
+
+
 def _require_recorded_manifest(store: Store, run: SealedRun) -> None:
-    """Raise if the manifest differs from the records of the ledger or of the verdict."""
-    known = dict(store.ledger.policies(run.run_id).select("file", "sha256").iter_rows())
-    if not known:
-        raise _unrecorded_error(run, "policies")
-    begun = store.ledger.run(run.run_id)
-    differ = [name for name in LEDGER_FIELDS if getattr(begun, name) != getattr(run, name)]
-    if (begun.window_first, begun.window_last) != run.as_parent.window:
-        differ.append("test windows")
-    if known != run.policies:
-        differ.append("policies")
+    """Raise if the manifest differs from the digests that the ledger and the verdict recorded."""
     judged = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
-    digests = {"sealed": begun.policies_sha256, "judged": judged[0] if len(judged) else None}
-    if not any(digests.values()):
-        raise _unrecorded_error(run, "digest of the manifest")
-    others = [when for when, digest in digests.items() if digest not in {None, run.sha256}]
-    if others and not differ:  # chosen seeds, thresholds and other fields that only the digest covers
-        differ.append(f"digest when {' and '.join(others)}")
-    if differ:
+    recorded = {store.ledger.run(run.run_id).policies_sha256, *judged} - {None}
+    if not recorded:
         raise StorageError(
-            f"the manifest of run {run.run_id} must be as recorded, but it differs in "
-            f"{', '.join(name.replace('_', ' ') for name in differ)}; restore the folder "
+            f"the ledger has no digest of the manifest of run {run.run_id}, so the files of its folder cannot be "
+            f"verified; `nvtrader experiments run {run.experiment}` resumes it and records it"
+        )
+    if recorded != {run.sha256}:
+        raise StorageError(
+            f"the manifest of run {run.run_id} must be as recorded, but it has another digest; restore the folder "
             f"{store.policies.folder(run.partition_key, run.run_id)}, or remove it and train again"
         )
-
-
-def _unrecorded_error(run: SealedRun, what: str) -> StorageError:
-    return StorageError(
-        f"the ledger has no {what} of run {run.run_id}, so the files of its folder cannot be verified; `nvtrader "
-        f"experiments run {run.experiment}` resumes it and records them"
-    )
