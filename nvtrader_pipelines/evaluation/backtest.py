@@ -16,8 +16,8 @@ from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
-from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.evaluation.splits import Block, Fold
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY

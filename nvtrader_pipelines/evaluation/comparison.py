@@ -1,4 +1,4 @@
-"""TrialComparison of trials on common sessions: overfitting, Rademacher complexity and correlation."""
+"""Comparison of trials on common sessions: overfitting, Rademacher complexity, correlation."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,4 +1,4 @@
-"""Deployment of a run's account: its decisions at any close since the tests began."""
+"""A trained run as a live policy: it decides at any close from its first test session on."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy

@@ -10,7 +10,7 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
-from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
-from nvtrader_pipelines.evaluation.generators import Steps
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.plan import PlanKind, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
-from nvtrader_pipelines.evaluation.generators import Steps
+from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.stress.suite import StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import AccountFactory, stress_steps

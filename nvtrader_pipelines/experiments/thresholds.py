@@ -1,4 +1,4 @@
-"""Fitting of a pipeline's timing on each fold's training windows."""
+"""Fit of a pipeline's timing thresholds on each fold's training windows."""
 
 from collections.abc import Mapping, Sequence
 

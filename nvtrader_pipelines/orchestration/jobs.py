@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import dagster as dg
 from pydantic import Field
 
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS

@@ -15,11 +15,11 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_sp
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.runs.input_digests import (
-    contest_state,
+    contest_digest,
+    market_digest,
     market_is_current,
-    market_state,
-    promotion_state,
-    record_market_state,
+    promotion_digest,
+    record_market_digest,
 )
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
@@ -151,24 +151,24 @@ def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None,
     home, specs = store.home, select_specs(store.home, names)
     with open_instance(store) as instance:
         run = _Materialization(store, instance, watch, quiet=quiet)
-        state = market_state(home)
+        state = market_digest(home)
         if market_is_current(store):
             run.print_progress("market: up to date")
         else:
             run.print_progress("market: ingesting bars, deriving returns and features")
             run.launch("market", tags=whole_history_tags())
-            record_market_state(home, state)
+            record_market_digest(home, state)
         register_specs(store.ledger, read_experiments(home).specs)  # an ablation precedes its variants
         keys = register_specs(store.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
             run.update_experiment(key, f"experiment {count} of {len(keys)}: {key}")
-        contest = contest_state(store)
+        contest = contest_digest(store)
         if is_contest_judged(instance, contest):
             run.print_progress("judgement: up to date")
         else:
             run.print_progress("judgement: ranking and validating all runs")
             run.launch(JUDGEMENT.name, tags={CONTEST: contest})
-        run.update_promotion(promotion_state(home, contest))
+        run.update_promotion(promotion_digest(home, contest))
         publish(store)
     return [key.partition("@")[0] for key in keys]

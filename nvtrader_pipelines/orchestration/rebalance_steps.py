@@ -10,7 +10,7 @@ from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.desk.account_checks import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled

@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_promotion_current,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
-from nvtrader_pipelines.runs.input_digests import contest_state, market_is_current, promotion_state
+from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments
@@ -75,7 +75,7 @@ def policy_retrained(
     context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
     """Request one run per contest state, unless `nvtrader materialize` has judged it."""
-    state = contest_state(store)
+    state = contest_digest(store)
     if is_contest_judged(context.instance, state):  # by `nvtrader materialize`
         return dg.SkipReason("the contest was already judged")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
@@ -91,8 +91,8 @@ def policy_retrained(
 )
 def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
     """Request one promotion per scored contest, unless the gate has decided on this contest."""
-    contest = context.dagster_run.tags.get(CONTEST) or contest_state(store)
-    state = promotion_state(store.home, contest)
+    contest = context.dagster_run.tags.get(CONTEST) or contest_digest(store)
+    state = promotion_digest(store.home, contest)
     if is_promotion_current(context.instance, state):  # by `nvtrader materialize`
         return dg.SkipReason("the gate has already decided on this contest")
     return dg.RunRequest(run_key=context.dagster_run.run_id, tags={CONTEST: state})

@@ -22,9 +22,9 @@ from nvtrader_pipelines.envs.observations import ObservationBuilder, Observation
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.activations import MAX_BYTES, Activation, Algorithm
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES, Activation, Algorithm
 
 Tensors = dict[str, Tensor]
 

@@ -1,4 +1,4 @@
-"""Costs of fills, a family of models, and financing of borrowed cash and names."""
+"""Trading cost models, margin interest and stock-borrow fees."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol, Self

@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
-from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.promotion.eligibility import require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import StorageError

@@ -1,7 +1,7 @@
 """Checks that a sealed run may trade: files, ledger records, limits and current market."""
 
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.deployment import deploy
-from nvtrader_pipelines.experiments.identity import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel

@@ -1,4 +1,4 @@
-"""Findings on promoting the best-ranked run of a market: deflation and overfitting."""
+"""Evidence against promoting a market's best-ranked run: deflation and overfitting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Recency of a policy's tests: the last session on which it may begin to trade."""
+"""Deadline to start trading a policy: 126 sessions after its last test session."""
 
 from datetime import date, timedelta
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from nvtrader_pipelines.experiments.identity import promotion_code, run_code, scoring_code
+from nvtrader_pipelines.experiments.code_digest import promotion_code, run_code, scoring_code
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import write_atomically
@@ -15,7 +15,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
-def market_state(home: Home) -> str:
+def market_digest(home: Home) -> str:
     """Digest of the market's inputs: landed files, sources and code; plus the day if live."""
     market = read_market(home)
     live = any(source.kind == "yahoo" for source in market.sources)
@@ -29,12 +29,12 @@ def market_is_current(store: Store) -> bool:
     marker = store.home.warehouse / "market.json"
     return (
         marker.exists()
-        and json.loads(marker.read_bytes()).get("state") == market_state(store.home)
+        and json.loads(marker.read_bytes()).get("state") == market_digest(store.home)
         and has_panel(store)
     )
 
 
-def contest_state(store: Store) -> str:
+def contest_digest(store: Store) -> str:
     """Digest of the contest: completed runs, entrants' files, market panels and scoring code."""
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
@@ -45,12 +45,12 @@ def contest_state(store: Store) -> str:
     return state.hexdigest()[:32]
 
 
-def promotion_state(home: Home, contest: str) -> str:
+def promotion_digest(home: Home, contest: str) -> str:
     """Digest of the promotion gate's inputs: the contest, the gate's own file and its code."""
     gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
     return hashlib.sha256(contest.encode() + b"|" + gate + promotion_code().encode()).hexdigest()[:32]
 
 
-def record_market_state(home: Home, state: str) -> None:
+def record_market_digest(home: Home, state: str) -> None:
     """Store the state that the market was built from; compute it before the build."""
     write_atomically(home.warehouse / "market.json", json.dumps({"state": state}).encode())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from nvtrader_pipelines.evaluation.generators import Steps
+from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow

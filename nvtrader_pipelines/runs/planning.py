@@ -6,7 +6,7 @@ from datetime import date
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun

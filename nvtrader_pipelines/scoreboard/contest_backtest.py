@@ -15,9 +15,9 @@ from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest, walk
-from nvtrader_pipelines.evaluation.generators import Steps
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
+from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy

@@ -9,8 +9,8 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.policies.activations import Activation, Algorithm
 from nvtrader_pipelines.policies.baselines import Baseline, EqualWeight
+from nvtrader_pipelines.policies.sb3_limits import Activation, Algorithm
 
 RebalanceFrequency = Annotated[int, Field(ge=1, le=10)]  # sessions, as in `EnvSpec`
 

@@ -1,4 +1,4 @@
-"""Entrants of a contest: each opens a policy on a market and knows the sessions that trained it."""
+"""An entrant: its policy on a market, and the sessions that trained it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

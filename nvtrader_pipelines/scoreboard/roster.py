@@ -1,4 +1,4 @@
-"""Entrants of a home: files of `data/entrants`, each experiment's last run, distinct baselines."""
+"""Who competes: entrant files, the last run of each experiment, and their baselines."""
 
 import hashlib
 import io
@@ -15,7 +15,7 @@ from nvtrader_pipelines.components.component import content_hash
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.activations import MAX_BYTES
+from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.entrant_specs import (

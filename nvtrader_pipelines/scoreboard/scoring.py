@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.account_statistics import execution_latency
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation, deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import (
-    deflated_sharpe_ratio,
     probabilistic_sharpe_ratio,
     sharpe_moments,
 )
@@ -21,7 +20,7 @@ from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
-from nvtrader_pipelines.experiments.identity import scoring_code
+from nvtrader_pipelines.experiments.code_digest import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.scoreboard.contest_backtest import ContestRun, Meter, admit_entrants, run_contest_backtest
@@ -41,7 +40,6 @@ from nvtrader_pipelines.scoreboard.scorecard import (
 )
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
 
-BOUNDS = {"sharpe": "sharpe", "sharpe_difference": "difference"}  # metric to the prefix of its bounds
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
 ]
@@ -196,8 +194,8 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
     metrics = {
         name: Metric(
             value=_float(row[name]),
-            low=_float(row.get(f"{BOUNDS.get(name, name)}_low")),
-            high=_float(row.get(f"{BOUNDS.get(name, name)}_high")),
+            low=_float(row.get(f"{name}_low")),
+            high=_float(row.get(f"{name}_high")),
         )
         for name in METRICS
         if name not in OMITTED

@@ -27,7 +27,15 @@ class DocumentLoader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, f"the key {duplicate!r} occurs twice", node.start_mark)
         return super().construct_mapping(node, deep=deep)
 
+    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
+        """Construct a date or time, or the text if there is no such day, which its field then refuses."""
+        try:
+            return super().construct_yaml_timestamp(node)
+        except ValueError:
+            return node.value
 
+
+DocumentLoader.add_constructor("tag:yaml.org,2002:timestamp", DocumentLoader.construct_yaml_timestamp)
 # Exponents as in YAML 1.2; PyYAML reads YAML 1.1, where 1e-3 and 1E5 are text.
 DocumentLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun

@@ -9,7 +9,7 @@ import pytest
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
 from nvtrader_pipelines.desk.portfolio_rows import fill_rows, order_rows, state_rows
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.order_placement import TOO_LATE

@@ -10,8 +10,8 @@ from nvtrader_pipelines.evaluation.active import market_model
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import (
-    deflated_sharpe_ratio,
     expected_maximum_sharpe,
     minimum_track_record_length,
     probabilistic_sharpe_ratio,

@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
 from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_specs
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.input_digests import contest_state, market_is_current, promotion_state
+from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
@@ -171,8 +171,8 @@ def test_market_contest_and_promotion_are_current_after_a_run(built_home):
     assert market_is_current(store)
     assert completed_run(store, KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
-        assert is_contest_judged(instance, contest_state(store))
-        assert is_promotion_current(instance, promotion_state(store.home, contest_state(store)))
+        assert is_contest_judged(instance, contest_digest(store))
+        assert is_promotion_current(instance, promotion_digest(store.home, contest_digest(store)))
         assert not is_contest_judged(instance, "another contest")
         assert not is_promotion_current(instance, "another contest")
 
@@ -189,28 +189,28 @@ def test_run_prints_the_decision_of_the_promotion_gate(built_home):
 )
 def test_contest_state_changes_with_a_new_or_retested_run(built_home, monkeypatch, change):
     store, read = Store(built_home), Warehouse.read
-    before = contest_state(store)
-    assert contest_state(store) == before
+    before = contest_digest(store)
+    assert contest_digest(store) == before
 
     def changed(own, table, **options):
         rows = read(own, table, **options)
         return change(rows) if table is RUNS else rows
 
     monkeypatch.setattr(Warehouse, "read", changed)
-    assert contest_state(store) != before
+    assert contest_digest(store) != before
 
 
 def test_contest_state_changes_with_an_entrant_file(tmp_path):
     store = Store(Home(tmp_path))
-    states = [contest_state(store)]
+    states = [contest_digest(store)]
     for name, text in (("mine.yaml", "kind: weights"), ("weights/mine.csv", "1"), ("weights/mine.csv", "2")):
         path = store.home.entrants / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        states.append(contest_state(store))
+        states.append(contest_digest(store))
     (store.home.entrants / "weights" / "mine.csv").write_text("1")
     assert len(set(states)) == 4
-    assert contest_state(store) == states[2]
+    assert contest_digest(store) == states[2]
 
 
 def test_no_file_contains_a_secret_of_the_environment(built_home):

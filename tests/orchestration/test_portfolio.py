@@ -22,7 +22,7 @@ from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
-from nvtrader_pipelines.runs.input_digests import promotion_state
+from nvtrader_pipelines.runs.input_digests import promotion_digest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.store import Store
@@ -50,7 +50,7 @@ def gate_decisions(tmp_path_factory, instance):
     store = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
     reported = []
     for _ in range(2):
-        state = promotion_state(store.home, CONTEST_STATE)
+        state = promotion_digest(store.home, CONTEST_STATE)
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, step_errors(finished)
         (event,) = finished.get_asset_materialization_events()
@@ -165,7 +165,7 @@ def test_judgement_requests_promotion_unless_the_gate_has_decided(gate_decisions
     assert isinstance(skipped, dg.SkipReason)
     run_id, request = judgement_ended(store.home, instance, **{CONTEST: "another"})
     assert isinstance(request, dg.RunRequest)
-    assert (request.run_key, request.tags[CONTEST]) == (run_id, promotion_state(store.home, "another"))
+    assert (request.run_key, request.tags[CONTEST]) == (run_id, promotion_digest(store.home, "another"))
 
 
 def test_changed_gate_decides_again(gate_decisions, instance):

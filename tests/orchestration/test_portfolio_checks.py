@@ -6,7 +6,7 @@ import pytest
 
 from nvtrader_pipelines.desk.account_checks import ACCOUNT_CHECKS
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.execution.reconciliation import Difference

@@ -7,7 +7,7 @@ from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.jobs import CONTEST
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
 from nvtrader_pipelines.orchestration.resources import StoreResource
-from nvtrader_pipelines.runs.input_digests import contest_state
+from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.homes import KEY, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
@@ -193,7 +193,7 @@ def test_evaluated_run_requests_one_judgement_of_the_current_contest(home, insta
     assert judgements(home, instance)[0] == []
     dg.materialize([stub], instance=instance)
     (first,), cursor = judgements(home, instance)
-    assert first.run_key == first.tags[CONTEST] == contest_state(Store(home))
+    assert first.run_key == first.tags[CONTEST] == contest_digest(Store(home))
     assert judgements(home, instance, cursor)[0] == []
     dg.materialize([stub], instance=instance)
     (second,), _ = judgements(home, instance, cursor)
@@ -204,7 +204,7 @@ def test_contest_judged_by_command_line_is_skipped(home, instance):
     @dg.asset(key=["evaluation", "walk_forward_evaluation"])
     def stub() -> None: ...
 
-    @dg.job(name="judgement", tags={CONTEST: contest_state(Store(home))})
+    @dg.job(name="judgement", tags={CONTEST: contest_digest(Store(home))})
     def judged() -> None: ...
 
     dg.materialize([stub], instance=instance)

@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.materialize import run_pipeline
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
-from nvtrader_pipelines.runs.input_digests import market_state, record_market_state
+from nvtrader_pipelines.runs.input_digests import market_digest, record_market_digest
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
@@ -37,10 +37,10 @@ def market_home(swept_home, tmp_path_factory):
     (home.experiments / "tiny.yaml").unlink()
     (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
     shutil.copytree(swept_home.policies, home.policies)
-    state = market_state(home)
+    state = market_digest(home)
     with dg.DagsterInstance.ephemeral() as instance:
         assert run_market(home, instance).success
-    record_market_state(home, state)
+    record_market_digest(home, state)
     return home
 
 

@@ -8,7 +8,10 @@ import pytest
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
-from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
+from nvtrader_pipelines.evaluation.sharpe.inference import (
+    sharpe_moments,
+)
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
 from nvtrader_pipelines.policies.backbones import MlpBackbone

@@ -3,7 +3,12 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
-from nvtrader_pipelines.runs.input_digests import market_is_current, market_state, promotion_state, record_market_state
+from nvtrader_pipelines.runs.input_digests import (
+    market_digest,
+    market_is_current,
+    promotion_digest,
+    record_market_digest,
+)
 from nvtrader_pipelines.runs.planning import (
     completed_run,
     has_panel,
@@ -105,7 +110,7 @@ def test_read_forward_plan_starts_after_the_tests(market):
 
 def test_market_is_current_until_a_file_lands(store, home):
     assert not has_panel(store)
-    record_market_state(home, market_state(home))
+    record_market_digest(home, market_digest(home))
     assert not market_is_current(store)  # nothing is built
     derive(store, seed=0)
     assert has_panel(store)
@@ -115,8 +120,8 @@ def test_market_is_current_until_a_file_lands(store, home):
 
 
 def test_promotion_state_changes_with_the_gate_file(home):
-    state = promotion_state(home, "contest")
-    assert state == promotion_state(home, "contest")
+    state = promotion_digest(home, "contest")
+    assert state == promotion_digest(home, "contest")
     home.promotion_file.parent.mkdir(parents=True, exist_ok=True)
     home.promotion_file.write_text("least_sessions: 20\n")
-    assert len({state, promotion_state(home, "contest"), promotion_state(home, "another")}) == 3
+    assert len({state, promotion_digest(home, "contest"), promotion_digest(home, "another")}) == 3

@@ -9,7 +9,7 @@ import polars as pl
 from gymnasium import spaces
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun

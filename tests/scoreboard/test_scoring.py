@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
-from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
+from nvtrader_pipelines.evaluation.sharpe.inference import (
+    sharpe_moments,
+)
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.tables import RETURNS

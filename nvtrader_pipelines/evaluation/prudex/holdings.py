@@ -1,4 +1,4 @@
-"""WindowHoldings of every account in each test window, and their statistics."""
+"""Holdings of every account in each test window, and their statistics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PolicyRuns of a policy: the results of its seeds per task, a test window of a market."""
+"""Results of a policy's seeds by task: one test window of one market."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     SharpeMoments,
-    deflated_sharpe_ratio,
-    deflated_sharpe_ratio_2025,
     expected_maximum_sharpe,
+    probabilistic_sharpe_ratio,
+    probabilistic_sharpe_ratio_2025,
 )
 from nvtrader_pipelines.evaluation.statistics import YEARLY
 
@@ -57,3 +57,24 @@ class Deflation:
             "deflated_sharpe": deflated_sharpe_ratio(moments, self.n_trials, self.variance),
             "deflated_sharpe_2025": deflated_sharpe_ratio_2025(moments, self.n_trials, self.variance),
         }
+
+
+def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float) -> float:
+    """Probability that the true Sharpe ratio exceeds the expected maximum of trials without skill.
+
+    Arguments and errors are those of `expected_maximum_sharpe`.
+
+    Source: Bailey & Lopez de Prado (2014).
+    """
+    return probabilistic_sharpe_ratio(moments, expected_maximum_sharpe(n_trials, variance))
+
+
+def deflated_sharpe_ratio_2025(
+    moments: SharpeMoments, n_trials: int, variance: float, *, autocorrelation: float = 0.0
+) -> float:
+    """Probability of a Sharpe ratio below the observed one, if that is the best of trials without skill.
+
+    Arguments and errors are those of `expected_maximum_sharpe` and `sharpe_ratio_error_2025`.
+    """
+    benchmark = expected_maximum_sharpe(n_trials, variance)
+    return probabilistic_sharpe_ratio_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)

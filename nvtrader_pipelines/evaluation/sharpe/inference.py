@@ -118,16 +118,6 @@ def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
     return float(np.sqrt(variance) * ((1.0 - EULER_GAMMA) * quantiles[0] + EULER_GAMMA * quantiles[1]))
 
 
-def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float) -> float:
-    """Probability that the true Sharpe ratio exceeds the expected maximum of trials without skill.
-
-    Arguments and errors are those of `expected_maximum_sharpe`.
-
-    Source: Bailey & Lopez de Prado (2014).
-    """
-    return probabilistic_sharpe_ratio(moments, expected_maximum_sharpe(n_trials, variance))
-
-
 def minimum_track_record_length(
     moments: SharpeMoments, benchmark: float = 0.0, confidence_level: float = 0.95
 ) -> float:
@@ -201,17 +191,6 @@ def probabilistic_sharpe_ratio_2025(
     """
     error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
     return float(scipy.stats.norm.cdf((moments.sharpe - benchmark) / error))
-
-
-def deflated_sharpe_ratio_2025(
-    moments: SharpeMoments, n_trials: int, variance: float, *, autocorrelation: float = 0.0
-) -> float:
-    """Probability of a Sharpe ratio below the observed one, if that is the best of trials without skill.
-
-    Arguments and errors are those of `expected_maximum_sharpe` and `sharpe_ratio_error_2025`.
-    """
-    benchmark = expected_maximum_sharpe(n_trials, variance)
-    return probabilistic_sharpe_ratio_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Sharpe ratio curve: every completed run over time, ranked and deflated."""
+"""Sharpe ratio of each completed run by date, ranked and deflated for the runs before it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

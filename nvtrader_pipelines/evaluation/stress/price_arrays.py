@@ -1,4 +1,4 @@
-"""PriceArrays of one source as arrays that a shock may change, and back to rows of `gold.returns`."""
+"""Prices of one source as arrays that a shock may change, and back to `gold.returns`."""
 
 from dataclasses import dataclass, replace
 from typing import Self

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
-from nvtrader_pipelines.evaluation.generators import drain
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.evaluation.stress.scenario import UNSTRESSED, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 

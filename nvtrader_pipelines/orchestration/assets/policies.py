@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.figures import learning_figure
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY

@@ -5,7 +5,7 @@ from functools import partial
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.generators import drain
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.figures import equity_figure, reward_terms_figure, weights_figure
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS

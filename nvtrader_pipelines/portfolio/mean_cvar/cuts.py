@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import CanonicalProgram, LinearProgram
-from nvtrader_pipelines.portfolio.mean_cvar.market import Market, Tangent, tangent_at
+from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import ProblemInstance, Tangent, tangent_at
 from nvtrader_pipelines.portfolio.mean_cvar.solution import TOLERANCE, InfeasibleError, relative_gap
 
 FloatArray = NDArray[np.float64]
@@ -21,7 +21,7 @@ MIN_PATIENCE = 100  # iterations; even the smallest whole program takes as long 
 PATIENCE_PER_ROOT = 5.0  # x sqrt(S); k cuts cost k^2 N, the whole program S N: as much at k = 4 to 7 sqrt(S), measured
 STALLED_ABOVE = 1e-3  # gap at the end of the patience; from a smaller one the rest took less than as long again
 VOLATILITY_PATIENCE = 150  # iterations in which a volatility's many curved directions are near the end, or far from it
-SIMPLEX_TOLERANCE = 1e-9  # absolute, in the market's unit
+SIMPLEX_TOLERANCE = 1e-9  # absolute, in the instance's unit
 
 
 class MasterError(RuntimeError):
@@ -77,7 +77,7 @@ class Master:
         self._solver.addRow(-highspy.kHighsInf, 0.0, len(columns), columns, np.append(gradient, -1.0))
 
 
-def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
+def solve_by_cuts(master: Master, instance: ProblemInstance, start: FloatArray) -> Bounds:
     """Bound the optimum within the tolerance, or less tightly if the cuts stall.
 
     Each trial portfolio adds the tangents of its CVaR and volatility, so the linear program stays below the objective
@@ -90,8 +90,8 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
 
     Source: Kuenzi-Bay & Mayer (2006) for the cuts; Ben-Ameur & Neto (2007) for the in-out point.
     """
-    master.add(tangent_at(market, start))
-    patience, stalled_above = _patience(market)
+    master.add(tangent_at(instance, start))
+    patience, stalled_above = _patience(instance)
     best, upper, lower = start, np.inf, -np.inf
     n_iterations = 0
     while n_iterations < MAX_ITERATIONS:
@@ -105,7 +105,7 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
             break
         inner = STABILITY if LAST_STEPS_BELOW <= gap < np.inf else 0.0
         tried = inner * best + (1.0 - inner) * outer
-        tangent = tangent_at(market, tried)
+        tangent = tangent_at(instance, tried)
         if tangent.objective < upper:
             best, upper = tried, tangent.objective
         if relative_gap(upper, lower) <= TOLERANCE:
@@ -114,11 +114,11 @@ def solve_by_cuts(master: Master, market: Market, start: FloatArray) -> Bounds:
     return Bounds(best, upper, lower, n_iterations)
 
 
-def _patience(market: Market) -> tuple[float, float]:
+def _patience(instance: ProblemInstance) -> tuple[float, float]:
     """Number of iterations after which the cuts stop, and the gap that must still be open then."""
-    if market.volatility_factor is not None:
+    if instance.volatility_factor is not None:
         return VOLATILITY_PATIENCE, LAST_STEPS_BELOW
-    return max(MIN_PATIENCE, PATIENCE_PER_ROOT * math.sqrt(len(market.scenarios))), STALLED_ABOVE
+    return max(MIN_PATIENCE, PATIENCE_PER_ROOT * math.sqrt(len(instance.scenarios))), STALLED_ABOVE
 
 
 @cache

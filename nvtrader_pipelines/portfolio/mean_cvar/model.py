@@ -1,4 +1,4 @@
-"""Model in cvxpy of all constraints and terms that do not depend on the scenarios."""
+"""Model in cvxpy of all constraints and terms except CVaR, which depends on scenarios."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ def build_further_constraints(factory: ConstraintFactory, n_names: int) -> Furth
 
 
 def fixed_parameter_values(structure: Structure, limits: Limits, objective: Objective) -> dict[str, FloatArray]:
-    """Values of the parameters that are the same on every market, by parameter name."""
+    """Values of the parameters that are the same in every instance, by parameter name."""
     values = {"floor": limits.floor, "cap": limits.cap, "min_invested": limits.min_invested}
     if structure.cash_varies:
         values["max_invested"] = limits.max_invested
@@ -101,7 +101,7 @@ def fixed_parameter_values(structure: Structure, limits: Limits, objective: Obje
 
 
 def build_parameters(structure: Structure) -> dict[str, cp.Parameter]:
-    """Create the cvxpy parameters of a structure, those of the market included."""
+    """Create the cvxpy parameters of a structure, those of the instance included."""
     n_names, n_sectors = structure.n_names, len(structure.sector_members)
     shapes: dict[str, tuple[int, ...]] = {
         "floor": (n_names,),

@@ -20,13 +20,12 @@ from nvtrader_pipelines.portfolio.mean_cvar.checks import (
 )
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, check_per_name, resolve_limits
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, Master, MasterError, solve_by_cuts
-from nvtrader_pipelines.portfolio.mean_cvar.market import Market, min_unit, normalize_market
 from nvtrader_pipelines.portfolio.mean_cvar.model import (
     build_further_constraints,
     fixed_parameter_values,
     program_structure,
 )
-from nvtrader_pipelines.portfolio.mean_cvar.reference import min_turnover, solve_whole, whole_program
+from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import ProblemInstance, min_unit, normalize_instance
 from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     SMALL,
     TOLERANCE,
@@ -37,6 +36,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     relative_gap,
 )
 from nvtrader_pipelines.portfolio.mean_cvar.tail import portfolio_returns, tail_of
+from nvtrader_pipelines.portfolio.mean_cvar.whole_program import min_turnover, solve_whole, whole_program
 
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-8  # x unit or |objective|: solver tolerances let bounds cross by this much
@@ -106,15 +106,15 @@ class MeanCvar:
             UncertifiedError: if the gap stays above 1e-7.
         """
         check_method(method)
-        market = normalize_market(self._build_market(scenarios, current, expected_returns, volatility_factor))
-        smallest = min_unit(market)
+        instance = normalize_instance(self._build_instance(scenarios, current, expected_returns, volatility_factor))
+        smallest = min_unit(instance)
         try:
-            bounds, used = self._solve(market, method, self._start_weights(market))
-            while abs(bounds.upper) < SMALL and market.unit > smallest:
-                market, bounds, used = self._refine(market, bounds, used, smallest)
+            bounds, used = self._solve(instance, method, self._start_weights(instance))
+            while abs(bounds.upper) < SMALL and instance.unit > smallest:
+                instance, bounds, used = self._refine(instance, bounds, used, smallest)
         except InfeasibleError as failure:
-            raise InfeasibleError(self._explain_infeasibility(market, failure)) from failure
-        return self._certify(market, bounds, used, smallest)
+            raise InfeasibleError(self._explain_infeasibility(instance, failure)) from failure
+        return self._certify(instance, bounds, used, smallest)
 
     def reference(
         self,
@@ -128,16 +128,16 @@ class MeanCvar:
 
         Source: Rockafellar & Uryasev (2000).
         """
-        market = self._build_market(scenarios, current, expected_returns, volatility_factor)
-        return whole_program(self._structure, self._further, self._parameter_values(market), market).problem
+        instance = self._build_instance(scenarios, current, expected_returns, volatility_factor)
+        return whole_program(self._structure, self._further, self._parameter_values(instance), instance).problem
 
-    def _build_market(
+    def _build_instance(
         self,
         scenarios: FloatArray,
         current: FloatArray | None,
         expected_returns: FloatArray | None,
         volatility_factor: FloatArray | None,
-    ) -> Market:
+    ) -> ProblemInstance:
         """Check the inputs and return them in units of wealth."""
         n_names, objective = len(self._names), self._objective
         returns = check_scenarios(scenarios, n_names, objective.confidence_level)
@@ -154,7 +154,7 @@ class MeanCvar:
             if expected_returns is None
             else check_per_name(expected_returns, n_names, "expected_returns")
         )
-        return Market(
+        return ProblemInstance(
             scenarios=returns,
             tail_size=(1.0 - objective.confidence_level) * len(returns),
             unit=1.0,
@@ -165,55 +165,58 @@ class MeanCvar:
             volatility_factor=factor,
         )
 
-    def _parameter_values(self, market: Market) -> dict[str, FloatArray]:
-        values = self._fixed_values | {"expected_returns": market.expected_returns}
-        if market.cost is not None and market.current is not None:
-            values |= {"cost": market.cost, "current": market.current, "cost_of_current": market.cost @ market.current}
+    def _parameter_values(self, instance: ProblemInstance) -> dict[str, FloatArray]:
+        values = self._fixed_values | {"expected_returns": instance.expected_returns}
+        cost, current = instance.cost, instance.current
+        if cost is not None and current is not None:
+            values |= {"cost": cost, "current": current, "cost_of_current": cost @ current}
         return values
 
-    def _solve(self, market: Market, method: Method, start: FloatArray) -> tuple[Bounds, Method]:
+    def _solve(self, instance: ProblemInstance, method: Method, start: FloatArray) -> tuple[Bounds, Method]:
         """Solve by cuts, or by the whole program if the cuts do not apply or do not close."""
-        values = self._parameter_values(market)
+        values = self._parameter_values(instance)
         if method == "cuts" and self._compiled is not None:
             try:
                 master = Master(self._compiled, self._compiled.at(values))
-                bounds = solve_by_cuts(master, market, start)
+                bounds = solve_by_cuts(master, instance, start)
                 if abs(relative_gap(bounds.upper, bounds.lower)) <= TOLERANCE:
                     return bounds, "cuts"
             except MasterError:
                 pass  # the whole program may still be solved
-        return solve_whole(self._structure, self._further, values, market), "rockafellar_uryasev"
+        return solve_whole(self._structure, self._further, values, instance), "rockafellar_uryasev"
 
-    def _refine(self, market: Market, bounds: Bounds, method: Method, smallest: float) -> tuple[Market, Bounds, Method]:
+    def _refine(
+        self, instance: ProblemInstance, bounds: Bounds, method: Method, smallest: float
+    ) -> tuple[ProblemInstance, Bounds, Method]:
         """Solve again in units of the objective found, since solver tolerances are absolute.
 
         If no solver succeeds in these units, the bounds stay as they are and the certificate decides.
         """
-        finer = market.in_units_of(max(abs(bounds.upper) * market.unit, smallest))
+        finer = instance.in_units_of(max(abs(bounds.upper) * instance.unit, smallest))
         try:
             finer_bounds, used = self._solve(finer, method, bounds.weights)
         except UncertifiedError:
-            factor = market.unit / finer.unit
+            factor = instance.unit / finer.unit
             return finer, replace(bounds, upper=bounds.upper * factor, lower=bounds.lower * factor), method
         return finer, replace(finer_bounds, n_iterations=bounds.n_iterations + finer_bounds.n_iterations), used
 
-    def _start_weights(self, market: Market) -> FloatArray:
-        if market.current is not None:
-            return market.current
+    def _start_weights(self, instance: ProblemInstance) -> FloatArray:
+        if instance.current is not None:
+            return instance.current
         return np.clip(self._limits.max_invested / len(self._names), self._limits.floor, self._limits.cap)
 
-    def _certify(self, market: Market, bounds: Bounds, method: Method, smallest: float) -> MeanCvarSolution:
+    def _certify(self, instance: ProblemInstance, bounds: Bounds, method: Method, smallest: float) -> MeanCvarSolution:
         """Return the solution if the gap of its recomputed objective is within the tolerance."""
         weights = np.clip(bounds.weights, self._limits.floor, self._limits.cap)
-        tail = tail_of(-portfolio_returns(market.scenarios, weights), market.tail_size)
-        mean = float(market.expected_returns @ weights) * market.unit
-        trades = np.zeros(len(weights)) if market.current is None else weights - market.current
-        cost = 0.0 if market.cost is None else float(self._fixed_values["cost"] @ np.abs(trades))
+        tail = tail_of(-portfolio_returns(instance.scenarios, weights), instance.tail_size)
+        mean = float(instance.expected_returns @ weights) * instance.unit
+        trades = np.zeros(len(weights)) if instance.current is None else weights - instance.current
+        cost = 0.0 if instance.cost is None else float(self._fixed_values["cost"] @ np.abs(trades))
         objective = self._objective.risk_aversion * tail.cvar - mean + cost
-        if market.volatility_factor is not None:
-            objective += float(np.linalg.norm(weights @ market.volatility_factor)) * market.unit
-        lower = bounds.lower * market.unit
-        if objective < lower <= objective + ROUNDING * max(market.unit, abs(objective)):
+        if instance.volatility_factor is not None:
+            objective += float(np.linalg.norm(weights @ instance.volatility_factor)) * instance.unit
+        lower = bounds.lower * instance.unit
+        if objective < lower <= objective + ROUNDING * max(instance.unit, abs(objective)):
             lower = objective
         gap = relative_gap(objective, lower, smallest)
         if not 0.0 <= gap <= TOLERANCE:
@@ -242,11 +245,11 @@ class MeanCvar:
             method=method,
         )
 
-    def _explain_infeasibility(self, market: Market, failure: InfeasibleError) -> str:
+    def _explain_infeasibility(self, instance: ProblemInstance, failure: InfeasibleError) -> str:
         """Explain why no portfolio is feasible; name the turnover needed if the budget is the cause."""
         if self._limits.turnover is None:
             return f"{failure}: {self._describe_constraints()}"
-        needed = min_turnover(self._structure, self._further, self._parameter_values(market))
+        needed = min_turnover(self._structure, self._further, self._parameter_values(instance))
         if needed is None:
             return f"even without a turnover budget {failure}: {self._describe_constraints()}"
         return (

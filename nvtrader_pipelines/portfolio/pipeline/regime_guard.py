@@ -1,4 +1,4 @@
-"""Regime guard: lower exposure after losses, and smaller steps when turnover is high."""
+"""Regime guard: lower exposure after losses, smaller steps when turnover is high."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, ClassVar, Literal, Self

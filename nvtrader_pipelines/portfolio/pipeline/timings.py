@@ -1,4 +1,4 @@
-"""Timings: the invested share of the weights, by the state of market and account."""
+"""Market timing: which share of the weights is invested, by state of market and account."""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from nvtrader_pipelines.experiments.identity import run_code
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.plan import RunPlan
 
 RunKind = Literal["walk_forward", "replay", "forward"]

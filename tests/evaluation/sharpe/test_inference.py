@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio, deflated_sharpe_ratio_2025
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     SharpeMoments,
-    deflated_sharpe_ratio,
-    deflated_sharpe_ratio_2025,
     effective_number_of_trials,
     expected_maximum_sharpe,
     minimum_track_record_length,

@@ -4,7 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.sharpe.inference import deflated_sharpe_ratio, sharpe_moments
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
+from nvtrader_pipelines.evaluation.sharpe.inference import (
+    sharpe_moments,
+)
 from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trial_validation import validate

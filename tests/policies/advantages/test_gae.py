@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nvtrader_pipelines.policies.advantages import Episodes, GaeAdvantage
-from nvtrader_pipelines.policies.advantages.gae_tensors import generalized_advantages
+from nvtrader_pipelines.policies.advantages.gae_recursion import generalized_advantages
 from nvtrader_pipelines.policies.advantages.masked import whiten
 from tests.policies.advantages.golden import assert_close, cases, tensor
 

@@ -19,8 +19,8 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
     optimizer,
 )
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds, MasterError, solve_by_cuts
-from nvtrader_pipelines.portfolio.mean_cvar.reference import LINEAR_OPTIONS
 from nvtrader_pipelines.portfolio.mean_cvar.solution import relative_gap
+from nvtrader_pipelines.portfolio.mean_cvar.whole_program import LINEAR_OPTIONS
 from tests.portfolio.mean_cvar.cases import cvar, drawn, names, random_case, solved
 
 SEEDS = st.integers(0, 100_000)

@@ -10,8 +10,8 @@ from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Object
 from nvtrader_pipelines.portfolio.mean_cvar import optimizer as optimizer_module
 from nvtrader_pipelines.portfolio.mean_cvar import reference as reference_module
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
-from nvtrader_pipelines.portfolio.mean_cvar.market import return_scale
-from nvtrader_pipelines.portfolio.mean_cvar.reference import _nearest_probability
+from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import return_scale
+from nvtrader_pipelines.portfolio.mean_cvar.whole_program import _nearest_probability
 from tests.portfolio.mean_cvar.cases import drawn, names, random_case, solved
 
 

@@ -1,4 +1,4 @@
-"""Algorithms, activations and file size accepted for policies that Stable-Baselines3 trained elsewhere."""
+"""What is accepted from a Stable-Baselines3 zip: algorithms, activation functions, size."""
 
 from typing import Literal
 

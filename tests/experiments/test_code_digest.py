@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 import nvtrader_pipelines
-from nvtrader_pipelines.experiments import identity
-from nvtrader_pipelines.experiments.identity import (
+from nvtrader_pipelines.experiments import code_digest as identity
+from nvtrader_pipelines.experiments.code_digest import (
     DECIDING,
     PACKAGE,
     code_digest,

@@ -1,4 +1,4 @@
-"""Generators that yield steps as they go and return a result."""
+"""Run a generator, report its steps, and keep its return value."""
 
 from collections.abc import Callable, Generator, Iterator
 from typing import Generic, TypeVar

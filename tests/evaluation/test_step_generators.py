@@ -1,6 +1,6 @@
 import pytest
 
-from nvtrader_pipelines.evaluation.generators import Steps, drain
+from nvtrader_pipelines.evaluation.step_generators import Steps, drain
 
 
 def counting(n):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from nvtrader_pipelines.portfolio.mean_cvar.cuts import Bounds
-from nvtrader_pipelines.portfolio.mean_cvar.market import Market, tangent_at
 from nvtrader_pipelines.portfolio.mean_cvar.model import (
     FurtherConstraints,
     Model,
@@ -20,6 +19,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.model import (
     Structure,
     build_model,
 )
+from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import ProblemInstance, tangent_at
 from nvtrader_pipelines.portfolio.mean_cvar.solution import TOLERANCE, InfeasibleError, UncertifiedError, relative_gap
 
 FloatArray = NDArray[np.float64]
@@ -40,21 +40,21 @@ class Program:
 
 
 def whole_program(
-    structure: Structure, further: FurtherConstraints | None, values: ParameterValues, market: Market
+    structure: Structure, further: FurtherConstraints | None, values: ParameterValues, instance: ProblemInstance
 ) -> Program:
-    """Build the program with value at risk and excess losses as variables, in market units.
+    """Build the program with value at risk and excess losses as variables, in instance units.
 
     `cp.cvar` and `cp.sum_largest` fail once the weights have a value (cvxpy 1.9.3), so neither is used.
 
     Source: Rockafellar & Uryasev (2000), equation 17.
     """
     model = _model(structure, further, values)
-    returns = market.scenarios * market.risk
+    returns = instance.scenarios * instance.risk
     level, excess = cp.Variable(), cp.Variable(len(returns), nonneg=True)
     excesses = excess + level + returns @ model.weights >= 0.0
-    constraints = [*model.constraints, excesses, model.cvar >= level + cp.sum(excess) / market.tail_size]
-    if market.volatility_factor is not None:
-        constraints.append(model.volatility >= cp.norm(market.volatility_factor.T @ model.weights))
+    constraints = [*model.constraints, excesses, model.cvar >= level + cp.sum(excess) / instance.tail_size]
+    if instance.volatility_factor is not None:
+        constraints.append(model.volatility >= cp.norm(instance.volatility_factor.T @ model.weights))
     return Program(cp.Problem(cp.Minimize(model.objective), constraints), model.weights, excesses)
 
 
@@ -67,7 +67,7 @@ def min_turnover(structure: Structure, further: FurtherConstraints | None, value
 
 
 def solve_whole(
-    structure: Structure, further: FurtherConstraints | None, values: ParameterValues, market: Market
+    structure: Structure, further: FurtherConstraints | None, values: ParameterValues, instance: ProblemInstance
 ) -> Bounds:
     """Solve the whole program and bound its optimum.
 
@@ -81,7 +81,7 @@ def solve_whole(
         InfeasibleError: if no weights satisfy the constraints.
         UncertifiedError: if the solver returns no weights.
     """
-    program = whole_program(structure, further, values, market)
+    program = whole_program(structure, further, values, instance)
     problem = program.problem
     _solve(problem)
     if problem.status in INFEASIBLE:
@@ -90,14 +90,13 @@ def solve_whole(
         raise UncertifiedError(f"the solver returned no weights, but status {problem.status!r}; check the constraints")
     weights = np.asarray(program.weights.value)
     stats = cast("Any", problem.solver_stats)
-    bounds = Bounds(weights, tangent_at(market, weights).objective, -np.inf, int(stats.num_iters or 0))
+    bounds = Bounds(weights, tangent_at(instance, weights).objective, -np.inf, int(stats.num_iters or 0))
     if problem.is_mixed_integer():
         info = stats.extra_stats
         return replace(bounds, lower=_value(problem) + info.mip_dual_bound - info.objective_function_value)
     multipliers = np.asarray(program.excesses.dual_value)
-    return _close_gap(
-        _model(structure, further, values), market, bounds, _nearest_probability(multipliers, 1.0 / market.tail_size)
-    )
+    probability = _nearest_probability(multipliers, 1.0 / instance.tail_size)
+    return _close_gap(_model(structure, further, values), instance, bounds, probability)
 
 
 def _value(problem: cp.Problem) -> float:
@@ -130,12 +129,12 @@ def _allow_inaccuracy() -> Iterator[None]:
         yield
 
 
-def _close_gap(model: Model, market: Market, bounds: Bounds, probability: FloatArray) -> Bounds:
+def _close_gap(model: Model, instance: ProblemInstance, bounds: Bounds, probability: FloatArray) -> Bounds:
     """Tighten the bounds by planes below CVaR and volatility, up to the tolerance."""
-    planes: list[Any] = [model.cvar >= -market.risk * (market.scenarios.T @ probability) @ model.weights]
+    planes: list[Any] = [model.cvar >= -instance.risk * (instance.scenarios.T @ probability) @ model.weights]
     tried = bounds.weights
     for _ in range(MAX_TANGENTS):
-        tangent = tangent_at(market, tried)
+        tangent = tangent_at(instance, tried)
         if tangent.objective < bounds.upper:
             bounds = replace(bounds, weights=tried, upper=tangent.objective)
         if relative_gap(bounds.upper, bounds.lower) <= TOLERANCE:

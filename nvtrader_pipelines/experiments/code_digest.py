@@ -1,4 +1,4 @@
-"""Identity of the code that decides results: blind to prose, formatting and file places."""
+"""Digest of the code that decides results: docstrings, formatting and files do not count."""
 
 import ast
 import hashlib

@@ -1,4 +1,4 @@
-"""Objective on one set of scenarios, scaled by its largest term, and its tangents."""
+"""Inputs of one solve, scaled by the largest term of the objective, and tangents of that."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ MIN_SHARE_OF_LOSSES = 1e-6  # smallest unit as a fraction of risk aversion x the
 
 
 @dataclass(frozen=True, eq=False)
-class Market:
+class ProblemInstance:
     """Inputs of one solve; the terms of the objective are divided by `unit`.
 
     Solver tolerances are absolute, so the objective should be about 1.
@@ -28,8 +28,8 @@ class Market:
     cost: FloatArray | None  # (N,) per absolute change / unit
     volatility_factor: FloatArray | None  # (N, K) x penalty / unit
 
-    def in_units_of(self, unit: float) -> "Market":
-        """Return the market rescaled to another unit."""
+    def in_units_of(self, unit: float) -> "ProblemInstance":
+        """Return the instance rescaled to another unit."""
         factor = self.unit / unit
         return replace(
             self,
@@ -57,32 +57,32 @@ def return_scale(scenarios: FloatArray) -> float:
     return max(deviation, 1e-4 * largest)
 
 
-def normalize_market(market: Market) -> Market:
-    """Return the market in units of the largest term of its objective."""
-    terms = [market.risk * return_scale(market.scenarios), float(np.abs(market.expected_returns).max())]
-    if market.cost is not None:
-        terms.append(float(market.cost.max()))
-    if market.volatility_factor is not None:
-        terms.append(float(np.abs(market.volatility_factor).max()))
-    return market.in_units_of(market.unit * max(terms) or 1.0)
+def normalize_instance(instance: ProblemInstance) -> ProblemInstance:
+    """Return the instance in units of the largest term of its objective."""
+    terms = [instance.risk * return_scale(instance.scenarios), float(np.abs(instance.expected_returns).max())]
+    if instance.cost is not None:
+        terms.append(float(instance.cost.max()))
+    if instance.volatility_factor is not None:
+        terms.append(float(np.abs(instance.volatility_factor).max()))
+    return instance.in_units_of(instance.unit * max(terms) or 1.0)
 
 
-def min_unit(market: Market) -> float:
+def min_unit(instance: ProblemInstance) -> float:
     """Smallest unit, in fractions of wealth, at which the solver's tolerances still hold."""
-    largest = max(float(market.scenarios.max()), -float(market.scenarios.min()))
-    return market.unit * max(MIN_SHARE_OF_OBJECTIVE, MIN_SHARE_OF_LOSSES * market.risk * largest)
+    largest = max(float(instance.scenarios.max()), -float(instance.scenarios.min()))
+    return instance.unit * max(MIN_SHARE_OF_OBJECTIVE, MIN_SHARE_OF_LOSSES * instance.risk * largest)
 
 
-def tangent_at(market: Market, weights: FloatArray) -> Tangent:
+def tangent_at(instance: ProblemInstance, weights: FloatArray) -> Tangent:
     """Objective at weights (N,) and its tangents there."""
-    tail = tail_of(portfolio_returns(market.scenarios, weights * -market.risk), market.tail_size)
-    gradient = cvar_gradient(market.scenarios, tail, market.tail_size) * market.risk
-    objective = tail.cvar - float(market.expected_returns @ weights)
-    if market.cost is not None and market.current is not None:
-        objective += float(market.cost @ np.abs(weights - market.current))
-    if market.volatility_factor is None:
+    tail = tail_of(portfolio_returns(instance.scenarios, weights * -instance.risk), instance.tail_size)
+    gradient = cvar_gradient(instance.scenarios, tail, instance.tail_size) * instance.risk
+    objective = tail.cvar - float(instance.expected_returns @ weights)
+    if instance.cost is not None and instance.current is not None:
+        objective += float(instance.cost @ np.abs(weights - instance.current))
+    if instance.volatility_factor is None:
         return Tangent(objective, gradient, None)
-    exposure = weights @ market.volatility_factor
+    exposure = weights @ instance.volatility_factor
     volatility = float(np.sqrt(exposure @ exposure))
-    slope = market.volatility_factor @ exposure / volatility if volatility > 0.0 else None
+    slope = instance.volatility_factor @ exposure / volatility if volatility > 0.0 else None
     return Tangent(objective + volatility, gradient, slope)
