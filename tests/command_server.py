@@ -45,6 +45,9 @@ def start_server_once(folder: Path, user: int) -> Path:
 
 def serve(address: str, user: int) -> None:
     """Serve in the background: run each command in a fork and reply with its exit code."""
+    from tests.engines import share_engines
+
+    share_engines()
     from nvtrader_pipelines.service.cli.app import main
     from tests.forkserver import share_forkserver
 

@@ -16,6 +16,7 @@ from hypothesis import settings
 from typer.testing import Result
 
 from nvtrader_pipelines.storage.home import Home
+from tests.engines import share_engines
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -26,27 +27,29 @@ Invoke = Callable[..., Result]
 settings.register_profile("desk", deadline=None, max_examples=25)
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "desk"))
+share_engines()
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-SLOW_FIXTURES = {"built_home", "swept_home", "worked"}  # half a minute or more, built once per session
+SLOW_FIXTURES = ("run_guide", "built_home", "swept_home")  # longest first: minutes to half a minute, once per session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark tests with a slow fixture as slow."""
-    if SLOW_FIXTURES.intersection(_fixtures(item)):
+    if not _fixtures(item).isdisjoint(SLOW_FIXTURES):
         item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run modules with slow fixtures first, then modules with slow tests, then the rest.
+    """Run modules with slow fixtures first, the slowest at the start, then modules with slow tests, then the rest.
 
     No long test is left for the end, and one process builds the fixtures of a module once.
     """
-    ranks: dict[Path, tuple[bool, bool]] = {}
+    ranks: dict[Path, tuple[list[bool], bool]] = {}
     for item in items:
-        rank = not SLOW_FIXTURES.intersection(_fixtures(item)), item.get_closest_marker("slow") is None
+        fixtures = _fixtures(item)
+        rank = [name not in fixtures for name in SLOW_FIXTURES], item.get_closest_marker("slow") is None
         ranks[item.path] = min(rank, ranks.get(item.path, rank))
     items.sort(key=lambda item: ranks[item.path])
 
@@ -56,8 +59,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _fixtures(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])
+def _fixtures(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,15 +87,15 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 
 @pytest.fixture(scope="session")
-def built_home(shared_folder: Path) -> Home:
+def built_home(shared_folder: Path, fast_nvtrader: Path) -> Home:
     """A home built by one `nvtrader materialize`; read it, never write it."""
     from tests.homes import build_home_once
 
-    return build_home_once(shared_folder)
+    return build_home_once(shared_folder, fast_nvtrader)
 
 
 @pytest.fixture(scope="session")
-def forked(shared_folder: Path, worker_id: str) -> Path:
+def fast_nvtrader(shared_folder: Path, worker_id: str) -> Path:
     """Path of an `nvtrader` that runs in forks of a shared process, and so starts fast."""
     from tests.command_server import start_server_once
 
@@ -103,11 +106,11 @@ def forked(shared_folder: Path, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def swept_home(shared_folder: Path, forked: Path) -> Home:
+def swept_home(shared_folder: Path, fast_nvtrader: Path) -> Home:
     """A home with a short ablation; tests may add replays and forward runs."""
     from tests.homes import build_sweep_once
 
-    return build_sweep_once(shared_folder, forked)
+    return build_sweep_once(shared_folder, fast_nvtrader)
 
 
 @pytest.fixture

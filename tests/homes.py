@@ -112,12 +112,12 @@ def nvtrader(home: Home, *arguments: str, command: Path = NVTRADER, **options: A
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False, **options)
 
 
-def build_home_once(shared: Path) -> Home:
+def build_home_once(shared: Path, command: Path) -> Home:
     """Build a home by `nvtrader materialize`, once per test session; tests only read it."""
     root, output = shared / "built-home", shared / "built-home.txt"
     with file_lock(shared / "built-home.lock"):
         if not output.exists():
-            finished = nvtrader(small_home(root), "materialize")
+            finished = nvtrader(small_home(root), "materialize", command=command)
             assert finished.returncode == 0, finished.stdout + finished.stderr
             output.write_text(finished.stdout)
     return Home(root)

@@ -33,6 +33,10 @@ CONTINUES = {  # guide to the guide whose home, with its trained policies, it co
     "troubleshooting": NAMED["sweep"],  # in a chain, since they share a home
     "server": NAMED["troubleshooting"],
 }
+SHORTER = {  # trainings of seconds in place of those that a guide shows
+    "total_timesteps: 51200": "total_timesteps: 9600",
+    "total_timesteps: 26624": "total_timesteps: 6656",
+}
 END = "END-OF-BLOCK"
 SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
 VENV = Path(sys.executable).parent
@@ -54,9 +58,16 @@ def document(content: str) -> str:
     return heredoc(f"cat > {shlex.quote(path)}", content)
 
 
+def shortened(content: str) -> str:
+    """Document with the timesteps of a short training."""
+    for shown, short in SHORTER.items():
+        content = content.replace(shown, short)
+    return document(content)
+
+
 SHELL: dict[str, Callable[[str], str]] = {
     "bash": lambda content: content,
-    "yaml": document,
+    "yaml": shortened,
     "sql": partial(heredoc, "nvtrader sql --format json"),
     "python": partial(heredoc, "python -"),
     **dict.fromkeys(SHOWN, lambda _: ""),
@@ -74,17 +85,17 @@ def script(guide: Path) -> str:
     return "\n".join(parts)
 
 
-def run_script(guide: Path, home: Home, forked: Path) -> dict[str, Any]:
+def run_script(guide: Path, home: Home, fast_nvtrader: Path) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir(exist_ok=True)
-    path = os.pathsep.join([str(forked.parent), str(VENV), os.environ["PATH"]])
+    path = os.pathsep.join([str(fast_nvtrader.parent), str(VENV), os.environ["PATH"]])
     shell, own = ["bash", "-euo", "pipefail", "-c", script(guide)], {**environment(home), "PATH": path}
     finished = subprocess.run(shell, check=False, capture_output=True, cwd=home.root, env=own, text=True, timeout=1200)
     return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
 
 
 @pytest.fixture(scope="session")
-def worked(shared_folder: Path, forked: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
+def run_guide(shared_folder: Path, fast_nvtrader: Path) -> Callable[[Path], tuple[Home, dict[str, Any]]]:
     """Function that runs a guide, once per test session, and returns its home and outcome."""
 
     def once(guide: Path) -> tuple[Home, dict[str, Any]]:
@@ -93,16 +104,16 @@ def worked(shared_folder: Path, forked: Path) -> Callable[[Path], tuple[Home, di
         outcome = shared_folder / f"guide-{guide.stem}.json"
         with file_lock(shared_folder / f"guide-{guide.stem}.lock"):
             if not outcome.exists():
-                outcome.write_text(json.dumps(run_script(guide, home, forked)))
+                outcome.write_text(json.dumps(run_script(guide, home, fast_nvtrader)))
         return home, json.loads(outcome.read_text())
 
     return once
 
 
 @pytest.fixture(scope="session")
-def first_experiment(worked: Callable[[Path], tuple[Home, dict[str, Any]]]) -> Home:
+def first_experiment(run_guide: Callable[[Path], tuple[Home, dict[str, Any]]]) -> Home:
     """Home of the guide of the first experiment, after it was run."""
-    return worked(FIRST_EXPERIMENT)[0]
+    return run_guide(FIRST_EXPERIMENT)[0]
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
@@ -137,15 +148,15 @@ def test_versions_in_a_guide_are_those_of_its_documents(guide, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_guide_runs_without_error(guide, worked):
-    outcome = worked(guide)[1]
+def test_guide_runs_without_error(guide, run_guide):
+    outcome = run_guide(guide)[1]
     assert outcome["code"] == 0, outcome["stdout"][-3000:] + outcome["stderr"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_queries_of_a_guide_return_rows(guide, worked):
-    parts = re.split(r"^=== ", worked(guide)[1]["stdout"], flags=re.MULTILINE)
+def test_queries_of_a_guide_return_rows(guide, run_guide):
+    parts = re.split(r"^=== ", run_guide(guide)[1]["stdout"], flags=re.MULTILINE)
     answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
     assert len(answers) == sum(language == "sql" for language, _ in blocks(guide))
     assert all(answers)
@@ -162,7 +173,7 @@ def test_first_experiment_trains_three_policies_for_its_timesteps(first_experime
     run_id = ledger.runs().filter(kind="walk_forward")["run_id"].item()
     assert ledger.policies(run_id)["seed"].to_list() == [0, 1, 2]
     steps = ledger.events(run_id).drop_nulls("timesteps").group_by("seed").agg(pl.col("timesteps").max()).sort("seed")
-    assert steps.rows() == [(0, 51200), (1, 51200), (2, 51200)]
+    assert steps.rows() == [(0, 9600), (1, 9600), (2, 9600)]
 
 
 @pytest.mark.slow

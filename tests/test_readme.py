@@ -62,7 +62,7 @@ def test_reading_command_of_a_page_exits_with_0(words, invoke):
 
 
 @pytest.mark.slow
-def test_writing_commands_of_a_page_run_in_order(tmp_path, command, forked, monkeypatch):
+def test_writing_commands_of_a_page_run_in_order(tmp_path, command, fast_nvtrader, monkeypatch):
     home = small_home(tmp_path / "home")
     invoke = command(home)
     monkeypatch.chdir(home.root)
@@ -70,7 +70,7 @@ def test_writing_commands_of_a_page_run_in_order(tmp_path, command, forked, monk
     assert own[:2] == [["experiments", "new"], ["experiments", "run"]]
     for words in WRITING:
         if words[1:3] == ["experiments", "run"]:
-            finished = nvtrader(home, *words[1:], command=forked, cwd=home.root)
+            finished = nvtrader(home, *words[1:], command=fast_nvtrader, cwd=home.root)
             assert finished.returncode == 0, finished.stderr
             continue
         finished = invoke(*words[1:])

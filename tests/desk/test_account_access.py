@@ -110,10 +110,7 @@ def test_lock_account_does_not_need_a_valid_account_file(home):
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        (
-            AlpacaAccountSpec(paper=False),
-            "kept at Alpaca, on paper and .* kept at Alpaca, with money",
-        ),
+        (AlpacaAccountSpec(paper=False), "kept at Alpaca, on paper and .* kept at Alpaca, with money"),
         (SimulatedAccountSpec(), r"kept at Alpaca, on paper with .* kept here with a capital of 1,000,000\.0"),
     ],
 )

@@ -4,11 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nvtrader_pipelines.envs.dynamics import (
-    hold,
-    holding_period,
-    market_legs,
-)
+from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
 from nvtrader_pipelines.portfolio.costs import Financing, proportional_cost
 from tests.markets import synthetic_panel
 

@@ -164,18 +164,9 @@ def test_a_real_edge_is_not_overfit():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (
-            lambda: backtest_overfitting(noise(60, 1), 6),
-            r"got shape \(60, 1\)",
-        ),
-        (
-            lambda: backtest_overfitting(np.repeat(noise(60, 1), 3, axis=1), 6),
-            "all 3 have equal returns",
-        ),
-        (
-            lambda: backtest_overfitting(noise(60, 1) * [1.0, 2.0], 6),
-            "all 2 trials have the same in every half",
-        ),
+        (lambda: backtest_overfitting(noise(60, 1), 6), r"got shape \(60, 1\)"),
+        (lambda: backtest_overfitting(np.repeat(noise(60, 1), 3, axis=1), 6), "all 3 have equal returns"),
+        (lambda: backtest_overfitting(noise(60, 1) * [1.0, 2.0], 6), "all 2 trials have the same in every half"),
         (lambda: backtest_overfitting(np.full((60, 2), np.nan), 6), "120 returns are not finite"),
         (lambda: backtest_overfitting(noise(60, 2), 5), "even and from 2 to 20, got 5"),
         (lambda: backtest_overfitting(noise(60, 2), 22), "even and from 2 to 20, got 22"),

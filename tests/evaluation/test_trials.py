@@ -119,10 +119,7 @@ def test_a_run_with_no_session_in_the_period_still_counts():
     trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last))
     assert trials.n_trials == 2
     assert [len(trial.sessions) for trial in trials.known] == [0, 400]
-    assert [trial.unranked_reason for trial in trials.known] == [
-        "0 sessions in the period, 4 needed",
-        None,
-    ]
+    assert [trial.unranked_reason for trial in trials.known] == ["0 sessions in the period, 4 needed", None]
     assert len(trials.sharpe("zero")) == 1
 
 

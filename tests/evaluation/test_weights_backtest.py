@@ -284,11 +284,7 @@ REFUSED = [
     (with_value(17, 6, np.inf), {}, "weights must be finite numbers, but cash has inf on 2015-01-28"),
     (np.tile([0.1] * 6 + [0.5], (160, 1)), {}, "must sum to 1, but 160 of 160 rows do not, first 1.1 on 2015-"),
     (np.full((160, 6), 0.2), {}, "gross limit 1, but 160 of 160 rows sum to more, first 1.2 on 20"),
-    (
-        np.tile([0.8, -0.3, 0, 0, 0, 0, 0.5], (160, 1)),
-        {},
-        "gross limit 1, but 160 of 160 rows sum to more, first 1.1",
-    ),
+    (np.tile([0.8, -0.3, 0, 0, 0, 0, 0.5], (160, 1)), {}, "gross limit 1, but 160 of 160 rows sum to more, first 1.1"),
 ]
 
 

@@ -10,12 +10,7 @@ from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
 from nvtrader_pipelines.desk.portfolio_rows import weight_frame
-from nvtrader_pipelines.execution.compliance import (
-    ComplianceData,
-    compliance_findings,
-    purchase_bans,
-    tightest_limits,
-)
+from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans, tightest_limits
 from nvtrader_pipelines.execution.invariants import limit_breaches
 from nvtrader_pipelines.execution.plan import Finding, is_blocked, needs_approval
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline

@@ -2,18 +2,7 @@ import pytest
 
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.plan_records import plan_records
-from tests.execution.plans import (
-    AT,
-    a_fill,
-    a_plan,
-    an_order,
-    cancelled,
-    constructed,
-    decided,
-    filled,
-    judged,
-    placed,
-)
+from tests.execution.plans import AT, a_fill, a_plan, an_order, cancelled, constructed, decided, filled, judged, placed
 
 PLAN = a_plan()
 A, B = an_order(PLAN, "A"), an_order(PLAN, "B", "sell")

@@ -6,10 +6,7 @@ import pytest
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.policies.policy import Decision
-from tests.execution.desks import (
-    ACCOUNT,
-    prices_of,
-)
+from tests.execution.desks import ACCOUNT, prices_of
 from tests.execution.test_trader import PANEL, account
 from tests.panels import GAP, GAPPY, eventful_panel
 

@@ -185,10 +185,7 @@ def test_unfittable_timing_raises_before_training(plan):
 @pytest.mark.parametrize(
     ("timing", "said"),
     [
-        (
-            TurbulenceTiming(threshold=None, history=500),
-            "fold 0 cannot be timed: .* 500 earlier sessions",
-        ),
+        (TurbulenceTiming(threshold=None, history=500), "fold 0 cannot be timed: .* 500 earlier sessions"),
         (RegimeGuard(), "fold 0 cannot be timed: .* must have at least 7 sessions, but the longest has 5; train for"),
     ],
 )

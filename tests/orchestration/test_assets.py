@@ -42,12 +42,6 @@ JUDGED = [dg.AssetKey(["evaluation", "walk_forward_evaluation"]), dg.AssetKey(["
 
 
 @pytest.fixture(scope="module")
-def instance():
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def own_home(built_home, tmp_path_factory, instance):
     """A home that tests may write; the policies come from the shared one."""
     home = small_home(tmp_path_factory.mktemp("own") / "home")

@@ -1,6 +1,5 @@
 """The market job on homes of its own: what is wrong stops where it must, and only there."""
 
-import dagster as dg
 import polars as pl
 import pytest
 
@@ -40,12 +39,6 @@ CASES = [
         "gold/market_panel",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def instance():
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def assert_no_half_run(home) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
+def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtrader):
     home = small_home(tmp_path / "home")
 
     with running(home, "materialize") as process:
@@ -112,11 +112,11 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, forked):
     assert_no_half_run(home)
     kept |= policies(home)
     assert Store(home).ledger.run(run["run_id"]).status == "running"  # nobody could say so any more
-    (listed,) = json.loads(nvtrader(home, "runs", "--json", command=forked).stdout)
+    (listed,) = json.loads(nvtrader(home, "runs", "--json", command=fast_nvtrader).stdout)
     assert listed["status"] == "interrupted"
     assert "ended before it did" in listed["message"]
 
-    finished = nvtrader(home, "materialize", command=forked)
+    finished = nvtrader(home, "materialize", command=fast_nvtrader)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "market: up to date" in finished.stdout
     closed = Store(home).ledger.run(run["run_id"])
@@ -156,9 +156,9 @@ def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_second_run_computes_nothing_and_prints_only_json(built_home, forked):
+def test_second_run_computes_nothing_and_prints_only_json(built_home, fast_nvtrader):
     before = Store(built_home).tables.describe_all()
-    again = nvtrader(built_home, "materialize", "tiny", "--json", command=forked)
+    again = nvtrader(built_home, "materialize", "tiny", "--json", command=fast_nvtrader)
     assert (again.returncode, again.stderr) == (0, "")
     rows = json.loads(again.stdout)
     assert {row["period"] for row in rows} == {"before_2017", "from_2017", "all"}

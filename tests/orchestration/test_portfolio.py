@@ -45,23 +45,17 @@ CHAIN = ("orders", "portfolio_state", "target_weights", "rebalance_plan")
 
 
 @pytest.fixture(scope="module")
-def instance():
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory, instance):
+def gate_decisions(tmp_path_factory, instance):
     """Home whose gate decided twice, with the metadata and the sensor's answer of each run."""
     store = desk_home(tmp_path_factory.mktemp("desk") / "home", WORSE, BETTER)
-    told = []
+    reported = []
     for _ in range(2):
         state = promotion_digest(store.home, CONTEST_STATE)
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, step_errors(finished)
         (event,) = finished.get_asset_materialization_events()
-        told.append((event.materialization.metadata, activated(instance)))
-    return store, told
+        reported.append((event.materialization.metadata, activated(instance)))
+    return store, reported
 
 
 def activated(instance):
@@ -75,8 +69,8 @@ def activated(instance):
     return answer
 
 
-def test_promotion_decides_on_newest_runs_and_activates_the_better(asked):
-    store, [(metadata, _), _] = asked
+def test_promotion_decides_on_newest_runs_and_activates_the_better(gate_decisions):
+    store, [(metadata, _), _] = gate_decisions
     rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     answers = [("worse", False, False), ("better", True, True), ("worse", False, False)]  # the last against the other
     assert rows.select("policy", "passed", "activated").rows() == answers
@@ -93,8 +87,8 @@ def test_promotion_decides_on_newest_runs_and_activates_the_better(asked):
     assert store.tables.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
 
 
-def test_activation_requests_one_rebalance_from_any_later_decision(asked):
-    store, [(first, request), (second, again)] = asked
+def test_activation_requests_one_rebalance_from_any_later_decision(gate_decisions):
+    store, [(first, request), (second, again)] = gate_decisions
     active = read_active(store)
     assert active is not None
     assert isinstance(request, dg.RunRequest)
@@ -104,8 +98,8 @@ def test_activation_requests_one_rebalance_from_any_later_decision(asked):
     assert again.run_key == request.run_key  # of which Dagster launches one run
 
 
-def test_validation_only_run_is_not_a_candidate(asked, monkeypatch):
-    store, _ = asked
+def test_validation_only_run_is_not_a_candidate(gate_decisions, monkeypatch):
+    store, _ = gate_decisions
     assert newest_runs(store)["experiment"].to_list() == ["worse", "better"]
     read = Warehouse.read
 
@@ -118,8 +112,8 @@ def test_validation_only_run_is_not_a_candidate(asked, monkeypatch):
     assert newest_runs(store)["experiment"].to_list() == ["worse"]
 
 
-def test_last_completed_run_of_an_experiment_is_the_candidate(asked, monkeypatch):
-    store, _ = asked
+def test_last_completed_run_of_an_experiment_is_the_candidate(gate_decisions, monkeypatch):
+    store, _ = gate_decisions
     runs = store.tables.read(RUNS)
     first = runs["finished_at"].min()
     older = runs.filter(experiment="better").with_columns(run_id=pl.lit("older"), finished_at=pl.lit(first))
@@ -134,8 +128,8 @@ def test_promotion_without_runs_decides_nothing(tmp_path):
     assert found.summary == "no policy to judge yet"
 
 
-def test_removed_policies_do_not_block_other_candidates(asked):
-    store, _ = asked
+def test_removed_policies_do_not_block_other_candidates(gate_decisions):
+    store, _ = gate_decisions
     (manifest,) = store.home.policies.glob("worse@*/*/manifest.json")
     removed = manifest.rename(manifest.with_name("removed.json"))
     try:
@@ -165,8 +159,8 @@ def judgement_ended(home, instance, **tags):
     return result.run_id, sensors.run_scored(context, store=Store(home))
 
 
-def test_judgement_requests_promotion_unless_the_gate_has_decided(asked, instance):
-    store, _ = asked
+def test_judgement_requests_promotion_unless_the_gate_has_decided(gate_decisions, instance):
+    store, _ = gate_decisions
     _, skipped = judgement_ended(store.home, instance, **{CONTEST: CONTEST_STATE})
     assert isinstance(skipped, dg.SkipReason)
     run_id, request = judgement_ended(store.home, instance, **{CONTEST: "another"})
@@ -174,8 +168,8 @@ def test_judgement_requests_promotion_unless_the_gate_has_decided(asked, instanc
     assert (request.run_key, request.tags[CONTEST]) == (run_id, promotion_digest(store.home, "another"))
 
 
-def test_changed_gate_decides_again(asked, instance):
-    store, _ = asked
+def test_changed_gate_decides_again(gate_decisions, instance):
+    store, _ = gate_decisions
     before = store.home.promotion_file.read_text()
     store.home.promotion_file.write_text(before + "require_deflated: true\n")
     try:
@@ -186,11 +180,11 @@ def test_changed_gate_decides_again(asked, instance):
 
 
 @pytest.fixture(scope="module")
-def story(asked, instance):
+def story(gate_decisions, instance):
     """Run of each evening and the plans after it; the account decides at every second close."""
-    store = asked[0]
+    store = gate_decisions[0]
     evenings = Evenings(store, instance)
-    told = {"opening": evenings.rebalance()}
+    reported = {"opening": evenings.rebalance()}
     with pytest.MonkeyPatch.context() as patch:
         for name in ("account_figures", "stages_figures", "plan_figures"):
             patch.setattr(portfolio, name, lambda *_: {})  # once is enough
@@ -198,27 +192,27 @@ def story(asked, instance):
         land(store, 481)
         with pytest.MonkeyPatch.context() as broken:
             broken.setattr(SimulatedVenue, "submit", unanswered_once(SimulatedVenue.submit))
-            told["no answer"] = evenings.rebalance()
+            reported["no answer"] = evenings.rebalance()
         land(store, 482)
         evenings.limits("max_position: 0.3\n")
-        told["beyond"] = evenings.rebalance()
+        reported["beyond"] = evenings.rebalance()
         land(store, 484)
         evenings.limits(LIMITS.replace("1.0", "1e-6"))  # the least change waits for a person
-        told["after beyond"] = evenings.rebalance(tags={SESSION: "2016-11-30"})  # two sessions are due
-        told["acknowledged"] = evenings.rebalance("rebalance_plan", acknowledge=True)
+        reported["after beyond"] = evenings.rebalance(tags={SESSION: "2016-11-30"})  # two sessions are due
+        reported["acknowledged"] = evenings.rebalance("rebalance_plan", acknowledge=True)
         land(store, 485)
         halt(store, "ann", "a fire drill", now)
-        told["halted"] = evenings.rebalance()
+        reported["halted"] = evenings.rebalance()
         resume(store, "ann", "it was a drill", now)
         patch.setattr(rebalance_steps, "BAR_WAIT_SECONDS", 0.0)
-        told["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
+        reported["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
         with pytest.MonkeyPatch.context() as late:
             late.setattr(rebalance_steps, "read_active", landing_meanwhile(store, 486))
-            told["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
-    return told
+            reported["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
+    return reported
 
 
-def test_first_rebalance_opens_the_account_and_plans_with_pictures(story, asked):
+def test_first_rebalance_opens_the_account_and_plans_with_pictures(story, gate_decisions):
     finished, statuses = story["opening"]
     assert finished.success, step_errors(finished)
     assert materialized_assets(finished) == {f"portfolio/{name}" for name in CHAIN}
@@ -237,12 +231,12 @@ def test_first_rebalance_opens_the_account_and_plans_with_pictures(story, asked)
         "rebalance_plan": "rebalance_plan",
     }
     for asset, picture in pictures.items():
-        path = asked[0].home.pictures / asset / "paper" / f"{picture}.png"
+        path = gate_decisions[0].home.pictures / asset / "paper" / f"{picture}.png"
         assert metadata(finished, asset)[picture].startswith("![plot](data:image/png;base64,")
         assert metadata(finished, asset)["pictures"] == str(path.parent)
 
 
-def test_broker_timeout_is_retried_without_placing_twice(story, asked):
+def test_broker_timeout_is_retried_without_placing_twice(story, gate_decisions):
     finished, statuses = story["no answer"]
     assert finished.success, step_errors(finished)
     assert retried(finished) == ["portfolio__orders"]
@@ -250,10 +244,10 @@ def test_broker_timeout_is_retried_without_placing_twice(story, asked):
     said = metadata(finished, "orders")["events"]  # by both attempts
     assert (said.count("| placed |"), said.count("| filled |")) == (3, 3)
     first = pl.col("session") == pl.col("session").min()
-    placed = asked[0].tables.read(ORDERS).filter(first)
+    placed = gate_decisions[0].tables.read(ORDERS).filter(first)
     assert placed["symbol"].sort().to_list() == ["AAA", "BBB", "CCC"]
-    assert asked[0].tables.read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
-    events = [event for event in asked[0].audit.events() if event.order_id in set(placed["order_id"])]
+    assert gate_decisions[0].tables.read(FILLS).filter(first)["order_id"].sort().equals(placed["order_id"].sort())
+    events = [event for event in gate_decisions[0].audit.events() if event.order_id in set(placed["order_id"])]
     assert sorted(event.kind for event in events) == ["filled"] * 3 + ["placed"] * 3
 
 
@@ -270,13 +264,13 @@ def test_weights_beyond_tightened_limits_block_only_their_plan(story):
     assert "| soft | turnover_pct_warn |" in metadata(following, "rebalance_plan")["findings"]
 
 
-def test_tradable_plan_beyond_limits_fails_its_check(story, asked):
+def test_tradable_plan_beyond_limits_fails_its_check(story, gate_decisions):
     assert story
-    desk = Desk.open(asked[0])
-    plans = asked[0].tables.read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
+    desk = Desk.open(gate_decisions[0])
+    plans = gate_decisions[0].tables.read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
     statuses = ("blocked", "waiting", "cleared", "placed", "filled")  # at a broker what is cleared is placed at once
     let_through = {status: plans.with_columns(status=pl.lit(status)) for status in statuses}
-    limits = asked[0].home.compliance / "limits.yaml"
+    limits = gate_decisions[0].home.compliance / "limits.yaml"
     before = limits.read_text()
     limits.write_text("max_position: 0.3\n")
     try:
@@ -286,21 +280,21 @@ def test_tradable_plan_beyond_limits_fails_its_check(story, asked):
     assert found == {"blocked": 0, "waiting": 1, "cleared": 1, "placed": 1, "filled": 0}
 
 
-def test_acknowledging_run_approves_soft_findings_in_the_audit(story, asked):
+def test_acknowledging_run_approves_soft_findings_in_the_audit(story, gate_decisions):
     assert story["acknowledged"][1] == ["filled", "blocked", "approved"]
-    events = [event for event in asked[0].audit.events() if event.account == "paper"]
+    events = [event for event in gate_decisions[0].audit.events() if event.account == "paper"]
     (event,) = [event for event in events if event.kind == "approved"]
     assert event.by == "dagster"
 
 
-def test_halted_desk_trades_nothing_and_its_run_succeeds(story, asked):
+def test_halted_desk_trades_nothing_and_its_run_succeeds(story, gate_decisions):
     finished, statuses = story["halted"]
     assert finished.success, step_errors(finished)
     assert statuses == ["filled", "blocked", "cancelled"]
     for asset in CHAIN:
         assert metadata(finished, asset)["kill_switch"].startswith("HALTED: ann stopped trading")
     assert "| 2016-12-02 | halted |  | ann stopped trading" in metadata(finished, "orders")["events"]
-    assert asked[0].tables.read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
+    assert gate_decisions[0].tables.read(PORTFOLIO_STATE).sort("session")["turnover"].to_list()[-1] == 0.0
 
 
 def test_rebalance_without_bars_retries_then_fails(story):
@@ -317,9 +311,9 @@ def test_rebalance_during_the_ingest_waits_for_its_bars(story):
     assert metadata(finished, "portfolio_state")["session"] == "2016-12-05"
 
 
-def test_account_in_use_by_another_process_is_retried(story, asked):
+def test_account_in_use_by_another_process_is_retried(story, gate_decisions):
     assert story
-    store, second = asked[0], DeskResource()
+    store, second = gate_decisions[0], DeskResource()
     desk = second.of(store)
     steps = (
         lambda: rebalance_steps.execute_due_sessions(desk, lambda _: None, acknowledge=False),
@@ -327,15 +321,15 @@ def test_account_in_use_by_another_process_is_retried(story, asked):
         lambda: portfolio.target_weights(store, second),
         lambda: portfolio.rebalance_plan(store, second),
     )
-    with lock_account(asked[0].home, "paper"):
+    with lock_account(gate_decisions[0].home, "paper"):
         for step in steps:
             with pytest.raises(dg.RetryRequested):
                 step()
 
 
-def test_catching_up_stops_at_the_first_session_with_differences(story, asked, instance, monkeypatch):
+def test_catching_up_stops_at_the_first_session_with_differences(story, gate_decisions, instance, monkeypatch):
     assert story
-    store = asked[0]
+    store = gate_decisions[0]
     store.home.accounts.mkdir(parents=True, exist_ok=True)
     (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     days = store.tables.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
@@ -359,9 +353,9 @@ def test_catching_up_stops_at_the_first_session_with_differences(story, asked, i
     assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])
 
 
-def test_audit_changed_by_hand_fails_its_check(story, asked):
+def test_audit_changed_by_hand_fails_its_check(story, gate_decisions):
     assert story
-    home = asked[0].home
+    home = gate_decisions[0].home
     path = Store(home).audit.path
     before = path.read_bytes()
     whole = audit_is_whole(Store(home))

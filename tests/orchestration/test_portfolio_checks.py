@@ -17,7 +17,7 @@ from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
-from tests.desk.desks import judged_home, make_active
+from tests.desk.desks import add_account, judged_home, make_active
 from tests.homes import check_outcomes
 
 QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
@@ -134,7 +134,7 @@ def test_account_that_was_never_traded_passes_its_checks(store):
 
 def test_rows_the_tables_lack_after_a_kill_are_checked_too(store):
     second = Desk.open(store, "unmirrored")
-    (store.home.accounts / "unmirrored.yaml").write_text("kind: simulated\n")
+    add_account(store, "unmirrored")
     drain(second.trade(read_panel(store.tables, "landing").sessions[-2].item(), acknowledge=True))
     assert store.tables.read(REBALANCE_PLAN, {"account": ["unmirrored"]}).is_empty()
     assert refusal(store, "unmirrored") == ""

@@ -63,11 +63,7 @@ def test_every_trial_is_validated_in_every_period(judged):
     home, _ = judged
     rows = Store(home).tables.read(VALIDATION)
     groups = rows.group_by("source", "period").agg(pl.len(), pl.col("n_trials").unique().item()).sort("period")
-    assert groups.rows() == [
-        ("landing", "all", 9, 3),
-        ("landing", "before_2016", 9, 3),
-        ("landing", "from_2016", 9, 3),
-    ]
+    assert groups.rows() == [("landing", "all", 9, 3), ("landing", "before_2016", 9, 3), ("landing", "from_2016", 9, 3)]
     assert set(rows["experiment"]) == {"trial-0", "trial-1", "trial-2"}
     assert rows["deflated_sharpe"].null_count() == 0
 

@@ -123,11 +123,7 @@ def test_manifest_of_other_files_is_refused(store, run, folder):
     path.write_bytes((folder / "fold-0-seed-2.zip").read_bytes() + b"x")
     digest = store.policies.find_tampered_files(run)["found"][0]
     manifest.write_text(sealed_as.replace(run.policies["fold-0-seed-1.zip"], digest))
-    refused(
-        store,
-        (run.run_id, "small"),
-        r"the manifest of run \w+ must be as recorded, but it has another digest;",
-    )
+    refused(store, (run.run_id, "small"), r"the manifest of run \w+ must be as recorded, but it has another digest;")
 
 
 @pytest.mark.parametrize(

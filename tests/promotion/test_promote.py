@@ -358,13 +358,7 @@ def test_gate_file_is_read_and_its_errors_name_the_field(store):
 
 def test_mirror_has_every_activation_and_one_active_row(store, runs):
     for day, name in enumerate(("steady", "still", "steady")):
-        activate(
-            store,
-            PolicyRef(runs[name].run_id, name),
-            "ann",
-            "",
-            AT + dt.timedelta(days=day),
-        )
+        activate(store, PolicyRef(runs[name].run_id, name), "ann", "", AT + dt.timedelta(days=day))
     mirror_active(store)
     rows = store.tables.read(ACTIVE_POLICY).sort("activated_at")
     assert rows.select("policy", "previous_policy", "active").rows() == [

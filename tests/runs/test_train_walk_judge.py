@@ -27,6 +27,7 @@ from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, run_whole, sma
 from tests.runs.untrained import sealed
 
 ME = Launch("task")
+N_KILLS = 6  # all while it trains: between policies, rollouts and checkpoints
 
 
 def started(home, *tasks, **options) -> subprocess.Popen:
@@ -42,16 +43,16 @@ def ended(process) -> str:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
+def finished_store(tmp_path_factory):
     """Read-only home whose experiment another process has run to the end."""
-    store = small_home(tmp_path_factory.mktemp("done") / "home")
+    store = small_home(tmp_path_factory.mktemp("finished") / "home")
     assert ended(started(store.home, "task")).splitlines()[-1] == "done"
     return store
 
 
 @pytest.fixture(scope="module")
-def run(done):
-    return done.policies.read_latest(KEY)
+def run(finished_store):
+    return finished_store.policies.read_latest(KEY)
 
 
 def files(store, run) -> dict[str, bytes]:
@@ -66,11 +67,11 @@ def require_equal(found, wanted) -> None:
 
 
 @pytest.mark.slow
-def test_finished_run_is_in_library_tables_and_ledger(done, run):
-    ledger = done.ledger
+def test_finished_run_is_in_library_tables_and_ledger(finished_store, run):
+    ledger = finished_store.ledger
     row = ledger.run(run.run_id)
     assert (row.status, row.kind, row.partition_key, row.attempts) == ("done", "walk_forward", KEY, 1)
-    rows = rows_of(done, run.run_id)
+    rows = rows_of(finished_store, run.run_id)
     own = rows["evaluation.walk_forward_evaluation"].filter(pl.col("policy") == "small", pl.col("period") == "all")
     assert row.metrics["all/sharpe"] == own["sharpe"][0]
     assert rows["rl.runs"].select("kind", "policies_sha256").rows() == [("walk_forward", run.sha256)]
@@ -114,35 +115,35 @@ def require_consistent(store, run, wanted) -> None:
 
 
 @pytest.mark.slow
-def test_run_killed_at_ten_moments_resumes_to_the_same_bytes(done, run, tmp_path):
-    store, wanted = small_home(tmp_path / "home"), files(done, run)
+def test_run_killed_at_many_moments_resumes_to_the_same_bytes(finished_store, run, tmp_path):
+    store, wanted = small_home(tmp_path / "home"), files(finished_store, run)
     generator = np.random.default_rng(20240102)
     with started(store.home, stdin=subprocess.PIPE) as forks:
-        for attempt in range(10):
+        for attempt in range(N_KILLS):
             moment = int(generator.integers(5, 12)), float(generator.uniform(0.0, 0.05))
             kill_after(forks, f"attempt-{attempt}", *moment)
             require_consistent(store, run, wanted)
         forks.stdin.close()
     ended(started(store.home, "last"))
     assert store.ledger.run(run.run_id).status == "done"
-    assert store.ledger.run(run.run_id).attempts == 11
+    assert store.ledger.run(run.run_id).attempts == N_KILLS + 1
     found = files(store, run)
     assert not [name for name in found if name.endswith(".checkpoint")]
     assert {name: content for name, content in found.items() if name.endswith(".zip")} == {
         name: content for name, content in wanted.items() if name.endswith(".zip")
     }
-    require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
+    require_equal(rows_of(store, run.run_id), rows_of(finished_store, run.run_id))
 
 
 @pytest.mark.slow
-def test_replay_of_the_tests_is_a_new_run_with_equal_trajectories(done, run):
-    ledger = done.ledger
-    told = list(replay_run(done, run.run_id[:6], ME))
-    row = ledger.run(told[0].run_id)
+def test_replay_of_the_tests_is_a_new_run_with_equal_trajectories(finished_store, run):
+    ledger = finished_store.ledger
+    steps = list(replay_run(finished_store, run.run_id[:6], ME))
+    row = ledger.run(steps[0].run_id)
     assert (row.kind, row.status, row.parent_run_id) == ("replay", "done", run.run_id)
     assert row.spec_hash == run.spec_hash
     assert row.run_id != run.run_id
-    was, now = rows_of(done, run.run_id), rows_of(done, row.run_id)
+    was, now = rows_of(finished_store, run.run_id), rows_of(finished_store, row.run_id)
     tested = was["rl.trajectories"].filter(pl.col("phase") == "test")
     assert now["rl.trajectories"].drop("run_id", "phase").equals(tested.drop("run_id", "phase"))
     for name in ("rl.equity_curves", "rl.action_logs", "rl.reward_decomposition"):
@@ -154,12 +155,12 @@ def test_replay_of_the_tests_is_a_new_run_with_equal_trajectories(done, run):
 
 
 @pytest.mark.slow
-def test_replay_window_open_end_is_that_of_the_tests(done, run):
+def test_replay_window_open_end_is_that_of_the_tests(finished_store, run):
     first, last = run.as_parent.window
     day = first + dt.timedelta(days=30)
-    assert replay_window(done, run.run_id, (None, None)) is None
-    assert replay_window(done, run.run_id, (day, None)) == (day, last)
-    assert replay_window(done, run.run_id, (None, day)) == (first, day)
+    assert replay_window(finished_store, run.run_id, (None, None)) is None
+    assert replay_window(finished_store, run.run_id, (day, None)) == (day, last)
+    assert replay_window(finished_store, run.run_id, (None, day)) == (first, day)
 
 
 @pytest.mark.slow
@@ -240,10 +241,10 @@ def grown(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_processes_give_equal_policies_and_rows(done, run, grown):
+def test_two_processes_give_equal_policies_and_rows(finished_store, run, grown):
     store, again = grown
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
-    require_equal(rows_of(store, run.run_id), rows_of(done, run.run_id))
+    require_equal(rows_of(store, run.run_id), rows_of(finished_store, run.run_id))
 
 
 @pytest.mark.slow
@@ -253,8 +254,8 @@ def test_run_on_recorded_snapshots_ignores_newer_bars(grown, run):
     rows, content = rows_of(store, before.run_id), files(store, before)
     for path in store.policies.folder(KEY, before.run_id).iterdir():
         path.unlink()
-    told = list(run_whole(store, KEY, ME, before.snapshot_ids))
-    assert told[-1].run_id == before.run_id == run.run_id
+    steps = list(run_whole(store, KEY, ME, before.snapshot_ids))
+    assert steps[-1].run_id == before.run_id == run.run_id
     assert files(store, before) == content
     require_equal(rows_of(store, before.run_id), rows)
 

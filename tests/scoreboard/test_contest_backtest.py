@@ -22,13 +22,7 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
     run_contest_backtest,
 )
 from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
-from nvtrader_pipelines.scoreboard.entrants import (
-    Entrant,
-    TrainingSpan,
-    baseline_entrant,
-    run_entrant,
-    weights_entrant,
-)
+from nvtrader_pipelines.scoreboard.entrants import Entrant, TrainingSpan, baseline_entrant, run_entrant, weights_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.markets import synthetic_panel
 

@@ -80,10 +80,7 @@ def test_events_are_read_back_unchanged_and_in_order(home, log):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-@given(
-    value=st.floats(allow_nan=False, allow_infinity=False),
-    text=st.text(st.characters(codec="utf-8")),
-)
+@given(value=st.floats(allow_nan=False, allow_infinity=False), text=st.text(st.characters(codec="utf-8")))
 def test_numbers_and_text_are_stored_exactly(home, value, text):
     JsonlAudit(home).path.unlink(missing_ok=True)
     JsonlAudit(home).append([halt_event(0, by=text, text=text, value=value, words=[text])])

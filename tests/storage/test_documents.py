@@ -98,10 +98,7 @@ def test_file_that_extends_itself_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "extends: missing.yaml",
-            "a.yaml extends missing.yaml, but .*missing.yaml is not a file",
-        ),
+        ("extends: missing.yaml", "a.yaml extends missing.yaml, but .*missing.yaml is not a file"),
         ("extends: [b.yaml]", r"extends must be a path relative to this file, found \['b.yaml'\]"),
         ("extends: null", "extends must be a path relative to this file, found None"),
     ],

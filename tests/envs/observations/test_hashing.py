@@ -4,13 +4,7 @@ import pytest
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 
 ALL = 2**64 - 1
-PRIMES = (
-    11400714785074694791,
-    14029467366897019727,
-    1609587929392839161,
-    9650029242287828579,
-    2870177450012600261,
-)
+PRIMES = (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
 
 
 def rotated(value, bits):
@@ -46,8 +40,7 @@ def xxh64(content):
 
 
 @pytest.mark.parametrize(
-    ("content", "known"),
-    [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999)],
+    ("content", "known"), [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999)]
 )
 def test_oracle_gives_the_published_hashes(content, known):
     assert xxh64(content) == known

@@ -5,11 +5,7 @@ import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from nvtrader_pipelines.evaluation.sharpe.error import (
-    gmm_standard_error,
-    iid_standard_error,
-    newey_west_lags,
-)
+from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error, iid_standard_error, newey_west_lags
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments, sharpe_ratio_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 

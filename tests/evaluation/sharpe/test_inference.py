@@ -316,10 +316,7 @@ def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, ske
     ("call", "sentence"),
     [
         (lambda: sharpe_moments(np.full(9, 0.001)), r"needs returns that vary, but all 9 are 0\.001"),
-        (
-            lambda: sharpe_moments(np.array([0.1, 0.2, 0.3])),
-            r"got shape \(3,\)",
-        ),
+        (lambda: sharpe_moments(np.array([0.1, 0.2, 0.3])), r"got shape \(3,\)"),
         (lambda: sharpe_moments(np.zeros((5, 2))), r"got shape \(5, 2\)"),
         (lambda: sharpe_moments(np.array([0.1, np.nan, 0.3, 0.4])), "finite returns, but 1 of 4 are NaN"),
         (lambda: SharpeMoments(0.1, 100, 2.0, 4.0), "at least the squared skewness plus 1"),

@@ -161,10 +161,7 @@ def test_a_run_of_too_few_sessions_counts_and_says_why_it_has_nothing():
 
 def test_runs_of_another_market_deflate_nothing():
     curve = sharpe_ratio_curve(
-        runs(3),
-        evaluations([0.5] * 3),
-        pl.concat([trials(2), trials(3, source="other").tail(1)]),
-        curves(3),
+        runs(3), evaluations([0.5] * 3), pl.concat([trials(2), trials(3, source="other").tail(1)]), curves(3)
     )
     assert curve.filter(pl.col("period") == "all")["n_trials"].to_list() == [1, 2, 1]
 

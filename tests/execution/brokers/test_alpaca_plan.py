@@ -18,17 +18,7 @@ from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
-from tests.execution.desks import (
-    ACCOUNT,
-    Deployed,
-    MemoryBook,
-    MemoryLog,
-    Switch,
-    Wants,
-    prices_of,
-    spec_of,
-    ticking,
-)
+from tests.execution.desks import ACCOUNT, Deployed, MemoryBook, MemoryLog, Switch, Wants, prices_of, spec_of, ticking
 from tests.markets import synthetic_panel
 
 PANEL = synthetic_panel(60, 4)

@@ -225,10 +225,7 @@ def test_purchase_on_the_day_of_a_split_is_not_split():
     assert live.exchange.shares["AAA"] > 3.0 * held
 
 
-@pytest.mark.parametrize(
-    ("held", "bars"),
-    [(2.0, 1.0), (2.0, 3.0), (1.97, 2.0), (1.9, 2.0), (0.0, 2.0), (1.02, 1.02)],
-)
+@pytest.mark.parametrize(("held", "bars"), [(2.0, 1.0), (2.0, 3.0), (1.97, 2.0), (1.9, 2.0), (0.0, 2.0), (1.02, 1.02)])
 def test_split_missing_in_the_bars_is_a_difference(held, bars):
     live = Live().open()
     live.session(11)

@@ -141,9 +141,7 @@ def test_price_adjustment_between_steps_changes_shares_only(killed_after, accoun
 
 
 @pytest.mark.parametrize("account_spec", [SimulatedAccountSpec(), SimulatedAccountSpec(volume_share=0.5)])
-def test_placed_order_of_a_withdrawn_bar_is_cancelled(
-    account_spec,
-):
+def test_placed_order_of_a_withdrawn_bar_is_cancelled(account_spec):
     spec, volume = spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE), 1e9
     prices = prices_of(STEADY, volume=volume)
     account = Account(Deployed(STEADY, spec, Wishes()), account_spec=account_spec, prices=prices)

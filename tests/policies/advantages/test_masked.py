@@ -21,9 +21,7 @@ def test_the_masked_variance_is_nemo_rls(case):
 
 
 @given(
-    values=arrays(float, (5, 7), elements=st.floats(-100.0, 100.0)),
-    mask=arrays(bool, (5, 7)),
-    unbiased=st.booleans(),
+    values=arrays(float, (5, 7), elements=st.floats(-100.0, 100.0)), mask=arrays(bool, (5, 7)), unbiased=st.booleans()
 )
 def test_scaled_values_have_mean_0_and_variance_1(values, mask, unbiased):
     values, chosen = torch.tensor(values), torch.tensor(mask)

@@ -81,9 +81,7 @@ def test_masked_steps_change_nothing(advantage, seed):
     episodes = random_episodes(seed)
     behind = episodes.mask == 0.0
     other = replace(
-        episodes,
-        rewards=torch.where(behind, 5.0, episodes.rewards),
-        values=torch.where(behind, -9.0, episodes.values),
+        episodes, rewards=torch.where(behind, 5.0, episodes.rewards), values=torch.where(behind, -9.0, episodes.values)
     )
     found, same = (advantage.estimate(some, 0.9).advantages * some.mask for some in (other, episodes))
     torch.testing.assert_close(found, same, rtol=0.0, atol=0.0)

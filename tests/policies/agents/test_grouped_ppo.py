@@ -45,15 +45,6 @@ def all_episodes(spec=SPEC, panel=PANEL, **changes):
 
 
 @EVERY_ADVANTAGE
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(advantage):
-    agent = agent_with(advantage)
-    first, second, other = (agent.train(PANEL, SPEC, WINDOW, seed) for seed in (1, 1, 2))
-    assert bits(first) == bits(second)
-    assert first.curve == second.curve
-    assert bits(first) != bits(other)
-
-
-@EVERY_ADVANTAGE
 def test_short_episodes_at_the_market_end_play_beside_whole_ones(advantage):
     stretches, hooks = ((5, 130), (145, len(PANEL.sessions) - 1)), TrainingHooks(sample_rate=1.0)
     played = agent_with(advantage).train(PANEL, SPEC, stretches, 0, hooks).rollouts

@@ -90,11 +90,7 @@ BAD_INPUTS = {
     "missing": (MISSING, {}, "must be finite, but 1 are not, the first at row 7 and column 2; drop"),
     "infinite": (INFINITE, {}, "must be finite, but 1 are not, the first at row 3 and column 1; drop"),
     "tail": (SCENARIOS[:19], {}, "tail of at least one return, but 19 scenarios leave 0.95; lower"),
-    "current_shape": (
-        SCENARIOS,
-        {"current": np.ones(5)},
-        r"current must have shape \(4,\), but has \(5,\)",
-    ),
+    "current_shape": (SCENARIOS, {"current": np.ones(5)}, r"current must have shape \(4,\), but has \(5,\)"),
     "current_missing": (SCENARIOS, {"current": np.full(4, np.nan)}, "current must be finite"),
     "current_number": (
         SCENARIOS,

@@ -39,11 +39,7 @@ def apply_limit(limit, proposal=PROPOSAL, panel=PANEL, held=None, risk_limits=WI
         (PositionCap(max_position=0.25), [0.25, 0.25, 0.2, 0.0, 0.3], "AAA, BBB cut to 25.0%"),
         (GrossExposure(max_gross=0.6), [0.8 / 3, 0.2, 0.4 / 3, 0.0, 0.4], "gross of 90.0% cut to 60.0%"),
         (NetExposure(max_net=0.45), [0.2, 0.15, 0.1, 0.0, 0.55], "net of 90.0% cut to 45.0%"),
-        (
-            SectorCap(sectors=SECTORS, max_sector=0.35),
-            [0.2, 0.15, 0.2, 0.0, 0.45],
-            "tech of 70.0% cut to 35.0%",
-        ),
+        (SectorCap(sectors=SECTORS, max_sector=0.35), [0.2, 0.15, 0.2, 0.0, 0.45], "tech of 70.0% cut to 35.0%"),
     ],
     ids=lambda value: getattr(value, "kind", None),
 )

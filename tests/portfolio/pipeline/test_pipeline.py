@@ -76,10 +76,7 @@ def test_positive_minimum_exposure_is_refused():
 @pytest.mark.parametrize(
     ("proposal", "message"),
     [
-        (
-            [0.2, np.nan, 0.2, 0.2, 0.2],
-            "finite, but those of BBB",
-        ),
+        ([0.2, np.nan, 0.2, 0.2, 0.2], "finite, but those of BBB"),
         ([0.2, 0.2, 0.2, 0.2, np.inf], "finite, but those of cash"),
         ([0.5, -0.1, 0.2, 0.2, 0.2], "minimum is -0.1"),
         ([0.2, 0.2, 0.2, 0.2, 0.1], "its sum 0.9"),

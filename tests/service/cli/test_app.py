@@ -195,7 +195,7 @@ def test_verbose_shows_the_trace(invoke):
 
 
 @pytest.mark.slow
-def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command, forked):
+def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command, fast_nvtrader):
     home = small_home(tmp_path / "home")
     home.market_file.write_text("sources:\n  - kind: landng\n")
     found = command(home)("materialize", "--json")
@@ -206,7 +206,7 @@ def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)
     home.deliveries.write_text("a file where a folder must be")
-    found = nvtrader(home, "materialize", "--json", "--verbose", command=forked)
+    found = nvtrader(home, "materialize", "--json", "--verbose", command=fast_nvtrader)
     assert found.returncode == FAILED
     assert found.stdout == ""
     assert "error: market: bronze__bars failed: FileExistsError" in found.stderr
@@ -223,9 +223,9 @@ def test_materialize_prints_results_paths_and_next_commands(built_home):
     assert len(printed.split("try next\n")[1].splitlines()) == 3
 
 
-def test_statements_from_a_pipe_run_in_order(built_home, forked):
+def test_statements_from_a_pipe_run_in_order(built_home, fast_nvtrader):
     typed = "SELECT 1 AS one;\nSELECT\n 2 AS two;\n.tables\nSELECT 3 AS three"
-    found = nvtrader(built_home, "sql", "--format", "csv", command=forked, input=typed)
+    found = nvtrader(built_home, "sql", "--format", "csv", command=fast_nvtrader, input=typed)
     assert found.returncode == 0
     assert found.stdout.startswith("one\n1\ntwo\n2\nname\nbronze.bars\n")
     assert found.stdout.endswith("three\n3\n")

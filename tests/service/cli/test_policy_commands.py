@@ -81,11 +81,7 @@ def test_outdated_policies_are_counted_and_listed_with_all(invoke, run, monkeypa
 
 def test_policies_of_empty_home_show_next_command(home, command):
     assert command(home)("policies").stdout == "no trained policy yet: nvtrader materialize\n"
-    assert json.loads(command(home)("policies", "--json").stdout) == {
-        "policies": [],
-        "newer": None,
-        "problems": [],
-    }
+    assert json.loads(command(home)("policies", "--json").stdout) == {"policies": [], "newer": None, "problems": []}
 
 
 def test_card_shows_scores_baselines_folds_and_files(invoke, run):

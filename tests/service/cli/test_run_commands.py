@@ -198,12 +198,12 @@ def test_replay_of_window_prints_lines_and_its_run_id(swept_home, sweep, swept_r
 
 
 @pytest.mark.slow
-def test_replay_on_terminal_shows_bar_unless_json(swept_home, forked):
+def test_replay_on_terminal_shows_bar_unless_json(swept_home, fast_nvtrader):
     window = ("--from", "2017-09-01", "--to", "2017-10-31")
-    code, shown = run_on_terminal(swept_home, "runs", "replay", FREE, *window, command=forked)
+    code, shown = run_on_terminal(swept_home, "runs", "replay", FREE, *window, command=fast_nvtrader)
     assert code == 0, shown
     assert "━" in shown
-    code, plain = run_on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=forked)
+    code, plain = run_on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=fast_nvtrader)
     assert code == 0, plain
     assert json.loads(plain)["run"]["window_first"] == "2017-09-01"
 

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.service.report.results import (
-    AccountRow,
-    ComparisonRow,
-    EarlierRow,
-    Results,
-    read_results,
-)
+from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, EarlierRow, Results, read_results
 from nvtrader_pipelines.service.report.results_markdown import (
     BEGIN,
     END,
