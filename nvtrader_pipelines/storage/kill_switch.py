@@ -25,7 +25,10 @@ class Halt(BaseModel):
 
 
 class FileKillSwitch:
-    """Kill switch, engaged while the variable is set or the file exists, whatever it holds."""
+    """Kill switch, engaged while the variable is set or the file exists in any form.
+
+    Anything of that name counts as the file, even a dangling symlink.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -56,9 +59,13 @@ class FileKillSwitch:
     def read(self) -> Halt | None:
         """Content of the file, or None if it cannot be read as a halt."""
         try:
-            return Halt.model_validate_json(self.path.read_bytes())
-        except (OSError, ValidationError):
+            if not self.path.is_file():  # reading a pipe or a device would never end
+                return None
+            halt = Halt.model_validate_json(self.path.read_bytes())
+            halt.at.astimezone(UTC)
+        except (OSError, ValidationError, OverflowError):  # OverflowError: the year does not exist in UTC
             return None
+        return halt
 
     def write(self, halt: Halt) -> None:
         """Engage the switch.
@@ -80,7 +87,10 @@ class FileKillSwitch:
         Raises:
             OSError: if the file cannot be removed.
         """
-        self.path.unlink()
+        if self.path.is_dir() and not self.path.is_symlink():
+            self.path.rmdir()
+        else:
+            self.path.unlink()
 
     @contextmanager
     def lock(self) -> Iterator[None]:

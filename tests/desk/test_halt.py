@@ -1,3 +1,4 @@
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -62,7 +63,13 @@ PLACES = {
     "another JSON": _file(b'{"reason": "x"}'),
     "a JSON that is no mapping": _file(b"[]"),
     "a moment that is none": _file(b'{"reason": "x", "by": "pat", "at": "soon"}'),
+    "a moment before all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "0001-01-01T00:00:00+14:00"}'),
+    "a moment after all in UTC": _file(b'{"reason": "x", "by": "pat", "at": "9999-12-31T23:00:00-14:00"}'),
+    "a directory": lambda path: path.mkdir(),
     "a dangling symlink": lambda path: path.symlink_to("gone"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a pipe": os.mkfifo,
 }
 
 
