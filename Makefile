@@ -10,7 +10,7 @@ endif
 INSTALL = $(PIP) --quiet -c constraints.txt -e
 
 .venv/.run: pyproject.toml constraints.txt
-	@$(or $(PYTHON),echo) -c '$(IS_SUPPORTED)' || { echo "Python 3.11, 3.12 or 3.13 is needed; install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	@$(or $(PYTHON),false) -c '$(IS_SUPPORTED)' || { echo "Python 3.11, 3.12 or 3.13 is needed; install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(INSTALL) .
 	.venv/bin/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true # on all cores; some packages bring templates

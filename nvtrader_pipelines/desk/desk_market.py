@@ -26,7 +26,12 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
+from nvtrader_pipelines.promotion.active_policy import (
+    ActivePolicy,
+    read_active,
+    read_active_run,
+    require_every_activation,
+)
 from nvtrader_pipelines.promotion.eligibility import market_mismatch_error
 from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
@@ -245,8 +250,9 @@ def require_active(store: Store) -> ActivePolicy:
     """Read the active policy.
 
     Raises:
-        StorageError: if there is none.
+        StorageError: if there is none, or the audit lacks an activation.
     """
+    require_every_activation(store)
     active = read_active(store)
     if active is None:
         raise StorageError("no policy is active, so nothing trades; `nvtrader policies activate` activates one")

@@ -108,7 +108,7 @@ def require_checks_passed(desk: Desk) -> None:
         raise dg.Failure(f"{error}", allow_retries=False) from error
     if failing:
         raise dg.Failure(
-            f"account {desk.account} is traded only while its checks pass, but {failing} failed; correct the rows or "
-            "reject the plan that is beyond its limits, and launch the rebalance again",
+            f"account {desk.account} is traded only while its rows pass their checks, but {failing} failed; execute "
+            "the check in the UI to see the rows, restore the account's book or tables, and rebalance again",
             allow_retries=False,
         )

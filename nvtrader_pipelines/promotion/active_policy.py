@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
+import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
@@ -13,6 +14,7 @@ from nvtrader_pipelines.promotion.eligibility import require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -95,6 +97,22 @@ def read_active(store: Store) -> ActivePolicy | None:
             f"the last activation of the audit, {event.event_id}, cannot be read ({first['loc'][0]}: {first['msg']}); "
             "nothing trades until a policy is activated again: `nvtrader policies activate`"
         ) from error
+
+
+def require_every_activation(store: Store) -> None:
+    """Raise if the audit lacks an activation that was mirrored: it was cut, or an older copy was put back.
+
+    Raises:
+        StorageError: with the activation and the remedy.
+    """
+    known = store.tables.read(ACTIVE_POLICY, columns=["event_id", "policy"])
+    recorded = [event.event_id for event in activations(store)]
+    lost = known.filter(~pl.col("event_id").is_in(recorded))
+    if len(lost):
+        raise StorageError(
+            f"the audit {store.audit.path} must have every activation of portfolio.active_policy, but lacks that of "
+            f"{lost['policy'][-1]}, {lost['event_id'][-1]}: it was cut or replaced; restore the newest copy"
+        )
 
 
 def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -> ActivePolicy:

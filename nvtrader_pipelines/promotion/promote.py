@@ -21,7 +21,13 @@ from nvtrader_pipelines.promotion.active_policy import (
     read_active,
     read_replaceable,
 )
-from nvtrader_pipelines.promotion.decision_log import Decision, PromotionRow, promotion_lock, write_promotion
+from nvtrader_pipelines.promotion.decision_log import (
+    Decision,
+    PromotionRow,
+    promotion_lock,
+    read_promotions,
+    write_promotion,
+)
 from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_usable, sealed_run
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.promotion.policy_cards import find_policy
@@ -32,7 +38,7 @@ from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, RUNS, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTION_DECISIONS, RUNS, VALIDATION
 
 Clock = Callable[[], datetime]
 
@@ -85,7 +91,7 @@ def activation_command(ref: PolicyRef) -> str:
 
 
 def mirror_active(store: Store) -> None:
-    """Write every activation of the audit to its table."""
+    """Write every activation of the audit to its table, and mark the decisions that it carried out."""
     events = activations(store)
     rows = [
         {
@@ -98,6 +104,9 @@ def mirror_active(store: Store) -> None:
         for event in events
     ]
     store.tables.replace(ACTIVE_POLICY, to_frame(ACTIVE_POLICY, rows), {})
+    decisions = read_promotions(store)
+    if not decisions.equals(store.tables.read(PROMOTION_DECISIONS)):  # a decision was killed after its activation
+        store.tables.replace(PROMOTION_DECISIONS, decisions, {})
 
 
 def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
@@ -131,7 +140,10 @@ def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock:
             considered_at=clock(),
             warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
         )
-        return row if is_active else _carry_out(store, row)
+        if not is_active:
+            return _carry_out(store, row)
+        mirror_active(store)
+        return row
 
 
 def _unusable_reason(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
@@ -198,10 +210,12 @@ def _rejection(ref: PolicyRef, reason: object) -> GateVerdict:
 
 
 def _carry_out(store: Store, row: PromotionRow) -> PromotionRow:
-    """Record the decision and activate the policy; after a kill the next attempt completes it."""
+    """Record the decision and activate the policy; after a kill the next attempt completes both."""
+    store.audit.events()  # a damaged audit is reported before a row is written
     if not row.activated:
         return write_promotion(store, row)
-    write_promotion(store, dataclasses.replace(row, activated=False))
+    first = write_promotion(store, dataclasses.replace(row, activated=False))  # perhaps of an earlier attempt
+    row = dataclasses.replace(first, activated=True)
     reason = row.verdict.sentence if row.decision == "gate" else row.reason
     activate(store, row.candidate, row.by, reason, row.considered_at)
     write_promotion(store, row)

@@ -52,7 +52,7 @@ def test_better_policy_replaces_active_one_with_all_figures(store, runs):
     (row,) = read_promotions_of(store, PolicyRef(runs["still"].run_id, "still")).to_dicts()
     assert row == {**decision.row(), "considered_at": LATER}
     assert row["active_run_id"] == runs["steady"].run_id
-    assert 0.0 < row["active_low"] < row["active_difference"] < row["active_high"]
+    assert 0.0 < row["active_difference_low"] < row["active_difference"] < row["active_difference_high"]
     assert row["n_sessions"] == 300
     assert row["best_baseline"] == "equal_weight"
     assert row["deflated_sharpe"] is None

@@ -19,7 +19,7 @@ VERDICT = "verdict"
 @dg.asset(
     key=ACTIVE_POLICY_KEY,
     group_name="portfolio",
-    kinds={"iceberg", "json"},
+    kinds={"iceberg"},
     deps=[["evaluation", "validation"], ["evaluation", "scoreboard"]],
     code_version="1",
 )
@@ -47,12 +47,12 @@ def activation_metadata(store: Store) -> dict[str, object]:
     active = read_active(store)
     if active is None:
         return {"policy": "no policy is active", ACTIVATION: ""}
-    pointer = active.model_dump(mode="json") | {"snapshot_ids": format_snapshot_ids(active.snapshot_ids)}
+    document = active.model_dump(mode="json") | {"snapshot_ids": format_snapshot_ids(active.snapshot_ids)}
     return {
         "policy": active.policy,
         "run_id": active.run_id,
         "activated_at": dg.MetadataValue.timestamp(active.activated_at),
         "activated_by": active.by,
-        "pointer": dg.MetadataValue.json(pointer),
+        "activation_document": dg.MetadataValue.json(document),
         ACTIVATION: active.event.event_id,
     }

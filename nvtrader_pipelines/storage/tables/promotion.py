@@ -30,8 +30,8 @@ PROMOTION_DECISIONS = Table(
         Column("sharpe", pl.Float64, "annualized Sharpe ratio of the candidate on these sessions, net of costs"),
         Column("active_sharpe", pl.Float64, "annualized Sharpe ratio of the active policy on these sessions"),
         Column("active_difference", pl.Float64, "Sharpe ratio of the candidate less that of the active policy"),
-        Column("active_low", pl.Float64, "lower bound of the difference, paired stationary bootstrap"),
-        Column("active_high", pl.Float64, "upper bound of the difference"),
+        Column("active_difference_low", pl.Float64, "lower bound of the difference, paired stationary bootstrap"),
+        Column("active_difference_high", pl.Float64, "upper bound of the difference"),
         Column(
             "best_baseline",
             pl.String,
@@ -39,8 +39,8 @@ PROMOTION_DECISIONS = Table(
         ),
         Column("baseline_sharpe", pl.Float64, "annualized Sharpe ratio of that baseline"),
         Column("baseline_difference", pl.Float64, "Sharpe ratio of the candidate less that of the baseline"),
-        Column("baseline_low", pl.Float64, "lower bound of the difference, paired stationary bootstrap"),
-        Column("baseline_high", pl.Float64, "upper bound of the difference"),
+        Column("baseline_difference_low", pl.Float64, "lower bound of the difference, paired stationary bootstrap"),
+        Column("baseline_difference_high", pl.Float64, "upper bound of the difference"),
         Column(
             "deflated_sharpe",
             pl.Float64,

@@ -126,7 +126,7 @@ def test_promote_of_weaker_policy_exits_with_0_and_activates_nothing(invoke, sto
     assert found.exit_code == 0
     row = json.loads(found.stdout)
     assert (row["policy"], row["passed"], row["activated"], row["decision"]) == ("small", False, False, "gate")
-    assert row["baseline_low"] < 0.0
+    assert row["baseline_difference_low"] < 0.0
     assert read_active(store) is None
     assert row["sentence"] in store.tables.read(PROMOTION_DECISIONS)["sentence"]
 
