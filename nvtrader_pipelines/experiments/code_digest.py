@@ -33,6 +33,7 @@ LIBRARIES = (
 DIGITS = 12
 PACKAGE = "nvtrader_pipelines"
 NAME = "\0"  # begins the token of a name, which may stand for different objects
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass
@@ -40,7 +41,7 @@ class _Module:
     """Top-level statements of a module as tokens, the objects it imports and the digests of those it defines."""
 
     statements: list[list[str]]
-    imported: dict[str, str]  # name → dotted name of the object
+    imported: dict[str, set[str]]  # name → dotted names of the objects, several if functions import for themselves
     defined: dict[str, str]  # name → digest of the statements that bind it
 
     @classmethod
@@ -52,7 +53,8 @@ class _Module:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-                module.imported |= {alias.asname or alias.name: origin + alias.name for alias in node.names}
+                for alias in node.names:
+                    module.imported.setdefault(alias.asname or alias.name, set()).add(origin + alias.name)
         for statement in filterfalse(_is_prose, tree.body):
             tokens = list(_tokens(statement))
             digest = _digest(tokens)
@@ -75,24 +77,29 @@ def syntax_digest(sources: Mapping[str, bytes]) -> str:
         """Digest of the definition of an object; its dotted name if it is a library's."""
         place, _, name = dotted.rpartition(".")
         if place not in modules:
-            return "" if dotted.startswith(PACKAGE) else dotted
+            return "" if dotted.startswith(PACKAGE) and dotted not in modules else dotted
         module = modules[place]
-        return module.defined.get(name) or definition(module.imported.get(name, PACKAGE))
+        return module.defined.get(name) or definitions_of(module.imported.get(name, ()))
+
+    def definitions_of(objects: Iterable[str]) -> str:
+        return " ".join(sorted(map(definition, objects)))
 
     digests = []
     for module in modules.values():
-        definitions = {NAME + name: definition(dotted) for name, dotted in module.imported.items()}
+        definitions = {NAME + name: definitions_of(objects) for name, objects in module.imported.items()}
         definitions |= {NAME + name: digest for name, digest in module.defined.items()}
         digests += [_digest(token + definitions.get(token, "") for token in tokens) for tokens in module.statements]
     return _digest(sorted(digests))
 
 
-def _tokens(node: object) -> Iterator[str]:
-    """Syntax of a node without prose."""
+def _tokens(node: object, own: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Syntax of a node without prose; names that a function binds itself (`own`) stand for no other object."""
     if isinstance(node, ast.Name):
-        yield NAME + node.id
+        yield node.id if node.id in own else NAME + node.id
     elif isinstance(node, ast.AST):
         node = _without_message(node)
+        if isinstance(node, SCOPES):
+            own |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)} | _stored_names(node)
         yield f"({type(node).__name__}"
         for field in node._fields:
             value = getattr(node, field)
@@ -101,7 +108,7 @@ def _tokens(node: object) -> Iterator[str]:
             yield field
             for item in value if isinstance(value, list) else (value,):
                 if not _is_prose(item):
-                    yield from _tokens(item)
+                    yield from _tokens(item, own)
         yield ")"
     else:
         yield repr(node)
@@ -125,11 +132,16 @@ def _without_message(node: ast.AST) -> ast.AST:
     return node
 
 
-def _bound_names(statement: ast.stmt) -> list[str]:
+def _bound_names(statement: ast.stmt) -> set[str]:
     """Names that a top-level statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return [statement.name]
-    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        return {statement.name}
+    inner = (_stored_names(node) for node in ast.walk(statement) if isinstance(node, SCOPES))
+    return _stored_names(statement).difference(*inner)
+
+
+def _stored_names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -159,3 +159,30 @@ def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatc
     monkeypatch.setattr(identity, "version", lambda library: "0.0.1" if library == "numpy" else "1")
     code_digest.cache_clear()
     assert run_code() != before
+
+
+def test_syntax_digest_ignores_a_local_name_that_its_new_module_defines_too():
+    function = b"def squares(values):\n    name = [v * v for v in values]\n    return name\n"
+    other = b"name = 3\nTWICE = [2 * v for v in (1, name)]\n"
+    together = {f"{PACKAGE}.a": function + other}
+    apart = {f"{PACKAGE}.a": function, f"{PACKAGE}.b": other}
+    assert syntax_digest(together) == syntax_digest(apart)
+
+
+def test_syntax_digest_sees_another_import_inside_one_of_two_functions():
+    def sources(first):
+        functions = "".join(
+            f"def {name}():\n    from {PACKAGE}.{origin} import MIN\n    return MIN\n"
+            for name, origin in (("days", first), ("months", "b"))
+        )
+        return {f"{PACKAGE}.a": b"MIN = 20\n", f"{PACKAGE}.b": b"MIN = 60\n", f"{PACKAGE}.use": functions.encode()}
+
+    assert syntax_digest(sources("a")) != syntax_digest(sources("b"))
+
+
+def test_syntax_digest_sees_another_module_behind_a_name():
+    def sources(module):
+        use = f"from {PACKAGE} import {module} as limits\nTWICE = 2 * limits.MIN\n".encode()
+        return {f"{PACKAGE}.a": b"MIN = 20\n", f"{PACKAGE}.b": b"MIN = 60\n", f"{PACKAGE}.use": use}
+
+    assert syntax_digest(sources("a")) != syntax_digest(sources("b"))

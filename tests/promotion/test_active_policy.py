@@ -6,14 +6,15 @@ import pytest
 import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
-from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
+from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run, require_every_activation
+from nvtrader_pipelines.promotion.promote import mirror_active
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import RUNS
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, RUNS
 from tests.promotion.activations import LATER, Killed, activations_of, dying_at, put, put_unreadable
 from tests.runs.untrained import AT, EXPERIMENT, begun, planned, sealed
 
@@ -67,6 +68,21 @@ def test_activation_round_trips_and_its_event_has_author_and_reason(store, run):
     assert (active.previous_run_id, active.previous_policy) == (None, None)
     assert activations_of(store) == [(run.run_id, "small", "ann", "it is time", AT)]
     assert read_active_run(store, active) == run
+
+
+def test_audit_without_a_mirrored_activation_is_refused(store, run, other):
+    put(store, (other.run_id, "other"))
+    put(store, (run.run_id, "small"), LATER)
+    mirror_active(store)
+    require_every_activation(store)
+    whole = store.audit.path.read_bytes()
+    store.audit.path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    vars(store).pop("audit")
+    try:
+        with pytest.raises(StorageError, match=r"lacks that of small, .*restore the newest copy"):
+            require_every_activation(store)
+    finally:
+        store.tables.replace(ACTIVE_POLICY, store.tables.read(ACTIVE_POLICY).clear(), {})
 
 
 def test_activation_of_a_seed_names_the_previous_policy(store, run, other):

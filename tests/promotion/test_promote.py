@@ -13,7 +13,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import active_policy, eligibility
 from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import activate
-from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions_of
+from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.runs.run_tables import complete_run
@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
-from tests.promotion.activations import LATER, Killed, put_unreadable
+from tests.promotion.activations import LATER, Killed, dying_at, put_unreadable
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -298,6 +298,22 @@ def test_killed_promotion_is_completed_by_the_next_attempt(store, monkeypatch):
     assert judge(store, "still").activated
     assert active_name(store) == "still"
     assert len(decisions(store)) == 2
+
+
+def test_promotion_killed_twice_counts_as_activated_once_the_audit_has_it(store, monkeypatch):
+    with monkeypatch.context() as patch:  # before its event, then at a later hour after it
+        patch.setattr(promote_module, "activate", dying_at(0)(promote_module.activate))
+        with pytest.raises(Killed):
+            judge(store, "steady")
+    with monkeypatch.context() as patch:
+        patch.setattr(promote_module, "write_promotion", dying_at(1)(promote_module.write_promotion))
+        with pytest.raises(Killed):
+            judge(store, "steady", at=AT + dt.timedelta(hours=1))
+    assert active_name(store) == "steady"
+    assert decisions(store) == [("gate", "steady", None, True, False)]
+    assert read_promotions(store)["activated"].to_list() == [True]
+    mirror_active(store)
+    assert decisions(store) == [("gate", "steady", None, True, True)]
 
 
 def test_failed_activation_is_recorded_as_not_activated(store, monkeypatch):
