@@ -81,7 +81,7 @@ def test_promotion_decides_on_newest_runs_and_activates_the_better(gate_decision
     assert active is not None
     assert (active.policy, active.by) == ("better", "gate")
     assert (metadata["policy"].value, metadata["run_id"].value) == ("better", active.run_id)
-    shown = metadata["pointer"].value
+    shown = metadata["activation_document"].value
     assert shown["snapshot_ids"] == {table: str(of_64_bits) for table, of_64_bits in active.snapshot_ids.items()}
     assert {**shown, "snapshot_ids": active.snapshot_ids} == active.model_dump(mode="json")
     assert store.tables.read(ACTIVE_POLICY)["event_id"].to_list() == [active.event.event_id]
