@@ -16,7 +16,7 @@ from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.execution.desks import ACCOUNT, Account, Deployed, prices_of, spec_of
+from tests.execution.desks import ACCOUNT, Account, Deployed, Fused, prices_of, spec_of
 from tests.panels import GAP, eventful_panel
 
 N_KILLS, MAX_EFFECTS = 20, 9
@@ -26,7 +26,6 @@ ACCOUNTS = {  # filled in full, and in part
     "fractions": SimulatedAccountSpec(),
     "whole": SimulatedAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2),
 }
-EFFECTS = {"settle", "place", "cancel", "fill", "append"}
 
 
 class Fuse:
@@ -45,17 +44,6 @@ class Fuse:
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
-
-
-class Fused:
-    """Proxy of a store whose effects burn a fuse."""
-
-    def __init__(self, store, fuse):
-        self._store, self._fuse = store, fuse
-
-    def __getattr__(self, name):
-        method = getattr(self._store, name)
-        return (lambda *given: self._fuse.burn(method, *given)) if name in EFFECTS else method
 
 
 def open_account(folder, kind, fuse):

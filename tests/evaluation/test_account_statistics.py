@@ -27,11 +27,6 @@ def test_exposure_exceeds_one_with_debt():
     assert exposure(np.array([-0.5, -0.5])) == pytest.approx(1.5)
 
 
-@given(n_names=st.integers(1, 30), held=st.floats(0.01, 2.0))
-def test_effective_names_of_equal_holdings_ignore_cash(n_names, held):
-    assert effective_names(np.full((1, n_names), held / n_names)) == pytest.approx(n_names)
-
-
 @given(weights=arrays(float, (5, 7), elements=st.floats(0.01, 1.0)))
 def test_unequal_holdings_are_fewer_names(weights):
     found = effective_names(weights)

@@ -35,13 +35,6 @@ def test_the_t_statistic_is_newey_and_wests():
     assert found.alpha_t == pytest.approx(coefficients[0] / error, rel=1e-9)
 
 
-def test_a_policy_that_only_has_more_beta_has_no_alpha():
-    _, reference = pair()
-    found = market_model(1.3 * reference, reference)
-    assert found.beta == pytest.approx(1.3)
-    assert found.alpha_per_year == pytest.approx(0.0, abs=1e-9)
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 1.3])
 @pytest.mark.parametrize("fee", [0.0, 1e-4])
 def test_without_a_residual_alpha_has_no_t_statistic(beta, fee):
@@ -74,10 +67,6 @@ def test_a_small_active_return_that_is_more_than_rounding_is_kept():
     returns, reference = pair(250)
     nearly = reference + 1e-4 * (returns - reference)
     np.testing.assert_array_equal(active_returns(nearly, reference), nearly - reference)
-
-
-def test_active_returns_are_paired_by_session():
-    assert active_returns(np.array([0.02, 0.01]), np.array([0.01, 0.03])).tolist() == pytest.approx([0.01, -0.02])
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,6 @@ def test_the_point_is_the_mean_of_the_middle_half_of_all_scores(shape):
     assert interquartile_mean(scores, seeded(), n_draws=10).point == pytest.approx(middle_half(scores), rel=1e-12)
 
 
-def test_the_point_of_numbers_anyone_can_check():
-    scores = np.array([[1.0, 100.0], [2.0, 3.0], [4.0, 5.0], [-50.0, 6.0]])
-    assert interquartile_mean(scores, seeded(), n_draws=10).point == (2.0 + 3.0 + 4.0 + 5.0) / 4.0
-
-
 def test_the_bounds_are_those_of_every_possible_draw():
     scores = np.array([[0.1, 0.9, 0.4], [1.2, -0.3, 0.5], [0.7, 0.2, 2.0]])
     draws = [list(product(fold, repeat=3)) for fold in scores]  # 27 equally likely draws of each fold
@@ -50,18 +45,6 @@ def test_interquartile_bounds_equal_another_library():
     found = interquartile_mean(SCORES, seeded(), n_draws=5000)
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
     assert found.low < found.point < found.high
-
-
-def test_folds_are_not_mixed_so_their_differences_do_not_widen_the_bounds():
-    apart = np.tile([0.1, 0.2, 0.3], (4, 1)) + 10.0 * np.arange(4)[:, None]
-    found = interquartile_mean(apart, seeded())
-    assert found.high - found.low < 0.4
-
-
-def test_one_wild_seed_does_not_move_it():
-    wild = SCORES.copy()
-    wild[-1, wild[-1].argmax()] = 1e6
-    assert interquartile_mean(wild, seeded()).point == interquartile_mean(SCORES, seeded()).point
 
 
 def test_two_of_a_seed_are_equal_and_of_another_seed_are_not():

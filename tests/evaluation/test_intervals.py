@@ -5,7 +5,7 @@ import pytest
 from arch.bootstrap import StationaryBootstrap
 
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, Interval, SharpeIntervals, lo_interval
-from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error, iid_standard_error
+from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
 
@@ -107,13 +107,6 @@ def test_the_interval_by_theory_is_near_the_bootstrapped_one():
     found = lo_interval(returns[:, 0])
     low, high = SharpeIntervals().draw(returns).interval(0)
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.1)
-
-
-def test_without_lags_it_is_about_that_of_independent_normal_returns():
-    returns = normal_returns(n_sessions=20_000, n_series=1)[:, 0]
-    found = lo_interval(returns, n_lags=0)
-    error = iid_standard_error(sharpe_ratio(returns, 1), len(returns)) * np.sqrt(252)
-    assert (found.high - found.low) / 2.0 == pytest.approx(1.96 * error, rel=0.01)
 
 
 def test_an_account_that_stays_in_cash_has_no_interval_by_theory():

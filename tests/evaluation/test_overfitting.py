@@ -50,21 +50,12 @@ def test_probabilities_and_degradation_of_the_matrices_are_reproduced(name):
     assert adjusted == pytest.approx(fit["adj_r2_statsmodels"], abs=1e-9)
 
 
-def test_a_median_rank_counts_as_overfit():
-    expected = CASES["noise_T120_N7_S6"]["expected"]
-    assert (expected["pbo"], expected["pbo_strict_lt0"]) == (0.45, 0.35)
-
-
 @pytest.mark.parametrize(
     ("n_blocks", "count"), [(int(s), n) for s, n in golden("pbo_cscv")["combination_counts"].items() if s != "note"]
 )
 def test_half_of_the_blocks_are_chosen_in_every_way(n_blocks, count):
     assert count == comb(n_blocks, n_blocks // 2)
     assert len(backtest_overfitting(noise(3 * n_blocks, 2), n_blocks).logits) == count
-
-
-def test_sixteen_blocks_make_12870_combinations():
-    assert len(backtest_overfitting(noise(64, 3)).logits) == 12_870
 
 
 def test_the_oldest_sessions_that_fill_no_block_are_left_out():

@@ -22,6 +22,7 @@ from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 ENVIRONMENT = EnvSpec(lookback=5, episode_len=20, rebal_freq=3)
 ACCOUNT = "paper"
+EFFECTS = {"settle", "place", "cancel", "fill", "append", "submit"}
 
 
 class Wishes:
@@ -133,6 +134,17 @@ class MemoryBook:
             return False
         self.placed[order_id] = BookedOrder(order=known.order, status=status, reason=reason)
         return True
+
+
+class Fused:
+    """A store, or a broker, whose effects burn a fuse."""
+
+    def __init__(self, store, fuse):
+        self._store, self._fuse = store, fuse
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+        return (lambda *given: self._fuse.burn(method, *given)) if name in EFFECTS else method
 
 
 class Switch:

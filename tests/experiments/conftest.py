@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 
+from nvtrader_pipelines.experiments.replay import Parent, fold_dates
 from tests.experiments.pipelines import TIMINGS, piped, timed
 from tests.experiments.small import planned, trained
 
@@ -17,6 +18,12 @@ def plan():
 def run(plan):
     """The store of the whole run; only to be read."""
     return trained(plan)
+
+
+@pytest.fixture(scope="session")
+def parent(plan):
+    """The run as the parent of its replays."""
+    return Parent(plan.run_id, fold_dates(plan))
 
 
 @pytest.fixture(scope="session")

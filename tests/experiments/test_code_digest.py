@@ -51,36 +51,26 @@ def replace(path, before, after):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "seen"),
     [
-        (b"Costs.", b"What trading costs."),
-        (b"Fraction of wealth.", b"Cost."),
-        (b"# of the trade", b"# another comment"),
-        (b"fees in dollars", b"commission in dollars"),
-        (b"from math import sqrt", b"import os\nfrom math import sqrt"),
-        (b"RATE * sqrt(trade)", b"(\n        RATE\n        * sqrt(trade)\n    )"),
-        (b"trade must be positive", b"a trade is a size, so it must be positive"),
+        (b"Costs.", b"What trading costs.", False),
+        (b"Fraction of wealth.", b"Cost.", False),
+        (b"# of the trade", b"# another comment", False),
+        (b"fees in dollars", b"commission in dollars", False),
+        (b"from math import sqrt", b"import os\nfrom math import sqrt", False),
+        (b"RATE * sqrt(trade)", b"(\n        RATE\n        * sqrt(trade)\n    )", False),
+        (b"trade must be positive", b"a trade is a size, so it must be positive", False),
+        (b"0.001", b"0.002", True),
+        (b"< 0", b"<= 0", True),
+        (b"RATE *", b"RATE +", True),
+        (b"Float64", b"Float32", True),
+        (b"ValueError", b"TypeError", True),
+        (b"from math", b"from numpy", True),
     ],
 )
-def test_syntax_digest_ignores_prose(before, after):
+def test_syntax_digest_sees_numbers_operators_and_raised_classes_and_no_prose(before, after, seen):
     assert before in SOURCE
-    assert syntax_digest({"costs": SOURCE.replace(before, after)}) == syntax_digest({"costs": SOURCE})
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (b"0.001", b"0.002"),
-        (b"< 0", b"<= 0"),
-        (b"RATE *", b"RATE +"),
-        (b"Float64", b"Float32"),
-        (b"ValueError", b"TypeError"),
-        (b"from math", b"from numpy"),
-    ],
-)
-def test_syntax_digest_sees_numbers_operators_and_raised_classes(before, after):
-    assert before in SOURCE
-    assert syntax_digest({"costs": SOURCE.replace(before, after)}) != syntax_digest({"costs": SOURCE})
+    assert (syntax_digest({"costs": SOURCE.replace(before, after)}) != syntax_digest({"costs": SOURCE})) == seen
 
 
 def test_syntax_digest_ignores_which_module_holds_a_definition():

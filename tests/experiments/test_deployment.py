@@ -17,11 +17,6 @@ from tests.markets import synthetic_panel
 from tests.panels import with_other_future
 
 
-@pytest.fixture(scope="module")
-def parent(plan):
-    return Parent(plan.run_id, fold_dates(plan))
-
-
 def deployed(plan, run, parent, policy="tiny", panel=None):
     panel = panel or plan.panel
     return deploy(plan.spec, panel, parent, run.archives(), run.chosen(), run.thresholds(), policy)

@@ -2,18 +2,13 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates, forward_plan
+from nvtrader_pipelines.experiments.replay import forward_plan
 from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES
 from tests.experiments.test_replay import longer
 from tests.panels import cut
 
 PAPER_STAGES = ["signal.emitted", "order.placed", "bar.received", "order.filled", "equity.update"]
-
-
-@pytest.fixture(scope="module")
-def parent(plan):
-    return Parent(plan.run_id, fold_dates(plan))
 
 
 def carried(run, parent, last):

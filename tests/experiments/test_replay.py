@@ -6,17 +6,12 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
+from nvtrader_pipelines.experiments.replay import fold_dates, replay_plan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES, planned
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
-
-
-@pytest.fixture(scope="module")
-def parent(plan):
-    return Parent(plan.run_id, fold_dates(plan))
 
 
 def replayed(run, plan):

@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib.image
 import numpy as np
 import polars as pl
 import pytest
@@ -16,6 +15,7 @@ from nvtrader_pipelines.figures.portfolio_figures import (
     stages_figure,
     stages_figures,
 )
+from tests.figures.pictures import pixels
 from tests.markets import synthetic_sessions
 
 SYMBOLS = [*(f"N{i:02d}" for i in range(20)), "cash"]
@@ -69,17 +69,11 @@ def plan(n_findings=2):
     return {"symbols": SYMBOLS, **weights, "findings": json.dumps(findings)}
 
 
-def pixels(png, tmp_path):
-    path = tmp_path / "figure.png"
-    path.write_bytes(png)
-    return matplotlib.image.imread(path)
-
-
 @pytest.mark.parametrize("n_sessions", [1, 60])
 def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
     drawn = pixels(account_figure(states(n_sessions), "paper"), tmp_path)
     assert drawn.shape[:2] == (900, 1599)
-    blue = np.all(np.abs(drawn[:, :, :3] - np.array([0, 0x72, 0xB2]) / 255) < 0.02, axis=2)
+    blue = np.all(np.abs(drawn - np.array([0, 0x72, 0xB2]) / 255) < 0.02, axis=2)
     assert blue.any()
 
 

@@ -1,4 +1,3 @@
-import matplotlib.image
 import polars as pl
 import pytest
 
@@ -9,6 +8,7 @@ from nvtrader_pipelines.figures.prudex_extremes import extremes_figure
 from nvtrader_pipelines.figures.prudex_palette import PALETTE, experiment_colors, styles, with_hidden
 from nvtrader_pipelines.figures.prudex_reliability import rank_figure
 from tests.evaluation.prudex.records import compass_of_two
+from tests.figures.pictures import pixels
 
 FIVE = {"compass", "pride_star", "performance_profile", "rank_distribution", "extreme_markets"}
 
@@ -21,12 +21,6 @@ def compass():
 @pytest.fixture(scope="module")
 def figures(compass):
     return prudex_figures(compass)
-
-
-def pixels(png, tmp_path):
-    path = tmp_path / "figure.png"
-    path.write_bytes(png)
-    return matplotlib.image.imread(path)[:, :, :3]
 
 
 def test_there_are_the_five_charts_and_two_of_what_was_held(figures):

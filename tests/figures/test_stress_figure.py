@@ -1,4 +1,3 @@
-import matplotlib.image
 import numpy as np
 import polars as pl
 import pytest
@@ -7,6 +6,7 @@ from nvtrader_pipelines.evaluation.stress.verdict import summary
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.figures.stress_figure import MEANING, stress_figure
+from tests.figures.pictures import pixels
 
 ACCOUNTS = [("tiny/seed-0", "policy"), ("tiny", "ensemble"), ("equal_weight", "baseline"), ("mean_cvar", "baseline")]
 SCENARIOS = [
@@ -37,12 +37,6 @@ def table(n_accounts=4, loss=0.2):
     return pl.DataFrame(rows, schema_overrides=STRESS).select(
         pl.lit(None, dtype).alias(name) if name not in rows[0] else name for name, dtype in STRESS.items()
     )
-
-
-def pixels(png, tmp_path):
-    path = tmp_path / "figure.png"
-    path.write_bytes(png)
-    return matplotlib.image.imread(path)
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,11 @@ def endless(agent: PpoAgent) -> PpoAgent:
     return agent.model_copy(update={"total_timesteps": 100_000_000})
 
 
+def bits(fit: Fit) -> dict[str, bytes]:
+    """Return the bytes of every trained tensor."""
+    return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
+
+
 def card_of(panel: MarketPanel, fit: Fit, spec=SPEC, agent=AGENT, **changes) -> PolicyCard:
     """Return the card of a small policy."""
     content = {

@@ -53,6 +53,13 @@ def repacked(content, **members):
     return out.getvalue()
 
 
+def with_tensors(content, tensors):
+    """The zip with other tensors."""
+    buffer = io.BytesIO()
+    torch.save(tensors, buffer)
+    return repacked(content, policy_pth=buffer.getvalue())
+
+
 @pytest.mark.parametrize("algorithm", LEARNERS)
 def test_sb3_policy_matches_model_predict(algorithm):
     model, content = saved(algorithm)
@@ -90,10 +97,8 @@ class Bomb:
 
 def test_pickles_in_the_zip_are_never_executed(ppo, tmp_path):
     path = tmp_path / "exploded"
-    buffer = io.BytesIO()
-    torch.save({"log_std": Bomb(str(path))}, buffer)
     with pytest.raises(PolicyArchiveError, match="plain tensors"):
-        read_sb3_zip(repacked(ppo[1], policy_pth=buffer.getvalue()))
+        read_sb3_zip(with_tensors(ppo[1], {"log_std": Bomb(str(path))}))
     with pytest.raises(PolicyArchiveError, match="plain tensors"):
         read_sb3_zip(repacked(ppo[1], policy_pth=pickle.dumps(Bomb(str(path)))))
     read_sb3_zip(repacked(ppo[1], pytorch_variables_pth=pickle.dumps(Bomb(str(path)))))
@@ -114,10 +119,8 @@ def test_read_sb3_zip_raises_for_foreign_bytes(content):
 def test_a_diverged_network_is_refused(ppo):
     tensors = {name: tensor.clone() for name, tensor in read_sb3_zip(ppo[1]).tensors.items()}
     tensors["action_net.bias"][0] = np.nan
-    buffer = io.BytesIO()
-    torch.save(tensors, buffer)
     with pytest.raises(PolicyArchiveError, match=r"action_net.bias"):
-        read_sb3_zip(repacked(ppo[1], policy_pth=buffer.getvalue()))
+        read_sb3_zip(with_tensors(ppo[1], tensors))
 
 
 @pytest.mark.parametrize(
@@ -138,13 +141,6 @@ def test_open_sb3_raises_for_extra_tensors(ppo):
     found.tensors["features_extractor.cnn.weight"] = torch.zeros(1)
     with pytest.raises(PolicyArchiveError, match="plain MlpPolicy of ppo"):
         open_sb3(found, "ppo", None, SPEC, SCALER, PANEL)
-
-
-def with_tensors(content, tensors):
-    """The zip with other tensors."""
-    buffer = io.BytesIO()
-    torch.save(tensors, buffer)
-    return repacked(content, policy_pth=buffer.getvalue())
 
 
 def with_facts(content, **facts):

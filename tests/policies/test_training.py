@@ -19,7 +19,7 @@ from nvtrader_pipelines.policies.training import (
     train_all,
 )
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, endless
+from tests.policies.small_learners import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, bits, endless
 
 PANEL = synthetic_panel(160, 3)
 LONG = endless(AGENT)
@@ -53,9 +53,7 @@ def assert_same(fit, other):
     assert fit.scaler == other.scaler
     assert fit.curve == other.curve
     assert fit.rollouts.equals(other.rollouts)
-    assert {name: t.numpy().tobytes() for name, t in fit.tensors.items()} == {
-        name: t.numpy().tobytes() for name, t in other.tensors.items()
-    }
+    assert bits(fit) == bits(other)
 
 
 def descendants():

@@ -50,11 +50,6 @@ def test_average_correlation_skips_decisions_with_fewer_than_two_names():
         average_correlation(np.array([[1.0, 0.0], [0.0, 0.0]]), correlation)
 
 
-@given(weights=weights, returns=draws)
-def test_bets_are_between_one_and_the_number_of_names(weights, returns):
-    assert 1.0 - 1e-9 <= effective_bets(weights, np.cov(returns, rowvar=False)) <= N + 1e-9
-
-
 @given(returns=draws, weights=weights)
 def test_the_variances_that_bets_share_sum_to_that_of_the_portfolio(returns, weights):
     covariance = np.cov(returns, rowvar=False)
@@ -63,13 +58,6 @@ def test_the_variances_that_bets_share_sum_to_that_of_the_portfolio(returns, wei
     total = np.einsum("ti,ij,tj->t", weights, covariance, weights)
     assert bets.sum(axis=1) == pytest.approx(total)
     assert effective_bets(weights, covariance) == pytest.approx(np.exp(entropy(np.maximum(bets, 0.0), axis=1)).mean())
-
-
-def test_effective_bets_of_equal_risk_differ_from_published_formula():
-    variances, held = np.array([1.0, 4.0]), np.array([[2.0, 1.0]]) / 3.0  # risk parity: 1 (2/3)^2 = 4 (1/3)^2
-    assert effective_bets(held, np.diag(variances)) == pytest.approx(2.0)
-    published = variances**2 * held[0] ** 2
-    assert np.exp(entropy(published)) == pytest.approx(1.6493848884661177)
 
 
 def test_effective_bets_of_independent_and_identical_names():

@@ -26,10 +26,6 @@ def test_a_decay_is_the_slope_of_a_regression(excess):
     assert excess_growth_slope(excess) == pytest.approx(linregress(range(len(excess)), excess).slope, abs=1e-12)
 
 
-def test_an_alpha_that_shrinks_by_a_point_a_window_decays_by_a_point():
-    assert excess_growth_slope(np.array([0.03, 0.02, 0.01, 0.0])) == pytest.approx(-0.01)
-
-
 def test_one_window_has_no_decay():
     with pytest.raises(UndefinedStatisticError, match="needs 2 test windows, got 1"):
         excess_growth_slope(np.array([0.1]))

@@ -10,10 +10,7 @@ from nvtrader_pipelines.evaluation.prudex.measures import EXTREME_MARKETS, Extre
 from nvtrader_pipelines.evaluation.prudex.risk_control import downside_deviation, sessions_within
 from nvtrader_pipelines.evaluation.statistics import (
     UndefinedStatisticError,
-    max_drawdown,
-    sharpe_ratio,
     sortino_ratio,
-    total_return,
 )
 from nvtrader_pipelines.market.calendar import sessions as exchange_sessions
 
@@ -26,38 +23,6 @@ def days(first, last):
 
 def test_downside_deviation_by_hand_counts_gains_as_losses_of_nothing():
     assert downside_deviation(np.array([0.3, -0.1, 0.2, -0.1]), periods_per_year=2) == pytest.approx(0.1)
-
-
-def test_it_is_not_the_published_spread_of_the_losses_about_their_mean():
-    returns = np.array([0.01, -0.02, 0.01, -0.02])
-    assert np.std(returns[returns < 0]) == 0.0  # so that the published Sortino ratio divides by nothing
-    assert downside_deviation(returns, 1) == pytest.approx(0.02 / np.sqrt(2.0))
-
-
-def test_sharpe_ratio_does_not_grow_with_window_unlike_published_code():
-    quarter = np.random.default_rng(0).normal(0.001, 0.01, 63)
-    year = np.tile(quarter, 4)
-
-    def published(returns):
-        return returns.mean() / returns.std() * np.sqrt(len(returns))
-
-    assert published(year) == pytest.approx(2.0 * published(quarter))
-    assert sharpe_ratio(year) == pytest.approx(sharpe_ratio(quarter), rel=0.01)  # but for ddof 1
-
-
-def test_drawdown_uses_running_peak_unlike_published_code():
-    wealth = np.array([0.5, 1.0, 1.5])
-    returns = np.array([-0.5, 1.0, 0.5])
-    assert max((wealth.max() - wealth) / wealth.max()) == pytest.approx(
-        2.0 / 3.0
-    )  # a fall from a height not yet reached
-    assert max_drawdown(returns) == pytest.approx(0.5)
-
-
-def test_a_total_return_is_compounded_and_not_summed_as_published():
-    returns = np.array([-0.5, 1.0])
-    assert returns.sum() == 0.5
-    assert total_return(returns) == pytest.approx(0.0)
 
 
 @given(returns=arrays(np.float64, 30, elements=st.floats(-0.2, 0.2)).filter(lambda r: r.min() < -1e-6))

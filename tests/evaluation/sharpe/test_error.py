@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
@@ -8,10 +5,9 @@ from statsmodels.regression.linear_model import OLS
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error, iid_standard_error, newey_west_lags
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments, sharpe_ratio_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
+from tests.evaluation.golden import golden
 
-GOLDEN = json.loads(
-    (Path(__file__).parents[2] / "golden" / "performance_metrics" / "performance_metrics.json").read_text()
-)
+GOLDEN = golden("performance_metrics")
 SERIES = {name: (np.array(case["returns"]), case["lo_2002"]) for name, case in GOLDEN["series"].items()}
 LO = GOLDEN["lo_2002"]
 LAGS = (0, 3, 8, 20)

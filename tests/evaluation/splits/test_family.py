@@ -1,7 +1,6 @@
 """What holds of every splitter."""
 
 from itertools import pairwise
-from math import comb
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, CombinatorialPurged, PurgedKFold, WalkForward
-from tests.evaluation.splits.calendars import combinatorials, days, folds_or_reject, splitters, weekdays
+from tests.evaluation.splits.calendars import days, folds_or_reject, splitters, weekdays
 
 LENGTHS = st.integers(2500, 4000)
 
@@ -45,15 +44,6 @@ def test_every_path_tests_every_session_of_its_blocks_once(splitter, n_sessions)
         assert all(block in folds[place].test for place, block in zip(path, tested, strict=True))
     used = [(place, block) for path in paths.by_path for place, block in zip(path, tested, strict=True)]
     assert len(used) == len(set(used)) == sum(len(fold.test) for fold in folds)  # no test is walked twice or left out
-
-
-@settings(max_examples=30)
-@given(splitter=combinatorials(), n_sessions=LENGTHS)
-def test_splits_and_paths_are_as_many_as_there_are_combinations(splitter, n_sessions):
-    folds, n, k = folds_or_reject(splitter, weekdays(n_sessions=n_sessions)), splitter.n_folds, splitter.n_test_folds
-    assert len(folds) == len({fold.test for fold in folds}) == comb(n, k)
-    assert len(BacktestPaths.of(folds).by_path) == comb(n - 1, k - 1)
-    assert {len(fold.test) for fold in folds} == {k}
 
 
 @pytest.mark.parametrize("splitter", [CombinatorialPurged(), PurgedKFold()], ids=lambda splitter: splitter.kind)

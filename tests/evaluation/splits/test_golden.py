@@ -1,17 +1,16 @@
 """Combinatorial purged cross-validation against other people's programs."""
 
-import json
 from math import comb
-from pathlib import Path
 
 import pytest
 
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, CombinatorialPurged, Fold
 from nvtrader_pipelines.evaluation.splits.combinatorial_purged import combinatorial_splits
 from nvtrader_pipelines.evaluation.splits.purging import contiguous_spans, purged_stretches
+from tests.evaluation.golden import golden
 from tests.evaluation.splits.calendars import days, weekdays
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "cpcv_splits" / "cpcv_splits.json").read_text())
+GOLDEN = golden("cpcv_splits")
 
 
 def named(case):

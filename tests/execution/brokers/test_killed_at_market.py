@@ -9,9 +9,8 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.trader import Trader
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
-from tests.execution.desks import ACCOUNT, ticking
+from tests.execution.desks import ACCOUNT, Fused, ticking
 
-EFFECTS = {"settle", "place", "cancel", "fill", "append", "submit"}
 WANTED = {10: (0.2, 0.2, 0.2, 0.2, 0.2), 13: (0.4, 0.1, 0.3, 0.1, 0.1)}
 LAST = 15
 
@@ -34,17 +33,6 @@ class Fuse:
         if self.burned == self.n:
             raise Killed
         return result
-
-
-class Fused:
-    """A store, or a broker, whose effects burn a fuse."""
-
-    def __init__(self, store, fuse):
-        self._store, self._fuse = store, fuse
-
-    def __getattr__(self, name):
-        method = getattr(self._store, name)
-        return (lambda *given: self._fuse.burn(method, *given)) if name in EFFECTS else method
 
 
 def hired(live, fuse):

@@ -1,22 +1,18 @@
 """The golden numbers of NeMo-RL and Stable-Baselines3 as tensors."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from nvtrader_pipelines.policies.advantages import Episodes
+from tests.evaluation.golden import golden
 
-FOLDER = Path(__file__).parents[2] / "golden"
 CLOSE = {"rtol": 1e-7, "atol": 1e-5}  # a number in single precision, and the references' tolerance
 
 
 def cases(topic, *, function=None, start=""):
     """A parameter per case of a topic's file, of one function or with ids that start alike."""
-    content = json.loads((FOLDER / topic / f"{topic}.json").read_text())
-    found = [case for case in content["cases"] if case["id"].startswith(start)]
+    found = [case for case in golden(topic)["cases"] if case["id"].startswith(start)]
     found = [case for case in found if function in (None, case.get("function"))]
     assert found
     return pytest.mark.parametrize("case", found, ids=[case["id"] for case in found])

@@ -1,10 +1,7 @@
-from dataclasses import replace
-
 import numpy as np
-import pytest
 import torch
 
-from nvtrader_pipelines.policies.advantages import Episodes, GaeAdvantage
+from nvtrader_pipelines.policies.advantages import Episodes
 from nvtrader_pipelines.policies.advantages.gae_recursion import generalized_advantages
 from nvtrader_pipelines.policies.advantages.masked import whiten
 from tests.policies.advantages.golden import assert_close, cases, tensor
@@ -101,38 +98,3 @@ def test_generalized_advantages_match_sb3_at_truncation_and_termination(case):
         for i, (column, rows) in enumerate(zip(columns, cells, strict=True)):
             own = expected[rows, column]
             assert_close(tensors[i, : len(own)], own)
-
-
-def random_episodes(n=3, length=5):
-    draw = torch.Generator().manual_seed(0)
-    rewards, values = (torch.randn(n, length, generator=draw, dtype=torch.float64) for _ in range(2))
-    mask = torch.ones(n, length, dtype=torch.float64)
-    return Episodes(
-        rewards=rewards, mask=mask, groups=torch.zeros(n), values=values, final_values=torch.ones(n).double()
-    )
-
-
-@pytest.mark.parametrize("normalize", [False, True])
-def test_masked_steps_do_not_change_generalized_advantages(normalize):
-    episodes = random_episodes()
-    short = replace(episodes, mask=episodes.mask.clone())
-    short.mask[:, 3:] = 0.0
-    agent = GaeAdvantage(normalize=normalize)
-    cut = Episodes(
-        rewards=short.rewards[:, :3],
-        mask=short.mask[:, :3],
-        groups=short.groups,
-        values=short.values[:, :3],
-        final_values=short.final_values,
-    )
-    found, expected = agent.estimate(short, 0.9), agent.estimate(cut, 0.9)
-    torch.testing.assert_close(found.advantages[:, :3], expected.advantages)
-    torch.testing.assert_close(found.returns[:, :3], expected.returns)
-    assert not found.advantages[:, 3:].any()
-
-
-def test_normalization_leaves_the_critics_targets_unchanged():
-    episodes = random_episodes()
-    plain, scaled = (GaeAdvantage(normalize=normalize).estimate(episodes, 0.9) for normalize in (False, True))
-    torch.testing.assert_close(plain.returns, scaled.returns, rtol=0.0, atol=0.0)
-    torch.testing.assert_close(plain.returns, plain.advantages + episodes.values)

@@ -20,7 +20,8 @@ COMPARING = [
     ReinforcePlusPlusAdvantage(),
     ReinforcePlusPlusAdvantage(baseline="leave_one_out"),
 ]
-EVERY = [*COMPARING, GaeAdvantage(), ReinforcePlusPlusAdvantage(baseline="none")]
+GAE = [GaeAdvantage(normalize=normalize) for normalize in (False, True)]
+EVERY = [*COMPARING, *GAE, ReinforcePlusPlusAdvantage(baseline="none")]
 SEEDS = given(seed=st.integers(0, 2**32 - 1))
 
 
@@ -83,8 +84,9 @@ def test_masked_steps_change_nothing(advantage, seed):
     other = replace(
         episodes, rewards=torch.where(behind, 5.0, episodes.rewards), values=torch.where(behind, -9.0, episodes.values)
     )
-    found, same = (advantage.estimate(some, 0.9).advantages * some.mask for some in (other, episodes))
-    torch.testing.assert_close(found, same, rtol=0.0, atol=0.0)
+    found, same = (advantage.estimate(some, 0.9) for some in (other, episodes))
+    assert torch.equal(found.advantages * episodes.mask, same.advantages * episodes.mask)
+    assert not advantage.uses_critic or torch.equal(found.returns * episodes.mask, same.returns * episodes.mask)
 
 
 @pytest.mark.parametrize("advantage", COMPARING, ids=repr)
@@ -101,6 +103,14 @@ def test_advantages_ignore_episode_order_and_group_numbers(advantage, seed):
     )
     found, same = (advantage.estimate(some, 0.9).advantages for some in (shuffled, episodes))
     torch.testing.assert_close(found, same[order], rtol=1e-9, atol=1e-9)
+
+
+@SEEDS
+def test_normalization_leaves_the_critics_targets_unchanged(seed):
+    episodes = random_episodes(seed)
+    plain, scaled = (advantage.estimate(episodes, 0.9) for advantage in GAE)
+    assert torch.equal(plain.returns, scaled.returns)
+    torch.testing.assert_close(plain.returns * episodes.mask, (plain.advantages + episodes.values) * episodes.mask)
 
 
 @pytest.mark.parametrize("advantage", EVERY, ids=repr)

@@ -7,7 +7,7 @@ import pytest
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
-from nvtrader_pipelines.policies.agents.callbacks import CHECKPOINTS, TrainingLog
+from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.rollout_tables import STEP
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import (
@@ -15,7 +15,6 @@ from tests.policies.agents.learners import (
     TOTAL,
     N,
     a2c,
-    bits,
     environment,
     ppo,
     recurrent_ppo,
@@ -38,18 +37,6 @@ def episodes(rollouts):
 
 def total_of(make):
     return 240 if make is sac else TOTAL
-
-
-@EVERY
-def test_log_sample_and_checkpoints_do_not_change_tensors(make):
-    seen, saved = [], []
-    plain, log = trained(make, PANEL, total=total_of(make))
-    hooks = TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=0.5)
-    watched, watched_log = trained(make, PANEL, hooks, total=total_of(make))
-    assert bits(watched) == bits(plain)
-    assert watched_log.points == log.points == seen
-    assert log.rollouts.is_empty()
-    assert not watched_log.rollouts.is_empty()
 
 
 def assert_can_be_played_again(rollouts, spec):
@@ -153,16 +140,3 @@ def test_learning_curve_points_are_means_since_the_previous_point():
     means = np.array(rewards).reshape(CURVE_POINTS, -1).mean(axis=1)
     np.testing.assert_allclose([reward for _, reward in log.points], means, rtol=1e-12)
     assert seen == log.points
-
-
-@ON_POLICY
-def test_checkpoints_are_saved_at_each_inner_tenth(make):
-    saved = []
-    trained(make, PANEL, TrainingHooks(checkpoint=saved.append))
-    assert len(saved) == CHECKPOINTS - 1
-
-
-def test_an_off_policy_training_is_not_saved():
-    saved = []
-    trained(sac, PANEL, TrainingHooks(checkpoint=saved.append), total=240)
-    assert saved == []

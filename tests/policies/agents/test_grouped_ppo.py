@@ -17,7 +17,7 @@ from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbo
 from nvtrader_pipelines.policies.learned import open_policy
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW, card_of
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW, bits, card_of
 
 PANEL = synthetic_panel(160, 3)
 ADVANTAGES = (GaeAdvantage(), GrpoAdvantage(), ReinforcePlusPlusAdvantage())
@@ -33,10 +33,6 @@ def agent_with(advantage=ADVANTAGES[0], **changes):
         "backbone": MlpBackbone(hidden=(8,)),
     }
     return GroupedPpoAgent(advantage=advantage, **{**small, **changes})
-
-
-def bits(fit):
-    return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
 
 
 def all_episodes(spec=SPEC, panel=PANEL, **changes):

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.policies.agents import DEFAULT_HOOKS, Learner, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import DEFAULT_HOOKS, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
 from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
@@ -21,17 +21,13 @@ from nvtrader_pipelines.policies.learned import open_policy
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, card_of, small
+from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, bits, card_of, small
 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
 EVERY_CASE = pytest.mark.parametrize(("case", "spec", "agent"), [(case, *of) for case, of in CASES.items()], ids=CASES)
 DECIDES_NOTHING = {"self", "policy", "env", "stats_window_size", "tensorboard_log", "verbose", "_init_setup_model"}
 COMMON = {"policy_kwargs", "seed", "device"}
-
-
-def bits(fit):
-    return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
 
 
 @cache
@@ -211,11 +207,6 @@ def test_every_agent_field_changes_an_argument_or_the_network(agent):
     assert fields - {"final_learning_rate"} <= arguments
 
 
-def test_learning_rate_falls_linearly_to_its_final_share():
-    rate = PpoAgent(learning_rate=1e-3, final_learning_rate=0.1).schedule()
-    assert [rate(1.0), rate(0.5), rate(0.0)] == pytest.approx([1e-3, 5.5e-4, 1e-4])
-
-
 def test_on_policy_agents_take_every_backbone_and_others_extractors():
     assert {"shared_asset"} == EVERY_BACKBONE - EXTRACTORS
     every = {kind for kind, agent in LEARNERS.items() if agent.backbones == EVERY_BACKBONE}
@@ -239,17 +230,12 @@ def test_hyperparameters_out_of_range_are_invalid(member, field, value):
         member.model_validate({field: value})
 
 
-def test_every_learner_is_no_classical_agent():
-    for agent in LEARNERS.values():
-        assert isinstance(agent, Learner)
-        assert not agent.is_classical
-
-
 @pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
-def test_learning_rate_never_falls_below_its_final_share(agent):
+def test_learning_rate_falls_linearly_to_its_final_share(agent):
     schedule = agent.schedule()
     assert schedule(1.0) == pytest.approx(agent.learning_rate)
     last = agent.learning_rate * agent.final_learning_rate
+    assert schedule(0.5) == pytest.approx((agent.learning_rate + last) / 2.0)
     assert [schedule(remaining) for remaining in (0.0, -0.1, -10.0)] == pytest.approx([last] * 3)
 
 

@@ -7,15 +7,11 @@ from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import SacAgent, Td3Agent, TqcAgent, TrainingHooks
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import SPEC, WINDOW, small
+from tests.policies.small_learners import SPEC, WINDOW, bits, small
 
 PANEL = synthetic_panel(160, 3)
 MEMBERS = [SacAgent, Td3Agent, TqcAgent]
 EVERY = pytest.mark.parametrize("member", MEMBERS)
-
-
-def bits(fit):
-    return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
 
 
 def network(agent):

@@ -7,7 +7,7 @@ from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW, bits
 
 pytestmark = pytest.mark.slow
 
@@ -42,9 +42,7 @@ def assert_resumes(agent, spec=SPEC):
     assert saved_later == saved[2:]
     assert rest.curve == whole.curve
     assert rest.rollouts.equals(whole.rollouts)
-    assert {name: tensor.numpy().tobytes() for name, tensor in rest.tensors.items()} == {
-        name: tensor.numpy().tobytes() for name, tensor in whole.tensors.items()
-    }
+    assert bits(rest) == bits(whole)
 
 
 @pytest.mark.parametrize("member", RESUMABLE)

@@ -21,13 +21,6 @@ def test_transformer_encoding_matches_torch(n_layers):
     torch.testing.assert_close(encoder(window), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_order_of_the_sessions_matters():
-    extractor = extractor_of(TransformerBackbone())
-    window = extractor.window(observed())
-    swapped = window[:, [1, 0, *range(2, LOOKBACK)]]
-    assert not torch.allclose(extractor.encoder(swapped), extractor.encoder(window), atol=1e-4)
-
-
 @pytest.mark.parametrize("d_model", [6, 7])
 def test_positions_match_the_sinusoid_definition(d_model):
     expected = np.empty((9, d_model))

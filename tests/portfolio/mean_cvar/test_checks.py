@@ -169,11 +169,6 @@ def test_infeasible_constraints_are_listed_with_their_numbers():
     assert str(refused.value) == message
 
 
-def test_caps_that_sum_to_one_but_for_rounding_are_accepted():
-    assert np.full(7, 1.0 / 7).sum() < 1.0
-    assert solved(drawn(60, 7), Constraints(cap=1.0 / 7)).weights == pytest.approx(1.0 / 7)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_required_turnover_is_the_minimum_of_a_linear_program(seed):
     generator = np.random.default_rng(seed)

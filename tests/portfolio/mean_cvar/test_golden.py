@@ -1,15 +1,14 @@
-import json
 from fractions import Fraction
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, Objective
+from tests.evaluation.golden import golden
 from tests.portfolio.mean_cvar.cases import solved
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "cvar_lp" / "cvar_lp.json").read_text())
+GOLDEN = golden("cvar_lp")
 PROGRAM = GOLDEN["scenario_lp"]
 FIRST = np.array([[((7 * i + 13 * j + i * j) % 11 - 5) / 100 for j in range(3)] for i in range(20)])
 SECOND = np.array([[((17 * i * i + 29 * j * i + 5 * j) % 23 - 10) / 200 for j in range(4)] for i in range(40)])

@@ -236,20 +236,20 @@ def test_hedged_pairs_have_zero_objective_up_to_rounding(share, method):
     assert solved(np.hstack([scenarios, -share * scenarios]), method=method).objective == pytest.approx(0.0, abs=1e-12)
 
 
-def test_duplicated_scenarios_leave_the_objective():
-    scenarios = drawn(120, 5)
-    assert solved(np.tile(scenarios, (2, 1))).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+SAMPLE = drawn(120, 5).round(3)
 
 
-def test_order_of_scenarios_and_names_leaves_the_optimum():
-    scenarios = drawn(120, 5).round(3)
-    shuffled = np.random.default_rng(0).permutation(scenarios)[:, [3, 1, 4, 0, 2]]
-    assert solved(shuffled).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
-
-
-def test_identical_names_have_the_optimum_of_one():
-    scenarios = drawn(120, 3)
-    assert solved(scenarios[:, [0, 0, 1, 2, 2]]).objective == pytest.approx(solved(scenarios).objective, rel=1e-7)
+@pytest.mark.parametrize(
+    "same",
+    [
+        np.tile(SAMPLE, (2, 1)),
+        np.random.default_rng(0).permutation(SAMPLE)[:, [3, 1, 4, 0, 2]],
+        SAMPLE[:, [0, 0, 1, 2, 3, 4, 4]],
+    ],
+    ids=["scenarios twice", "another order", "names twice"],
+)
+def test_copies_and_order_of_scenarios_and_names_leave_the_optimum(same):
+    assert solved(same).objective == pytest.approx(solved(SAMPLE).objective, rel=1e-7)
 
 
 def test_scenario_multipliers_certify_the_optimum():
@@ -297,16 +297,13 @@ def test_current_weights_outside_the_limits_are_traded_inside():
     assert found.turnover <= 0.7 + 1e-9
 
 
-def test_turnover_that_further_constraints_require_is_reported():
-    limits = Constraints(turnover=0.1, further=lambda weights: [weights[0] >= 0.5])
+@pytest.mark.parametrize(
+    ("cash_ceiling", "current"), [(None, [0.2, 0.4, 0.4]), (1.0, [0.2, 0.1, 0.1])], ids=["names", "names and cash"]
+)
+def test_turnover_that_further_constraints_require_is_reported(cash_ceiling, current):
+    limits = Constraints(turnover=0.1, cash_ceiling=cash_ceiling, further=lambda weights: [weights[0] >= 0.5])
     with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
-        solved(drawn(100, 3), limits, current=np.array([0.2, 0.4, 0.4]))
-
-
-def test_turnover_that_further_constraints_require_includes_cash():
-    limits = Constraints(turnover=0.1, cash_ceiling=1.0, further=lambda weights: [weights[0] >= 0.5])
-    with pytest.raises(InfeasibleError, match=r"one-way turnover of 0\.3, but the budget is 0\.1; raise the budget"):
-        solved(drawn(100, 3), limits, current=np.array([0.2, 0.1, 0.1]))
+        solved(drawn(100, 3), limits, current=np.array(current))
 
 
 @pytest.mark.parametrize(

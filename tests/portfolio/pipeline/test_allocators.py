@@ -47,11 +47,6 @@ def test_exposure_is_spread_over_the_selected_names(allocator):
     assert np.count_nonzero(found.weights[:-1]) <= 2
 
 
-def test_equal_weights_are_left_unchanged():
-    found = apply_allocator(EqualWeightAllocator(), [0.2] * 5 + [0.0])
-    assert found.reason == ""
-
-
 def test_minimum_variance_equals_skfolio_on_the_history():
     found = apply_allocator(MinimumVarianceAllocator(history=120, estimate_every=1))
     oracle = MeanRisk(

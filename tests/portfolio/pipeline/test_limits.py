@@ -103,16 +103,6 @@ def test_turnover_limit_sells_ineligible_names_first():
     np.testing.assert_allclose(found[[0, 1, 6]], [0.15, 0.0, 0.85])  # selling ineligible names exceeded the limit
 
 
-def test_later_limits_hold_beyond_the_turnover_limit():
-    pipeline = WeightPipeline(limits=(TurnoverLimit(max_turnover=0.1), PositionCap(), GrossExposure(max_gross=0.5)))
-    at = situation(PANEL, held=[0.9, 0.1, 0.0, 0.0, 0.0])
-    found = result_of(pipeline, [0.0, 0.0, 0.25, 0.25, 0.5], at)
-    assert found.weights.max() <= 0.75
-    assert found.weights[0] == pytest.approx(0.25)
-    assert found.weights[:-1].sum() <= 0.5
-    assert found.truncated
-
-
 @pytest.mark.parametrize(
     ("limit", "own", "largest"),
     [

@@ -12,17 +12,11 @@ from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.orders import Order
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import VARIABLE, FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import AT, SESSION, append_plan, plan
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
 
 
 @pytest.fixture

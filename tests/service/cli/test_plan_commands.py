@@ -4,16 +4,10 @@ import json
 import pytest
 
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
-from nvtrader_pipelines.storage.home import Home
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import ABOVE_CAP, FEW_NAMES, SESSION, TURNOVER, append_plan, plan
 
 LATER = SESSION + dt.timedelta(days=7)
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
 
 
 @pytest.fixture
@@ -24,13 +18,6 @@ def invoke(home, command):
 def test_plans_of_empty_home_show_next_command(invoke):
     assert invoke("plans").stdout == "no plan yet: nvtrader trade\n"
     assert json.loads(invoke("plans", "--json").stdout) == []
-
-
-def test_plans_of_unknown_account_exit_with_3(invoke):
-    found = invoke("plans", "--account", "nope")
-    assert found.exit_code == BAD_INPUT
-    assert "there is no account 'nope'" in found.stderr
-    assert is_one_line_error(found.stderr)
 
 
 def test_plans_are_listed_newest_first_with_findings_by_level(home, invoke):

@@ -7,16 +7,10 @@ from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.cli.trade_command import require_history
 from nvtrader_pipelines.storage.account_book import book_path
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from tests.promotion.activations import put_unreadable
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
 
 
 @pytest.fixture
@@ -88,8 +82,9 @@ def test_portfolio_json_holds_account_plan_and_kill_switch(home, invoke):
     assert document["active_policy"] is None
 
 
-def test_portfolio_of_unknown_account_exits_with_3(invoke):
-    found = invoke("portfolio", "--account", "papr")
+@pytest.mark.parametrize("name", ["portfolio", "plans"])
+def test_unknown_account_exits_with_3(invoke, name):
+    found = invoke(name, "--account", "papr")
     assert found.exit_code == BAD_INPUT
     assert "there is no account 'papr'" in found.stderr
     assert is_one_line_error(found.stderr)

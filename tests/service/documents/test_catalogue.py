@@ -92,9 +92,3 @@ def test_field_line_holds_default_bounds_and_unit():
 def test_default_features_are_members_of_the_family():
     kinds = {info.kind for info in family_members("features")}
     assert {feature.kind for feature in FEATURES} <= kinds
-
-
-@pytest.mark.parametrize("call", [family_members, json_schema_of])
-def test_unknown_family_raises_with_nearest_name(call):
-    with pytest.raises(ValueError, match=r"no family 'agent'; there are sources, .*; did you mean 'agents'\?"):
-        call("agent")

@@ -50,11 +50,6 @@ def test_reading_creates_no_table(tables, home):
     assert not (home.iceberg / "silver").exists()
 
 
-def test_reopened_catalog_holds_the_same_rows(tables, home):
-    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
-    assert len(Store(home).tables.read(CLEAN_BARS)) == 3
-
-
 def test_table_of_an_earlier_version_gets_current_properties(tables, home):
     tables.replace(RUNS, run_rows(RUNS, "a" * 16), {})
     with tables.load(RUNS).transaction() as transaction:

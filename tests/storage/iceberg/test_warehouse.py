@@ -15,12 +15,6 @@ from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, EQUITY_CURVES, F
 from tests.storage.table_rows import AT, bar_rows, conform, run_keys, run_rows
 
 
-def test_replaced_rows_are_read_back(tables):
-    rows = bar_rows(CLEAN_BARS, [2019, 2020])
-    tables.replace_years(CLEAN_BARS, rows, [2019, 2020])
-    assert_frame_equal(tables.read(CLEAN_BARS), rows)
-
-
 def test_unwritten_table_reads_as_empty_with_its_columns(tables):
     assert tables.read(RUNS).is_empty()
     assert tables.read(RUNS).columns == RUNS.schema.names()
@@ -129,13 +123,6 @@ def test_rows_outside_the_replaced_values_are_refused(tables, year):
 def test_rows_with_missing_or_unknown_columns_are_refused(tables, change, message):
     with pytest.raises(ValueError, match=message):
         tables.replace(CLEAN_BARS, change(bar_rows(CLEAN_BARS, [2020])), {"year": [2020]})
-
-
-def test_value_that_does_not_fit_its_column_is_refused(tables):
-    rows = bar_rows(CLEAN_BARS, [2020]).with_columns(line=pl.lit("seven"))
-    with pytest.raises(ValueError, match="seven"):
-        tables.replace(CLEAN_BARS, rows, {"year": [2020]})
-    assert tables.read(CLEAN_BARS).is_empty()
 
 
 def test_snapshot_is_read_unchanged_after_later_commits(tables):
