@@ -27,6 +27,8 @@ from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.runs.small_runs import N_SESSIONS, land
 from tests.runs.untrained import AT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(trading_home):

@@ -40,6 +40,8 @@ from tests.orchestration.desk_home import BETTER, LIMITS, WORSE, desk_home
 from tests.orchestration.evenings import Evenings, landing_meanwhile, metadata, retried, unanswered_once
 from tests.runs.small_runs import land
 
+pytestmark = pytest.mark.slow
+
 CONTEST_STATE = "0123456789abcdef"
 CHAIN = ("orders", "portfolio_state", "target_weights", "rebalance_plan")
 

@@ -20,6 +20,8 @@ from nvtrader_pipelines.storage.tables import ORDERS, PORTFOLIO_STATE, REBALANCE
 from tests.desk.desks import add_account, judged_home, make_active
 from tests.homes import check_outcomes
 
+pytestmark = pytest.mark.slow
+
 QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
 FAULTS = [  # what is changed in the last row of a table, and the check that must find it
     (ORDERS_KEY, "no_nan", ORDERS, {"quantity": None}),

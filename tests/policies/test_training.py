@@ -21,6 +21,8 @@ from nvtrader_pipelines.policies.training import (
 from tests.markets import synthetic_panel
 from tests.policies.small_learners import AGENT, RESIDUAL_AGENT, RESIDUAL_SPEC, SPEC, WINDOW, bits, endless
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(160, 3)
 LONG = endless(AGENT)
 ENDLESS = """
@@ -138,7 +140,6 @@ def test_killed_worker_raises_and_ends_the_other_workers():
     assert wait_until(lambda: descendants() <= before)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 @pytest.mark.usefixtures("interruptible")
 def test_no_worker_outlives_a_process_that_is(sent):

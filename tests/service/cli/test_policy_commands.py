@@ -19,6 +19,8 @@ from tests.promotion.activations import forget_activations, put_unreadable
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):

@@ -13,6 +13,8 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES, RUNS
 from tests.storage.table_rows import bar_rows, run_keys, run_rows
 
+pytestmark = pytest.mark.slow
+
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
 
@@ -103,7 +105,6 @@ def test_concurrent_writers_and_compaction_lose_no_rows(tables, home):
         assert rows["equity"].to_list() == [[2.0] * 5] * 3
 
 
-@pytest.mark.slow
 def test_pinned_snapshot_survives_commits_expiry_and_compaction(tables, monkeypatch):
     monkeypatch.setattr("nvtrader_pipelines.storage.iceberg.warehouse.PINNING_GRACE", dt.timedelta(0))
     rows = bar_rows(CLEAN_BARS, [2019, 2020], 1.0)
