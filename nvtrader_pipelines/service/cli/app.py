@@ -23,11 +23,10 @@ from nvtrader_pipelines.service.cli import (
 )
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, open_store, require_home
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
 
 app = typer.Typer(
     name="nvtrader",
-    help="From market prices to portfolio policies, tested and traded on paper or at a broker.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -44,6 +43,24 @@ app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
 app.command("halt", epilog=EPILOG)(halt_commands.halt)
 app.command("resume", epilog=EPILOG)(halt_commands.resume)
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - the signature of a callback
+    if value:
+        from importlib.metadata import version
+
+        print_line(f"nvtrader {version('nvtrader-pipelines')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """From market prices to portfolio policies, tested and traded on paper or at a broker."""
 
 
 @app.command(epilog=EPILOG)
@@ -80,15 +97,14 @@ def sql(
     verbose: Verbose = False,
 ) -> None:
     """Query every table with DuckDB SQL."""
-    from nvtrader_pipelines.service.cli.sql_shell import run_shell
-    from nvtrader_pipelines.storage.views import query_views
+    from nvtrader_pipelines.service.cli.sql_shell import answer, run_shell
 
     with exit_on_error(verbose=verbose):
         store = open_store()
         if query is None:
             run_shell(store, form)
         else:
-            write_rows(query_views(store, query), form)
+            write_rows(answer(store, query), form)
 
 
 @app.command(epilog=EPILOG)
@@ -111,8 +127,8 @@ def report(
             return
         console = wide_console()
         for title, command in facts["missing"].items():
-            console.print(f"no data yet for {title!r}: {command}", style="yellow", highlight=False, soft_wrap=True)
-        console.print(str(path), highlight=False, soft_wrap=True)
+            console.print(f"no data yet for {title!r}: {command}", style="yellow", soft_wrap=True)
+        console.print(str(path), soft_wrap=True)
 
 
 @app.command(epilog=EPILOG)

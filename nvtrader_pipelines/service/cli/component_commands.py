@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import AsJson, Verbose
@@ -34,9 +35,9 @@ def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbo
             return
         console = wide_console()
         for member in members:
-            console.print(f"\n[bold]{member.kind}[/bold]  {member.doc}", highlight=False, soft_wrap=True)
+            console.print(Text.assemble("\n", (member.kind, "bold"), f"  {member.doc}"), soft_wrap=True)
             for field in member.fields:
-                console.print(f"  {field.line}", markup=False, highlight=False, soft_wrap=True)
+                console.print(f"  {field.line}", soft_wrap=True)
 
 
 def schema(
@@ -55,4 +56,4 @@ def schema(
             write_json(document)
         else:
             write_atomically(output, f"{json.dumps(document, indent=1)}\n".encode())
-            wide_console().print(f"{output}", highlight=False, soft_wrap=True)
+            wide_console().print(f"{output}", soft_wrap=True)

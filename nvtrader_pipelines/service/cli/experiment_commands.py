@@ -35,7 +35,7 @@ def new(
         if as_json:
             write_json({"name": name, "path": str(path)})
             return
-        wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", highlight=False, soft_wrap=True)
+        wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", soft_wrap=True)
 
 
 @app.command("list", epilog=EPILOG)
@@ -69,9 +69,9 @@ def diff(
         if output_format(form, as_json=as_json) is not Format.TABLE:
             write_rows(comparison.fields, output_format(form, as_json=as_json))
         elif comparison.left is None:
-            wide_console().print(f"{comparison.right} has no earlier registered version", highlight=False)
+            wide_console().print(f"{comparison.right} has no earlier registered version")
         elif comparison.fields.is_empty():
-            wide_console().print(f"{comparison.left} and {comparison.right} are the same", highlight=False)
+            wide_console().print(f"{comparison.left} and {comparison.right} are the same")
         else:
             names = {"left": comparison.left, "right": comparison.right} if comparison.left != comparison.right else {}
             write_rows(comparison.fields.rename(names), Format.TABLE)

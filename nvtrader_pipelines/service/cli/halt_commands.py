@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import typer
-from rich.console import Console
 
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
 from nvtrader_pipelines.service.cli.options import AsJson, Reason, Verbose, current_user, open_store
-from nvtrader_pipelines.service.cli.output import write_json
+from nvtrader_pipelines.service.cli.output import print_line, write_json
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
@@ -74,19 +73,15 @@ def _halt_reason(store: Store) -> str | None:
 
 def _print_message(store: Store, message: str) -> None:
     """Print the outcome: red while trading is stopped, green otherwise."""
-    _print(message, "bold white on red" if _halt_reason(store) else "bold white on green")
+    print_line(message, "bold white on red" if _halt_reason(store) else "bold white on green")
 
 
 def _print_cancelled(cancelled: Sequence[str], still_open: Mapping[str, str]) -> None:
     """Print the cancelled orders, and the accounts where orders may still be open."""
     if cancelled:
-        _print(f"cancelled: {', '.join(cancelled)}", "bold")
+        print_line(f"cancelled: {', '.join(cancelled)}", "bold")
     for account, reason in still_open.items():
-        _print(
+        print_line(
             f"ORDERS MAY STILL BE OPEN on the account {account}: {reason}; cancel them at the broker, or halt again",
             "bold white on red",
         )
-
-
-def _print(message: str, style: str) -> None:
-    Console().print(message, style=style, markup=False, highlight=False, soft_wrap=True)

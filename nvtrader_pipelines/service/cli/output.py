@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WIDTH = 180
 LARGE = 1e4  # numbers from here on are written without decimals
+MAX_ROWS = 500  # of a table; laying out more takes seconds
 
 
 class Format(StrEnum):
@@ -25,10 +26,15 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def plain_console(**options: Any) -> Console:
+    """Console that never reads data as markup or emoji."""
+    return Console(markup=False, emoji=False, highlight=False, **options)
+
+
 def wide_console() -> Console:
     """Console of the terminal; in a pipe or file, one wide enough for tables."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDTH)
+    console = plain_console()
+    return console if console.is_terminal else plain_console(width=WIDTH)
 
 
 def format_cell(value: object) -> str:
@@ -78,11 +84,13 @@ def write_rows(rows: "pl.DataFrame", form: Format) -> None:
         table = Table(box=None, header_style="bold")
         for name, kind in rows.schema.items():
             table.add_column(name, justify="right" if kind.is_numeric() else "left", overflow="fold")
-        for row in rows.iter_rows():
+        for row in rows.head(MAX_ROWS).iter_rows():
             table.add_row(*(format_cell(value) for value in row))
         console = wide_console()
         console.print(table)
-        console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+        count = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
+        more = f"… {len(rows) - MAX_ROWS:,} more; --format csv writes all of the {count}"
+        console.print(more if len(rows) > MAX_ROWS else count, style="dim")
 
 
 def print_part(title: str, rows: "pl.DataFrame", if_empty: str) -> None:
@@ -100,8 +108,8 @@ def print_title(text: str) -> None:
 
 
 def print_line(text: str, style: str | None = None) -> None:
-    """Print a line without markup, highlighting or wrapping."""
-    wide_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print a line without wrapping."""
+    wide_console().print(text, style=style, soft_wrap=True)
 
 
 def print_lines(lines: Mapping[str, str], width: int = 16) -> None:

@@ -53,7 +53,7 @@ def list_(
     with exit_on_error(verbose=verbose):
         rows = plan_rows(_records(open_store(), account))
         if output_format(form, as_json=as_json) is Format.TABLE and rows.is_empty():
-            wide_console().print("no plan yet: nvtrader trade", style="dim", highlight=False)
+            wide_console().print("no plan yet: nvtrader trade", style="dim")
         else:
             write_rows(rows, output_format(form, as_json=as_json))
 

@@ -177,4 +177,4 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
         )
         print_part("the account", stage_rows(activity).drop("fold", "seed"), "no session since its tests")
     print_figures(verdict)
-    wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}", highlight=False)
+    wide_console().print(f"run {run_id}: nvtrader runs show {short_id(run_id)}")

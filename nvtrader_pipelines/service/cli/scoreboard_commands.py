@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, is_without_command, open_store
@@ -91,18 +90,18 @@ def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
         if len(ranked):
             console.print(_contest_table(ranked, str(contest)))
         for name, note in unranked.select("entrant", "note").iter_rows():
-            console.print(f"not ranked: {name}: {note}", style="yellow", soft_wrap=True, markup=False, highlight=False)
+            console.print(f"not ranked: {name}: {note}", style="yellow", soft_wrap=True)
     console.print(LEGEND, style="dim")
 
 
 def _contest_table(rows: "pl.DataFrame", contest: str) -> Table:
     source, first, last, n_sessions = rows.select("source", "first_session", "last_session", "n_sessions").row(0)
     title = f"{source}, {first} to {last} ({n_sessions} sessions), contest {contest}"
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for i, name in enumerate((*COLUMNS, *MORE_COLUMNS)):
         table.add_column(name, justify="left" if 0 < i < N_LEFT else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
-        table.add_row(*map(Text, _cells(row)), style=None if row["kind"] == "baseline" else "bold")
+        table.add_row(*_cells(row), style=None if row["kind"] == "baseline" else "bold")
     return table
 
 
@@ -127,10 +126,10 @@ def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
     if as_json:
         write_json(rows.to_dicts())
         return
-    title = Text(f"{name}: all scorings, newest first")  # names and notes may contain rich markup
+    title = f"{name}: all scorings, newest first"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in (*HISTORY, "note"):
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows.iter_rows(named=True):
-        table.add_row(*(Text(format_cell(row[column])) for column in (*HISTORY, "note")))
+        table.add_row(*(format_cell(row[column]) for column in (*HISTORY, "note")))
     wide_console().print(table)

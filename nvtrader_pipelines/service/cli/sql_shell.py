@@ -10,12 +10,13 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 from rich.console import Console
 
-from nvtrader_pipelines.service.cli.output import Format, write_rows
+from nvtrader_pipelines.service.cli.output import Format, plain_console, write_rows
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views import query_views
 
-HELP = "Statements end with ;   .tables lists the tables   .quit or Ctrl-D leaves"
+HELP = "Statements end with ;   SHOW TABLES lists the tables   .quit or Ctrl-D leaves"
+LISTINGS = {".tables", "show tables"}  # DuckDB's own statement shows no schema but main
 TABLES = (
     "SELECT table_schema || '.' || table_name AS name FROM information_schema.tables "
     "WHERE table_schema NOT IN ('main', 'information_schema') ORDER BY 1"
@@ -33,9 +34,9 @@ def run_shell(store: Store, form: Format) -> None:
     query_views(store, "SELECT 1")
     if not sys.stdin.isatty():
         for statement in statements(read_piped_line):
-            write_rows(query_views(store, statement), form)
+            write_rows(answer(store, statement), form)
         return
-    console = Console()
+    console = plain_console()
     console.print(HELP, style="dim")
     history = FileHistory(str(store.home.warehouse / ".sql_history"))
     session: PromptSession[str] = PromptSession(history=history, lexer=PygmentsLexer(SqlLexer))
@@ -65,18 +66,26 @@ def statements(next_line: NextLine) -> Iterator[str]:
         if not statement and line.strip() in LEAVE:
             return
         statement = f"{statement}\n{line}".strip()
-        if statement == ".tables":
-            statement = TABLES + ";"
-        if statement.endswith(";"):
+        if statement.endswith(";") or statement in LISTINGS:
             yield statement
             statement = ""
     if statement:
         yield statement
 
 
+def answer(store: Store, statement: str) -> pl.DataFrame:
+    """Run a statement over the views; `SHOW TABLES` lists the tables of every schema.
+
+    Raises:
+        StorageError: if nothing is published yet, the statement is invalid, or files are missing.
+    """
+    listing = statement.rstrip("; \n").lower() in LISTINGS
+    return query_views(store, TABLES if listing else statement)
+
+
 def print_answer(store: Store, statement: str, form: Format, console: Console) -> None:
     """Print the rows of a statement, or its error in one line."""
     try:
-        write_rows(query_views(store, statement), form)
+        write_rows(answer(store, statement), form)
     except (StorageError, pl.exceptions.PolarsError) as error:
-        console.print(f"error: {error}", style="red", markup=False)
+        console.print(f"error: {error}", style="red")

@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,11 @@ def empty(tmp_path, monkeypatch):
     """An empty home, named in this process's environment."""
     monkeypatch.setenv("NVTRADER_HOME", str(tmp_path))
     return tmp_path
+
+
+def test_version_is_that_of_the_installed_package():
+    found = CliRunner().invoke(app, ["--version"])
+    assert (found.exit_code, found.output) == (0, f"nvtrader {version('nvtrader-pipelines')}\n")
 
 
 def test_help_without_a_command_lists_all_commands():

@@ -1,6 +1,6 @@
 import pytest
 
-from nvtrader_pipelines.service.cli.sql_shell import TABLES, statements
+from nvtrader_pipelines.service.cli.sql_shell import statements
 
 
 def typed(*lines):
@@ -25,7 +25,7 @@ def typed(*lines):
         (["SELECT", "1", ";"], ["SELECT\n1\n;"]),
         (["", "  ", "SELECT 1 ; "], ["SELECT 1 ;"]),
         (["SELECT 1"], ["SELECT 1"]),
-        ([".tables"], [TABLES + ";"]),
+        ([".tables"], [".tables"]),
         (["SELECT 1;", ".quit", "SELECT 2;"], ["SELECT 1;"]),
         (["SELECT", "quit", ";"], ["SELECT\nquit\n;"]),
         (["SELECT half", KeyboardInterrupt(), "SELECT 2;"], ["SELECT 2;"]),

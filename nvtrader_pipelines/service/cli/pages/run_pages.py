@@ -38,7 +38,7 @@ def print_runs(runs: pl.DataFrame) -> None:
         for run in runs.iter_rows(named=True)
     ]
     if not lines:
-        wide_console().print("no run yet: nvtrader materialize", style="dim", highlight=False)
+        wide_console().print("no run yet: nvtrader materialize", style="dim")
         return
     write_rows(pl.DataFrame(lines), Format.TABLE)
     for run in runs.filter(pl.col("message").is_not_null()).iter_rows(named=True):
