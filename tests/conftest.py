@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Invoke = Callable[..., Result]
 
-settings.register_profile("desk", deadline=None, max_examples=25)
+settings.register_profile("desk", deadline=None, max_examples=15)
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "desk"))
 share_engines()

@@ -155,17 +155,8 @@ def test_build_defs_finds_the_home_from_the_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("dagster", "definitions", "validate", "-w", str(CHECKOUT / "workspace.yaml")),
-        ("dg", "check", "defs", "--target-path", str(CHECKOUT)),
-    ],
-    ids=lambda command: command[0],
-)
-def test_location_loads_from_another_folder(command, tmp_path):
+def test_location_loads_from_another_folder(tmp_path):
+    command = BIN / "dg", "check", "defs", "--target-path", str(CHECKOUT)
     environment = {**os.environ, "NVTRADER_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
-    finished = subprocess.run(
-        [BIN / command[0], *command[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr

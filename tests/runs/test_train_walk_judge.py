@@ -27,7 +27,7 @@ from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, run_whole, sma
 from tests.runs.untrained import sealed
 
 ME = Launch("task")
-N_KILLS = 6  # all while it trains: between policies, rollouts and checkpoints
+N_KILLS = 4  # all while it trains: between policies, rollouts and checkpoints
 
 
 def started(home, *tasks, **options) -> subprocess.Popen:
