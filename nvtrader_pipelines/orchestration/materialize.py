@@ -27,7 +27,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
-from nvtrader_pipelines.storage.views import publish
+from nvtrader_pipelines.storage.views.publishing import publish
 
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
 
@@ -158,6 +158,7 @@ def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None,
             run.print_progress("market: ingesting bars, deriving returns and features")
             run.launch("market", tags=whole_history_tags())
             record_market_digest(home, state)
+            publish(store)  # `nvtrader sql` reads the market while policies train
         register_specs(store.ledger, read_experiments(home).specs)  # an ablation precedes its variants
         keys = register_specs(store.ledger, specs)
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)

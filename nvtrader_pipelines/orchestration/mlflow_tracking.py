@@ -1,8 +1,9 @@
 """MLflow resource: one MLflow run per experiment run, reused on a retry."""
 
 import logging
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 EXPERIMENT = "nvtrader"
 RUN_TAG = "nvtrader.run_id"
 CURVE_POINTS = 200
+ARTIFACTS = "/warehouse/mlflow/artifacts"  # end of the URI of a home's artifacts
 PARAM_LENGTH = 500  # longest value of a parameter that MLflow stores
 
 
@@ -89,6 +91,15 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return named
 
 
+def move_artifacts(database: Path, old: str, new: str) -> None:
+    """Record the present folder of the artifacts, after the home was moved or copied."""
+    with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
+            inside = f"{column} = ? OR substr({column}, 1, ?) = ?"
+            connection.execute(f"{moved} WHERE {inside}", (new, len(old) + 1, old, len(old) + 1, f"{old}/"))
+
+
 class MlflowTracking(dg.ConfigurableResource):
     """MLflow store under `warehouse/mlflow`."""
 
@@ -99,7 +110,7 @@ class MlflowTracking(dg.ConfigurableResource):
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table it creates
         Path(self.folder).mkdir(parents=True, exist_ok=True)
-        return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
+        return MlflowClient(f"sqlite:///{self.folder.replace('%', '%25')}/mlflow.db")  # SQLAlchemy unquotes the path
 
     @contextmanager
     def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
@@ -107,6 +118,8 @@ class MlflowTracking(dg.ConfigurableResource):
         client = self._client()
         found = client.get_experiment_by_name(EXPERIMENT)
         artifacts = (Path(self.folder) / "artifacts").as_uri()
+        if found and found.artifact_location != artifacts and found.artifact_location.endswith(ARTIFACTS):
+            move_artifacts(Path(self.folder) / "mlflow.db", found.artifact_location, artifacts)
         experiment_id = found.experiment_id if found else client.create_experiment(EXPERIMENT, artifacts)
         runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
         run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)

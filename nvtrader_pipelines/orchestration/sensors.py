@@ -19,7 +19,7 @@ from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views import publish
+from nvtrader_pipelines.storage.views.publishing import publish
 
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
 

@@ -11,7 +11,10 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
-from nvtrader_pipelines.storage.views import create_views, publish, query_views, read_query, run_views
+from nvtrader_pipelines.storage.views.definitions import create_views, run_views
+from nvtrader_pipelines.storage.views.published_file import read_query
+from nvtrader_pipelines.storage.views.publishing import publish
+from nvtrader_pipelines.storage.views.queries import query_views
 from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows, start
 
 pytestmark = pytest.mark.slow

@@ -92,7 +92,7 @@ def reject(plan: Plan, reason: RequiredReason, *, as_json: AsJson = False, verbo
 def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool, verbose: bool) -> None:
     """Record a person's decision on a plan and print it."""
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
         store, by = open_store(), current_user()

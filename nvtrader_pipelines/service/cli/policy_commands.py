@@ -87,7 +87,7 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
     from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
-    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
         store = open_store()

@@ -39,7 +39,7 @@ def accept_differences(
 ) -> None:
     """Accept holdings that differ from what was expected; trading then resumes."""
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
         store, by = open_store(), current_user()

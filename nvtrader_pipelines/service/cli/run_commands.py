@@ -162,7 +162,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
     from nvtrader_pipelines.service.cli.progress_display import follow_run, show_progress
     from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows
-    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.views.publishing import publish
 
     with show_progress(wide_console(), quiet=as_json) as on_progress:
         run_id = follow_run(steps, on_progress)

@@ -42,7 +42,7 @@ app = typer.Typer(help="All entrants on common sessions, ranked within contests.
 def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Score all entrants on common sessions: runs, baselines, and files of data/entrants."""
     from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
-    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
         store = open_store()

@@ -2,18 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import polars as pl
-from prompt_toolkit import PromptSession
-from prompt_toolkit.history import FileHistory
-from prompt_toolkit.lexers import PygmentsLexer
-from pygments.lexers.sql import SqlLexer
 from rich.console import Console
 
 from nvtrader_pipelines.service.cli.output import Format, plain_console, write_rows
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views import query_views
+from nvtrader_pipelines.storage.views.queries import query_views
 
 HELP = "Statements end with ;   SHOW TABLES lists the tables   .quit or Ctrl-D leaves"
 LISTINGS = {".tables", "show tables"}  # DuckDB's own statement shows no schema but main
@@ -38,10 +35,19 @@ def run_shell(store: Store, form: Format) -> None:
         return
     console = plain_console()
     console.print(HELP, style="dim")
-    history = FileHistory(str(store.home.warehouse / ".sql_history"))
-    session: PromptSession[str] = PromptSession(history=history, lexer=PygmentsLexer(SqlLexer))
-    for statement in statements(session.prompt):
+    for statement in statements(_prompt(store.home.warehouse / ".sql_history")):
         print_answer(store, statement, form, console)
+
+
+def _prompt(history: Path) -> NextLine:
+    """Prompt of a terminal with colors, and with the history of earlier shells."""
+    from prompt_toolkit import PromptSession  # a fifth of the time of a single query
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.lexers import PygmentsLexer
+    from pygments.lexers.sql import SqlLexer
+
+    session: PromptSession[str] = PromptSession(history=FileHistory(str(history)), lexer=PygmentsLexer(SqlLexer))
+    return session.prompt
 
 
 def read_piped_line(_prompt: str) -> str:

@@ -47,7 +47,7 @@ def trade(
     policies over the sessions since their tests, as a new run to compare.
     """
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.views import publish
+    from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
         store, days = open_store(), (first.date() if first else None, last.date() if last else None)

@@ -1,16 +1,16 @@
 """SQLite catalog of the Iceberg tables; tables are created and widened on first use."""
 
 import re
-from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
-from sqlalchemy import event
+from sqlalchemy import URL, event
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.iceberg.locations import FOLDER
 from nvtrader_pipelines.storage.table import Table
 
 FORMAT = {"format-version": "2"}
@@ -62,37 +62,28 @@ def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | 
         return None
     except FileNotFoundError as error:
         raise missing_file_error(home, table, error) from error
-    _require_home(home, table, found)
     is_outdated = _missing_columns(found, table) or _outdated_properties(found, table)
     return _update_table(catalog, home, table) if is_outdated else found
 
 
 def missing_file_error(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
-    """Build the error for a missing file: the warehouse was moved or files were deleted."""
+    """Build the error for a missing file of a table."""
     named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
     return StorageError(
-        f"{table.name} lacks the file {named.group() if named else error}; the warehouse was moved or files were "
-        f"deleted: put it back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
+        f"{table.name} lacks the file {named.group() if named else error}: restore the home from a backup, or remove "
+        f"{home.warehouse} and run `nvtrader materialize`"
     )
 
 
-def _require_home(home: Home, table: Table, found: IcebergTable) -> None:
-    """Raise for a moved or copied warehouse, which would use the files of the original."""
-    place = Path(found.location().removeprefix("file://"))
-    if not place.resolve().is_relative_to(home.iceberg.resolve()):
-        raise StorageError(
-            f"{table.name} was built at {place}, outside {home.iceberg}; a warehouse cannot be moved or copied: "
-            f"put it back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
-        )
+def io_properties(home: Home) -> dict[str, str]:
+    """Properties of the catalog's file IO, which finds all files below the tables of this home."""
+    folder = str(home.iceberg.absolute())  # a path, since a URI would be cut at a # and keep a %20
+    return {FOLDER: folder, "py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"}
 
 
 def _connect(home: Home) -> SqlCatalog:
-    catalog = SqlCatalog(
-        "nvtrader",
-        uri=f"sqlite:///{home.catalog}?timeout=60",
-        warehouse=str(home.iceberg.absolute()),  # a path, since a URI would be cut at a # and keep a %20
-        **{"py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"},
-    )
+    url = URL.create("sqlite", database=str(home.catalog), query={"timeout": "60"})  # it quotes a % of the path
+    catalog = SqlCatalog("nvtrader", uri=url.render_as_string(), **io_properties(home))
 
     @event.listens_for(catalog.engine, "connect")
     def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type

@@ -19,6 +19,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.data_files import ROWS_PER_GROUP, DataFiles
+from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.table import Table
 
 Where = Mapping[str, Sequence[str] | Sequence[int]]
@@ -55,7 +56,7 @@ def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequen
         return
     for file in removed:  # its modification time now records when it was last needed, for the grace of upkeep
         with contextlib.suppress(FileNotFoundError):
-            os.utime(local_path(file))
+            os.utime(local_path(iceberg, file.file_path))
     with iceberg.transaction() as transaction:
         if removed:
             with transaction.update_snapshot().overwrite() as removal:
@@ -69,7 +70,7 @@ def find_files(table: Table, iceberg: IcebergTable, where: Where, rest: DataFile
     """Find the files that hold rows with these keys, and write their other rows to `rest`."""
     found = []
     for task in plan_files(table, iceberg, where):
-        path = local_path(task.file)
+        path = local_path(iceberg, task.file.file_path)
         inside = key_filter(where)
         if task.residual == AlwaysTrue():  # the partition implies that every row matches
             found.append(task.file)
@@ -105,7 +106,9 @@ def live_paths(
     Raises:
         StorageError: if the table holds row-level deletes; this package never writes any.
     """
-    return [] if iceberg is None else [local_path(task.file) for task in plan_files(table, iceberg, where, snapshot_id)]
+    if iceberg is None:
+        return []
+    return [local_path(iceberg, task.file.file_path) for task in plan_files(table, iceberg, where, snapshot_id)]
 
 
 def scan_files(table: Table, paths: list[str]) -> pl.LazyFrame:
@@ -141,11 +144,6 @@ def key_filter(where: Where) -> pl.Expr:
     """Filter for rows whose keys are all among the given values; null never matches."""
     inside = [pl.col(column).is_in(list(values)).fill_null(value=False) for column, values in where.items()]
     return reduce(and_, inside, pl.lit(value=True))
-
-
-def local_path(file: DataFile) -> str:
-    """Path of a data file on disk."""
-    return file.file_path.removeprefix("file://")
 
 
 def _scan_filter(where: Where) -> BooleanExpression:

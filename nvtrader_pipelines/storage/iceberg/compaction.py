@@ -5,8 +5,9 @@ from itertools import groupby
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.iceberg.commits import Merge, local_path, plan_files, read_batches
+from nvtrader_pipelines.storage.iceberg.commits import Merge, plan_files, read_batches
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
+from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
 
@@ -35,6 +36,6 @@ def _small_file_groups(table: Table, iceberg: IcebergTable) -> list[list[DataFil
 
 def _merge_files(table: Table, iceberg: IcebergTable, sources: list[DataFile]) -> Merge:
     with DataFiles(iceberg) as merged:
-        for batch in read_batches(table, map(local_path, sources)):
+        for batch in read_batches(table, (local_path(iceberg, file.file_path) for file in sources)):
             merged.write(batch)
     return Merge(sources, merged.paths)

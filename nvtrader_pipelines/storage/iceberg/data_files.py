@@ -17,6 +17,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import ListType, NestedField
 
 from nvtrader_pipelines.storage.iceberg import fsync_io
+from nvtrader_pipelines.storage.iceberg.locations import local_path
 
 ROWS_PER_GROUP = 131_072  # rows buffered before encoding, and read by a thread at a time
 MAX_FILE_BYTES = 512 << 20
@@ -32,7 +33,7 @@ class DataFiles:
     """
 
     def __init__(self, iceberg: IcebergTable) -> None:
-        self._folder = Path(iceberg.location().removeprefix("file://")) / "data"
+        self._folder = Path(local_path(iceberg, iceberg.location())) / "data"
         self._schema = iceberg.schema()
         self._by = [field.name for field in iceberg.spec().fields]
         self._open: dict[tuple[Any, ...], _PartitionFiles] = {}

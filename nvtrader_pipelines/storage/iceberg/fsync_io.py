@@ -1,9 +1,12 @@
-"""File IO that syncs local files on close, so that committed tables survive a power cut."""
+"""File IO that finds the files of a moved home, and syncs them on close: committed tables survive a power cut."""
 
 import os
 from typing import Any
 
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from nvtrader_pipelines.storage.iceberg.locations import FOLDER, present_path
 
 
 def sync(path: str) -> None:
@@ -47,11 +50,21 @@ class SyncedFile(PyArrowFile):
 
 
 class FsyncFileIO(PyArrowFileIO):
-    """File IO of pyarrow with synced local outputs."""
+    """File IO of pyarrow below the present folder of the tables, with synced outputs."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return the input file of a recorded location."""
+        return super().new_input(self._present_path(location))
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Return the output file at a location."""
-        output = super().new_output(location)
-        if location.startswith(("file:", "/")):
-            output.__class__ = SyncedFile
+        """Return the output file of a recorded location."""
+        output = super().new_output(self._present_path(location))
+        output.__class__ = SyncedFile
         return output
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete the file of a recorded location."""
+        super().delete(self._present_path(location if isinstance(location, str) else location.location))
+
+    def _present_path(self, location: str) -> str:
+        return present_path(location, self.properties[FOLDER])

@@ -8,12 +8,27 @@ from itertools import pairwise
 import polars as pl
 from pyiceberg.table import Table as IcebergTable
 
+from nvtrader_pipelines.storage.iceberg.locations import local_path
+
 
 def named_snapshots(panels: pl.DataFrame, runs: Iterable[str]) -> set[int]:
     """Snapshot ids that panels name in a column, or runs in their JSON of table to snapshot id."""
     columns = [name for name in panels.columns if name.endswith("_snapshot_id")]
     named = {value for name in columns for value in panels[name] if value is not None}
     return named.union(*(json.loads(text).values() for text in runs))
+
+
+def reachable_paths(iceberg: IcebergTable) -> set[str]:
+    """Paths on disk of all files to which the metadata, its log or a snapshot refers."""
+    found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
+    manifests = {}
+    for snapshot in iceberg.snapshots():
+        found.add(snapshot.manifest_list)
+        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(iceberg.io)}
+    for path, manifest in manifests.items():
+        entries = manifest.fetch_manifest_entry(iceberg.io, discard_deleted=True)
+        found |= {path, *(entry.data_file.file_path for entry in entries)}
+    return {local_path(iceberg, path) for path in found}
 
 
 def expire_snapshots(iceberg: IcebergTable, pinned: set[int], before: datetime, n_newest: int = 1) -> int:

@@ -13,12 +13,14 @@ from pyiceberg.table import Table as IcebergTable
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.compaction import compact
-from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots
+from nvtrader_pipelines.storage.iceberg.locations import local_path
+from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, reachable_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
 
 KEPT = timedelta(days=7)  # time that a superseded snapshot stays if it is not pinned
+UPKEEP_LOCK = "upkeep"  # a backup holds it, too, so that no file disappears before it is copied
 GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under way or to views just opened
 
 
@@ -56,13 +58,14 @@ def tidy(
     name and the report of each table that changed.
     """
     pinned, total = tables.pinned_snapshots(), UpkeepReport()
-    for table in TABLES:
-        if tables.find(table) is None:
-            continue
-        part = _tidy_table(tables, table, pinned, now)
-        if part != UpkeepReport():
-            on_table(table.name, part)
-        total += part
+    with file_lock(lock_path(tables.home, UPKEEP_LOCK)):
+        for table in TABLES:
+            if tables.find(table) is None:
+                continue
+            part = _tidy_table(tables, table, pinned, now)
+            if part != UpkeepReport():
+                on_table(table.name, part)
+            total += part
     return total
 
 
@@ -82,8 +85,8 @@ def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime
 
 def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
     """Delete orphaned files last needed before a time, and return their sizes."""
-    folder = Path(iceberg.location().removeprefix("file://"))
-    needed = _reachable_paths(iceberg)
+    folder = Path(local_path(iceberg, iceberg.location()))
+    needed = reachable_paths(iceberg)
     sizes = []
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # a failed writer deleted its own file
@@ -93,16 +96,3 @@ def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
                 path.unlink()
                 sizes.append(found.st_size)
     return sizes
-
-
-def _reachable_paths(iceberg: IcebergTable) -> set[str]:
-    """Paths of all files to which the metadata, its log or a snapshot refers."""
-    found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
-    manifests = {}
-    for snapshot in iceberg.snapshots():
-        found.add(snapshot.manifest_list)
-        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(iceberg.io)}
-    for path, manifest in manifests.items():
-        entries = manifest.fetch_manifest_entry(iceberg.io, discard_deleted=True)
-        found |= {path, *(entry.data_file.file_path for entry in entries)}
-    return {path.removeprefix("file://") for path in found}

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.iceberg.commits import (
     find_files,
     key_filter,
     live_paths,
-    local_path,
+    plan_files,
     retry_on_conflict,
     scan_files,
     swap_files,
@@ -111,8 +111,8 @@ class Warehouse:
     @retry_on_conflict
     def _commit_merges(self, table: Table, merges: Sequence[Merge]) -> list[Merge]:
         iceberg = self.load(table)
-        live = set(live_paths(table, iceberg))
-        valid = [merge for merge in merges if live.issuperset(map(local_path, merge.sources))]
+        live = {task.file.file_path for task in plan_files(table, iceberg)}
+        valid = [merge for merge in merges if live.issuperset(file.file_path for file in merge.sources)]
         for late in (merge for merge in merges if merge not in valid):
             late.discard()
         removed = list(chain(*(merge.sources for merge in valid)))

@@ -14,7 +14,7 @@ from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
-from nvtrader_pipelines.storage.views import query_views
+from nvtrader_pipelines.storage.views.queries import query_views
 from tests.promotion.activations import forget_activations, put_unreadable
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error

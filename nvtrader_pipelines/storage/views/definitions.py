@@ -1,15 +1,9 @@
-"""DuckDB views over the current files of the tables, in memory or in a published file."""
-
-import os
-from pathlib import Path
+"""DuckDB views over the current files of the tables."""
 
 import duckdb
-import polars as pl
 from pyiceberg.types import IcebergType, ListType, NestedField
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.iceberg.commits import live_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -25,7 +19,6 @@ from nvtrader_pipelines.storage.tables import (
     TRAJECTORIES,
 )
 
-STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
 BY_ASSET = """
 CREATE OR REPLACE VIEW {prefix}rl.actions_by_asset AS
 SELECT spec_hash, run_id, policy, kind, fold, step, session,
@@ -116,55 +109,3 @@ def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix:
         connection.unregister("ledger_rows")
         for column in table.columns:
             _comment_column(connection, name, column.name, column.doc or "")
-
-
-def publish(store: Store) -> Path:
-    """Build the DuckDB file aside and rename it over the old one, so readers never wait."""
-    path = store.home.duckdb_file
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with file_lock(path.with_suffix(".lock")):
-        for left in path.parent.glob(f".{path.name}.*.tmp*"):  # by a killed publisher
-            left.unlink()
-        with duckdb.connect() as connection:
-            connection.execute(
-                f"ATTACH {quote_literal(str(temporary))} AS nvtrader (STORAGE_VERSION {quote_literal(STORAGE_VERSION)})"
-            )
-            connection.begin()  # one write of the file, not one per statement
-            create_views(connection, store, "nvtrader")
-            connection.commit()
-            connection.execute("CHECKPOINT nvtrader")
-            connection.execute("DETACH nvtrader")
-        stale = path.with_name(f"{path.name}.wal")
-        stale.unlink(missing_ok=True)  # left by a client that wrote to the old file; it would block every open
-        temporary.replace(path)
-        stale.unlink(missing_ok=True)
-    return path
-
-
-def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
-    """Run a query and return its rows; a statement without a result returns an empty frame."""
-    found = connection.sql(query)
-    return pl.DataFrame() if found is None else found.pl()
-
-
-def query_views(store: Store, query: str) -> pl.DataFrame:
-    """Run a query over the published views and return its rows.
-
-    Raises:
-        StorageError: if nothing is published yet, the query is invalid, or files are missing.
-    """
-    home = store.home
-    if not home.duckdb_file.exists():
-        raise StorageError(f"there are no tables yet: {home.duckdb_file} is missing; run `nvtrader materialize` first")
-    store.tables.snapshot_id(RUNS)  # raises for a moved or copied warehouse, whose views would read the old one
-    try:
-        with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
-            return read_query(connection, query)
-    except duckdb.Error as error:
-        if "No files found" in str(error):
-            raise StorageError(
-                f"the views refer to missing files; the warehouse was moved or files were deleted: put it "
-                f"back where it was built, or remove {home.warehouse} and run `nvtrader materialize`"
-            ) from error
-        message = str(error).partition("\n\nLINE")[0]  # the rest is an arrow below the query
-        raise StorageError(f"the query failed: {' '.join(message.split())}") from error

@@ -1,0 +1,1 @@
+"""DuckDB views: definitions, the published file, publishing and queries; importing this loads none of them."""

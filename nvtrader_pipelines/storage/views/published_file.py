@@ -1,0 +1,51 @@
+"""DuckDB file with the published views, opened to read; needs neither Iceberg nor the ledger."""
+
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+ROOT_TABLE = "main.published"  # one row: the root of the home whose files the views read
+
+
+def open_published(home: Home) -> duckdb.DuckDBPyConnection:
+    """Open the published views of a home to read.
+
+    Raises:
+        StorageError: if another program has the file open for writing, or it is damaged.
+    """
+    path = home.duckdb_file
+    try:
+        return duckdb.connect(str(path), read_only=True)
+    except duckdb.IOException as error:
+        if "lock" not in str(error):
+            raise StorageError(
+                f"the views cannot be opened ({first_line(error)}); remove {path}, the next query publishes them again"
+            ) from error
+        raise StorageError(
+            f"{path} is open for writing in another program ({first_line(error)}); close it there and open the views "
+            f"read-only: duckdb -readonly {path.name}, or duckdb.connect({path.name!r}, read_only=True) in Python"
+        ) from error
+
+
+def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
+    """Root of the home whose files the published views read; None if an earlier version published them."""
+    try:
+        ((root,),) = connection.execute(f"SELECT root FROM {ROOT_TABLE}").fetchall()
+    except duckdb.CatalogException:
+        return None
+    return Path(root)
+
+
+def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
+    """Run a query and return its rows; a statement without a result returns an empty frame."""
+    found = connection.sql(query)
+    return pl.DataFrame() if found is None else found.pl()
+
+
+def first_line(error: duckdb.Error) -> str:
+    """Message of an error in one line, without the arrow below the query."""
+    return " ".join(str(error).partition("\n\nLINE")[0].split())
