@@ -11,10 +11,19 @@ import yaml
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger.database import VARIABLE as LEDGER_VARIABLE
 from nvtrader_pipelines.storage.store import Store
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # dagster.yaml without captured output
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+COPIED = "the home was copied while this run was under way; run it again to resume it"
 PROCESS_TAG = "nvtrader/process"
 # Dagster documents this class, and dagster.yaml names one by the path of its module.
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
@@ -56,6 +65,23 @@ def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
     return ledger.close_interrupted(run.run_id for run in runs if run.is_finished)
 
 
+def close_copied_runs(store: Store) -> list[str]:
+    """Close the runs that were under way when a home was copied: they run in the original, if at all.
+
+    A ledger outside the home is left alone, since the original uses it, too.
+
+    Returns:
+        The ids of the runs closed in the ledger.
+    """
+    if os.environ.get(LEDGER_VARIABLE):
+        return []
+    closed = store.ledger.close_running(COPIED)
+    with open_instance(store) as instance:
+        for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
+            _cancel(instance, run, COPIED)
+    return closed
+
+
 def process_tag() -> dict[str, str]:
     """Tag of a run with its process, so that the run can be canceled once that is dead."""
     return {PROCESS_TAG: _process_key(psutil.Process())}
@@ -71,10 +97,15 @@ def cancel_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
         mark = run.tags.get(PROCESS_TAG)
         if mark and not _is_alive(mark):
-            instance.report_run_canceled(run, message="The process of this run was killed.")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            _cancel(instance, run, "The process of this run was killed.")
             ended.append(run.run_id)
     return ended
+
+
+def _cancel(instance: dg.DagsterInstance, run: dg.DagsterRun, message: str) -> None:
+    """Cancel a run and free its pool slots for the next."""
+    instance.report_run_canceled(run, message=message)
+    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 def _process_key(process: psutil.Process) -> str:

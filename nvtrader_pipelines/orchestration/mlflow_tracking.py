@@ -110,7 +110,7 @@ class MlflowTracking(dg.ConfigurableResource):
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table it creates
         Path(self.folder).mkdir(parents=True, exist_ok=True)
-        return MlflowClient(f"sqlite:///{self.folder.replace('%', '%25')}/mlflow.db")  # SQLAlchemy unquotes the path
+        return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
 
     @contextmanager
     def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -110,7 +111,7 @@ class JsonlAudit:
         if not events:
             return
         try:
-            with file_lock(self.path.with_name(".events.lock")):
+            with self.lock():
                 torn = self._refresh()
                 if torn:
                     self._set_aside(torn)
@@ -119,6 +120,10 @@ class JsonlAudit:
             raise StorageError(
                 f"the audit {self.path} cannot be written: {error.strerror}; nothing was appended"
             ) from error
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold appends of other processes back."""
+        return file_lock(self.path.with_name(".events.lock"))
 
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:
         """Events in the sequence they were appended, of one account or of all.

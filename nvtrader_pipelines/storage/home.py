@@ -1,11 +1,13 @@
 """Paths of a home: `data/` holds inputs and records, `warehouse/` what is built from them."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 VARIABLE = "NVTRADER_HOME"
+URL_PARTS = re.compile(r"\?|%[0-9A-Fa-f]{2}")  # of paths that Dagster, MLflow and DuckDB read as URLs
 
 
 class _Place:
@@ -54,6 +56,20 @@ class Home:
             return cls(Path(named).expanduser().resolve())
         checkout = Path(__file__).resolve().parents[2]
         return cls(checkout if (checkout / "data" / "experiments").is_dir() else Path.cwd())
+
+
+def require_usable_root(root: Path) -> None:
+    """Raise if a home cannot be used at a path.
+
+    Raises:
+        ValueError: if SQLAlchemy or DuckDB would read a part of the path as an option or a quoted character.
+    """
+    found = URL_PARTS.search(str(root))
+    if found:
+        raise ValueError(
+            f"the path of a home must hold no ? and no % before two hexadecimal digits, but {root} holds "
+            f"{found.group()}; rename the folder"
+        )
 
 
 def lock_path(home: Home, name: str) -> Path:

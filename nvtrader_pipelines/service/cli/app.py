@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli import (
+    backup_commands,
     component_commands,
     experiment_commands,
     halt_commands,
@@ -43,6 +44,8 @@ app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
 app.command("halt", epilog=EPILOG)(halt_commands.halt)
 app.command("resume", epilog=EPILOG)(halt_commands.resume)
+app.command("backup", epilog=EPILOG)(backup_commands.backup)
+app.command("restore", epilog=EPILOG)(backup_commands.restore)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - the signature of a callback

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.output import Format
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.home import Home, require_usable_root
 from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
@@ -42,11 +42,12 @@ def require_home() -> Home:
     """Return the home folder.
 
     Raises:
-        ValueError: if it is no folder.
+        ValueError: if it is no folder, or cannot be used at its path.
     """
     home = Home.find()
     if not home.root.is_dir():
         raise ValueError(f"NVTRADER_HOME must name a folder, but {home.root} is none; create it or name another")
+    require_usable_root(home.root)
     return home
 
 

@@ -5,7 +5,7 @@ import re
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
-from sqlalchemy import URL, event
+from sqlalchemy import event
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
@@ -82,8 +82,7 @@ def io_properties(home: Home) -> dict[str, str]:
 
 
 def _connect(home: Home) -> SqlCatalog:
-    url = URL.create("sqlite", database=str(home.catalog), query={"timeout": "60"})  # it quotes a % of the path
-    catalog = SqlCatalog("nvtrader", uri=url.render_as_string(), **io_properties(home))
+    catalog = SqlCatalog("nvtrader", uri=f"sqlite:///{home.catalog}?timeout=60", **io_properties(home))
 
     @event.listens_for(catalog.engine, "connect")
     def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type

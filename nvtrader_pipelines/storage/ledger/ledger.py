@@ -178,6 +178,13 @@ class Ledger:
                     closed.append(run.run_id)
         return closed
 
+    def close_running(self, reason: str) -> list[str]:
+        """Mark every running run as interrupted, and return their ids; for a copy, whose runs run elsewhere."""
+        running = [run.run_id for run in self._read_runs(RUNS.c.status == "running")]
+        for run_id in running:
+            self.finish(run_id, "interrupted", message=reason)
+        return running
+
     def run(self, run_id: str) -> LedgerRun:
         """Read a run.
 

@@ -1,0 +1,73 @@
+"""Restoring of a backup: every file is verified before the home appears under its name."""
+
+import hashlib
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import require_usable_root
+
+
+def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
+    """Restore a backup as a new home; if it fails, the folder stays as it was.
+
+    Raises:
+        StorageError: if the folder holds anything, or the file is no backup, damaged or incomplete.
+        ValueError: if no home can be used at the folder's path.
+    """
+    require_usable_root(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StorageError(f"a backup is restored to a new or empty folder, but {folder} holds files; name another")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    try:
+        aside.mkdir()
+        _extract(file, aside, on_file)
+        manifest = _verify(file, aside)
+        aside.replace(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return manifest
+
+
+def _extract(file: Path, aside: Path, on_file: OnFile) -> None:
+    try:
+        with tarfile.open(file) as tar:
+            for member in tar:
+                tar.extract(member, aside, filter=_only_files)
+                on_file(member.name, member.size)
+    except (tarfile.TarError, EOFError) as error:
+        raise StorageError(f"{file} is no backup, or is damaged or incomplete: {error}; use another copy") from error
+
+
+def _only_files(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    if not member.isreg():
+        raise tarfile.SpecialFileError(member)
+    return tarfile.data_filter(member, folder)
+
+
+def _verify(file: Path, aside: Path) -> BackupManifest:
+    """Compare every file with the manifest, which is removed."""
+    try:
+        manifest = BackupManifest.model_validate_json((aside / MANIFEST_NAME).read_bytes())
+    except (FileNotFoundError, ValidationError) as error:
+        raise StorageError(f"{file} is no backup of nvtrader: it lacks a valid {MANIFEST_NAME}") from error
+    (aside / MANIFEST_NAME).unlink()
+    found = {path.relative_to(aside).as_posix(): _digest(path) for path in aside.rglob("*") if path.is_file()}
+    differing = sorted(name for name in found | manifest.files if found.get(name) != manifest.files.get(name))
+    if differing:
+        raise StorageError(
+            f"{file} is damaged: {len(differing)} files differ from its manifest, the first is {differing[0]}; use "
+            "another copy"
+        )
+    return manifest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

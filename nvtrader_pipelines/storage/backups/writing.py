@@ -1,0 +1,210 @@
+"""Writing of a backup while other processes use the home.
+
+A file that refers to others is copied before them, so that whatever it names is in the backup, too: first the records
+of finished work and the databases, then the catalog with the files of its tables, then the audit with the books, then
+everything else. SQLite copies its databases consistently; files of tables never change, and upkeep waits.
+"""
+
+import hashlib
+import io
+import os
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO
+
+from pyiceberg.table import StaticTable
+
+from nvtrader_pipelines.storage.account_book import book_path
+from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.iceberg.catalog import io_properties
+from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
+from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
+from nvtrader_pipelines.storage.ledger.database import ledger_url
+from nvtrader_pipelines.storage.store import Store
+
+RECORDS = ("warehouse/*.json", "warehouse/scorecards/**/*", "data/rl/policies/*/latest.json")  # of finished work
+REBUILT = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs")  # folders not walked
+SQLITE = b"SQLite format 3\0"
+
+
+def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
+    """Write a backup of a home; if it fails, no file is left.
+
+    Raises:
+        StorageError: if the file exists or lies inside the home's folders, or a table lacks a file.
+    """
+    home = store.home
+    _require_new(home, path)
+    with (
+        _written_aside(path) as file,
+        file_lock(lock_path(home, UPKEEP_LOCK)),
+        tarfile.open(fileobj=file, mode="w") as tar,
+    ):
+        archive = _Archive(tar, home, on_file)
+        for pattern in RECORDS:
+            archive.add_files(home.root.glob(pattern))
+        outside = archive.add_ledger()
+        archive.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
+        archive.add_tables()
+        with store.audit.lock():  # a trader writes to both in turns
+            archive.add_files([store.audit.path, *book_path(home, "any").parent.glob("*.db")])
+        archive.add_files(_walk(home))
+        manifest = BackupManifest(
+            version=version("nvtrader-pipelines"),
+            created_at=datetime.now(UTC),
+            root=str(home.root),
+            outside=outside,
+            files=archive.digests,
+        )
+        archive.add(MANIFEST_NAME, io.BytesIO(manifest.model_dump_json(indent=1).encode()))
+    return manifest
+
+
+class _Archive:
+    """Tar file of a home; the first copy of a file counts."""
+
+    def __init__(self, tar: tarfile.TarFile, home: Home, on_file: OnFile) -> None:
+        self._tar, self._home, self._on_file = tar, home, on_file
+        self.digests: dict[str, str] = {}
+
+    def add_files(self, paths: Iterator[Path] | list[Path]) -> None:
+        """Add files of the home; one that was deleted meanwhile is left out."""
+        for path in sorted(paths):
+            name = path.relative_to(self._home.root).as_posix()
+            if name in self.digests or not path.is_file() or _is_transient(path):
+                continue
+            try:
+                self._add_file(name, path)
+            except FileNotFoundError:  # for example a checkpoint of a policy that is now trained
+                continue
+
+    def add_ledger(self) -> tuple[str, ...]:
+        """Add the ledger if it is a file, wherever that is; return what is outside the backup."""
+        url = ledger_url(self._home)
+        if url.get_backend_name() != "sqlite":
+            return (f"the ledger {url.render_as_string(hide_password=True)}: back it up with pg_dump",)
+        if (path := Path(str(url.database))).is_file():
+            self._add_file(self._home.ledger.relative_to(self._home.root).as_posix(), path)
+        return ()
+
+    def add_tables(self) -> None:
+        """Add the catalog and all files that its tables refer to.
+
+        Raises:
+            StorageError: if a table lacks a file.
+        """
+        if not self._home.catalog.exists():
+            return
+        with _database_copy(self._home.catalog) as copy:
+            with closing(sqlite3.connect(copy.name)) as catalog:
+                locations = [row[0] for row in catalog.execute("SELECT metadata_location FROM iceberg_tables")]
+            self.add("warehouse/catalog.db", copy)
+        try:
+            tables = [StaticTable.from_metadata(location, io_properties(self._home)) for location in locations]
+            paths = set().union(*map(reachable_paths, tables))
+        except FileNotFoundError as error:
+            raise StorageError(f"a table lacks a file ({error}); restore the home from an earlier backup") from error
+        self.add_files([Path(path) for path in paths])
+
+    def _add_file(self, name: str, path: Path) -> None:
+        with path.open("rb") as file:
+            is_database = file.read(len(SQLITE)) == SQLITE
+            file.seek(0)
+            if not is_database:
+                self.add(name, file)
+                return
+        with _database_copy(path) as copy:
+            self.add(name, copy)
+
+    def add(self, name: str, file: BinaryIO) -> None:
+        """Add an open file, as long as it is now."""
+        if isinstance(file, io.BytesIO):
+            member = tarfile.TarInfo(name)
+            member.size = file.getbuffer().nbytes
+        else:
+            member = self._tar.gettarinfo(arcname=name, fileobj=file)
+        reader = _DigestReader(file)
+        self._tar.addfile(member, reader)  # pyright: ignore[reportArgumentType] - it only reads
+        self.digests[name] = reader.digest.hexdigest()
+        self._on_file(name, member.size)
+
+
+class _DigestReader:
+    """Reader that digests what is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        content = self._file.read(size)
+        self.digest.update(content)
+        return content
+
+
+@contextmanager
+def _database_copy(path: Path) -> Iterator[BinaryIO]:
+    """Copy a SQLite database at one moment, while others write to it."""
+    with tempfile.NamedTemporaryFile(suffix=".db") as copy:
+        with (
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)) as source,
+            closing(sqlite3.connect(copy.name)) as target,
+        ):
+            source.backup(target)
+        with Path(copy.name).open("rb") as file:
+            yield file
+
+
+@contextmanager
+def _written_aside(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that gets its name once it is complete and synced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _require_new(home: Home, path: Path) -> None:
+    if path.exists():
+        raise StorageError(f"a backup must be a new file, but {path} exists; name another file")
+    inside = [place for place in (home.root / "data", home.warehouse) if path.resolve().is_relative_to(place.resolve())]
+    if inside:
+        raise StorageError(f"a backup must lie outside {inside[0]}, which it holds; name a file elsewhere")
+
+
+def _walk(home: Home) -> Iterator[Path]:
+    """All files of a home but those of tables and what is not worth a copy; links are followed, each folder once."""
+    seen, rebuilt = set(), {home.root / place for place in REBUILT}
+    for top in (home.root / "data", home.warehouse):
+        for folder, folders, names in os.walk(top, followlinks=True):
+            place = Path(folder)
+            if place in rebuilt or (real := place.resolve()) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            yield from (place / name for name in names)
+
+
+def _is_transient(path: Path) -> bool:
+    """Whether a file is a lock, a temporary file, a part of an open database, or the views, which are published anew."""
+    name = path.name
+    return (
+        (name.endswith(".lock") and path.stat().st_size == 0)
+        or (name.startswith(".") and name.endswith(".tmp"))
+        or name.endswith((".db-wal", ".db-shm", ".db-journal"))
+        or name.startswith("nvtrader.duckdb")
+    )
