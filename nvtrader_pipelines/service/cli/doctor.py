@@ -10,6 +10,7 @@ import psutil
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 PACKAGES = ("nvtrader-pipelines", "dagster", "duckdb", "pyiceberg", "polars", "stable-baselines3", "torch", "mlflow")
@@ -60,7 +61,26 @@ def run_checks(store: Store) -> list[CheckResult]:
         CheckResult("free disk", f"{free:.1f} GiB", "" if free >= MIN_GIB else f"less than {MIN_GIB} GiB: make room"),
         CheckResult("free memory", f"{memory:.1f} GiB", "" if memory >= MIN_GIB else "training needs about 2 GiB"),
     ]
+    results.append(check_locations(home))
     return [*results, check_kill_switch(store), *check_active_policy(store), *check_accounts(store), check_audit(store)]
+
+
+def check_locations(home: Home) -> CheckResult:
+    """Check which folders the home's stores record; after a move or a copy that is no problem."""
+    from nvtrader_pipelines.storage.recorded_roots import recorded_roots
+
+    check = "recorded locations"
+    try:
+        found = recorded_roots(home)
+    except StorageError as error:
+        return CheckResult(check, "cannot be read", str(error))
+    moved = [
+        f"{part} of {', '.join(sorted(others))}"
+        for part, roots in found.items()
+        if (others := roots - {str(home.root)})
+    ]
+    result = f"{'; '.join(moved)}: only files of this home are read and written" if moved else "all in this home"
+    return CheckResult(check, result)
 
 
 def check_kill_switch(store: Store) -> CheckResult:

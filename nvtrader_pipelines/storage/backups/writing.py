@@ -47,7 +47,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
     with (
         _written_aside(path) as file,
         file_lock(lock_path(home, UPKEEP_LOCK)),
-        tarfile.open(fileobj=file, mode="w") as tar,
+        tarfile.open(fileobj=file, mode="w", dereference=True) as tar,  # a second hard link has its content, too
     ):
         archive = _Archive(tar, home, on_file)
         for pattern in RECORDS:
@@ -200,7 +200,7 @@ def _walk(home: Home) -> Iterator[Path]:
 
 
 def _is_transient(path: Path) -> bool:
-    """Whether a file is a lock, a temporary file, a part of an open database, or the views, which are published anew."""
+    """Whether a file is a lock, temporary, a part of an open database, or the views, which are published again."""
     name = path.name
     return (
         (name.endswith(".lock") and path.stat().st_size == 0)

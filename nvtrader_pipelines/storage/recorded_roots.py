@@ -1,0 +1,41 @@
+"""Roots that the stores of a home record: after a move or a copy, others than its own."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import unquote
+
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.locations import ANCHOR
+from nvtrader_pipelines.storage.views.published_file import open_published, published_root
+
+
+def recorded_roots(home: Home) -> dict[str, set[str]]:
+    """Roots by the part of the home that records them: tables, views and MLflow's artifacts.
+
+    Raises:
+        StorageError: if the views cannot be read.
+    """
+    tables = _column(home.catalog, "SELECT metadata_location FROM iceberg_tables")
+    artifacts = _column(home.mlflow / "mlflow.db", "SELECT artifact_uri FROM runs")
+    folder = f"/{home.mlflow.relative_to(home.root).as_posix()}/"
+    return {
+        "tables": {location.rpartition(ANCHOR)[0].removeprefix("file://") for location in tables},
+        "views": _views_root(home),
+        "MLflow artifacts": {unquote(uri.rpartition(folder)[0].removeprefix("file://")) for uri in artifacts},
+    }
+
+
+def _views_root(home: Home) -> set[str]:
+    if not home.duckdb_file.exists():
+        return set()
+    with open_published(home) as connection:
+        root = published_root(connection)
+    return {str(root)} if root else set()
+
+
+def _column(path: Path, query: str) -> list[str]:
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)) as database:
+        return [value for (value,) in database.execute(query)]
