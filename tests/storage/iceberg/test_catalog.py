@@ -1,32 +1,49 @@
 import shutil
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import table_properties
+from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS, TABLES
 from tests.storage.table_rows import bar_rows, run_rows
 
 
-def test_moved_warehouse_is_refused(tables, home, tmp_path):
-    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
-    home.root.rename(tmp_path / "elsewhere")
-    moved = Store(Home(tmp_path / "elsewhere")).tables
-    for use in (moved.describe_all, lambda: moved.read(CLEAN_BARS), lambda: moved.snapshot_id(CLEAN_BARS)):
-        with pytest.raises(StorageError, match="the warehouse was moved or files were deleted: put it back") as caught:
-            use()
-        assert "\n" not in str(caught.value)
+def file_states(home):
+    """Size and modification time of every file."""
+    files = [path for path in home.root.rglob("*") if path.is_file()]
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def test_copied_warehouse_refuses_to_write(tables, home, tmp_path):
+@pytest.mark.parametrize("name", ["elsewhere", "with space, # and 100 % [é]", "warehouse/iceberg/inner"])
+def test_moved_home_reads_and_writes_its_tables(tables, home, tmp_path, name):
     rows = bar_rows(CLEAN_BARS, [2020])
-    tables.replace_years(CLEAN_BARS, rows, [2020])
+    snapshot = tables.replace_years(CLEAN_BARS, rows, [2020]) and tables.snapshot_id(CLEAN_BARS)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    moved = Store(Home(home.root.rename(tmp_path / name))).tables
+    assert_frame_equal(moved.read(CLEAN_BARS), rows, check_row_order=False)
+    for year in (2021, 2022):
+        moved.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [year]), [year])
+    assert len(moved.read(CLEAN_BARS, snapshot_id=snapshot)) == 3
+    assert (moved.describe(CLEAN_BARS).n_rows, len(moved.read(CLEAN_BARS))) == (9, 9)
+    assert not home.root.exists()
+
+
+def test_copied_home_leaves_the_files_of_the_original_alone(tables, home, tmp_path):
+    for value in (1.0, 2.0, 3.0):
+        tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], value), [2020])
     shutil.copytree(home.root, tmp_path / "copy")
-    copy = Store(Home(tmp_path / "copy")).tables
-    with pytest.raises(StorageError, match="cannot be moved or copied"):
-        copy.replace_years(CLEAN_BARS, rows, [2020])
+    before, copy = file_states(home), Store(Home(tmp_path / "copy")).tables
+    for year in (2021, 2021, 2022):
+        copy.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [year], 4.0), [year])
+    tidy(copy, datetime.now(UTC) + timedelta(days=30))
+    assert file_states(home) == before
+    assert len(copy.read(CLEAN_BARS)) == 9
+    shutil.rmtree(home.root)
+    assert sorted(copy.read(CLEAN_BARS)["adj_close"].unique()) == [3.0, 4.0]
 
 
 def test_home_behind_a_symlink_is_the_same_home(tables, home, tmp_path):

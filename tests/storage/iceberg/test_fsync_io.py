@@ -1,4 +1,5 @@
 from nvtrader_pipelines.storage.iceberg import fsync_io
+from nvtrader_pipelines.storage.iceberg.locations import FOLDER
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.storage.table_rows import bar_rows
 
@@ -20,7 +21,7 @@ def test_commit_syncs_every_file(tables, home, monkeypatch):
 def test_stream_closed_twice_is_synced_once(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(fsync_io, "sync", synced.append)
-    stream = fsync_io.FsyncFileIO().new_output(str(tmp_path / "a")).create()
+    stream = fsync_io.FsyncFileIO({FOLDER: str(tmp_path)}).new_output("/old/warehouse/iceberg/a").create()
     with stream:
         stream.write(b"x")
     stream.close()

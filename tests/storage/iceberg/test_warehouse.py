@@ -180,7 +180,7 @@ def test_missing_data_file_is_refused_with_its_name(tables, home):
     tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     (file,) = home.iceberg.rglob("*.parquet")
     file.unlink()
-    with pytest.raises(StorageError, match=rf"silver.clean_bars lacks the file .*{file.name}; the warehouse was moved"):
+    with pytest.raises(StorageError, match=rf"silver.clean_bars lacks the file .*{file.name}: restore the home"):
         tables.read(CLEAN_BARS)
 
 

@@ -1,36 +1,18 @@
-import threading
-
 import duckdb
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
 from nvtrader_pipelines.storage.views.definitions import create_views, run_views
 from nvtrader_pipelines.storage.views.published_file import read_query
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
-from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows, start
+from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows
 
 pytestmark = pytest.mark.slow
-
-READER = """
-import duckdb, os, sys
-n_opens = 0
-while not os.path.exists(sys.argv[2]):
-    with duckdb.connect(sys.argv[1], read_only=True) as connection:
-        values = connection.sql("SELECT DISTINCT adj_close, count(*) OVER () FROM silver.clean_bars").fetchall()
-    assert len(values) == 1 and values[0][1] == 9, values
-    n_opens += 1
-    if n_opens == 1:
-        print("reading", flush=True)
-print(n_opens)
-"""
 
 
 def test_views_show_the_current_rows_of_the_tables(store, home):
@@ -94,96 +76,6 @@ def test_actions_by_asset_view_unnests_the_lists(store, home):
     assert found.rows() == [("AAA", 0.5, 0.4, 0.4), ("BBB", 0.5, 0.5, 0.5), ("cash", 0.0, 0.1, -0.9)]
 
 
-@pytest.mark.slow
-def test_views_can_be_opened_at_any_moment_while_published(store, home):
-    years = [2018, 2019, 2020]
-    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years, 0.0), years)
-    publish(store)
-    stop = home.root / "stop"
-    with start(READER, home.duckdb_file, stop) as reader:
-        assert reader.stdout.readline() == "reading\n"
-        for version in range(1, 9):
-            store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years, float(version)), years)
-            publish(store)
-        stop.touch()
-        n_opens = int(reader.stdout.readline())
-    assert reader.returncode == 0
-    assert n_opens > 3
-
-
-def test_concurrent_publishers_succeed(store, home):
-    threads = [threading.Thread(target=publish, args=(store,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert query_views(store, "SELECT count(*) FROM rl.runs").item() == 0
-
-
-def test_publish_removes_the_wal_of_a_killed_client(store, home):
-    publish(store)
-    script = """
-import duckdb, sys, time
-connection = duckdb.connect(sys.argv[1])
-connection.execute("CREATE TABLE mine AS SELECT 1 AS x")
-print("open", flush=True)
-time.sleep(60)
-"""
-    with start(script, home.duckdb_file) as client:
-        assert client.stdout.readline() == "open\n"
-        publish(store)  # not blocked by the client's lock
-        client.kill()
-    (home.warehouse / "nvtrader.duckdb.wal").write_bytes(b"left by a killed client")
-    publish(store)
-    assert query_views(store, "SELECT count(*) FROM rl.runs").item() == 0
-    assert not (home.warehouse / "nvtrader.duckdb.wal").exists()
-
-
-def test_publish_removes_files_of_a_killed_publisher(store, home):
-    publish(store)
-    left = home.warehouse / ".nvtrader.duckdb.123.tmp"
-    left.write_bytes(b"half")
-    publish(store)
-    assert not left.exists()
-
-
-def test_query_before_the_first_publication_is_refused(store):
-    with pytest.raises(
-        StorageError, match=r"there are no tables yet: .*nvtrader\.duckdb is missing; run `nvtrader materialize` first"
-    ):
-        query_views(store, "SELECT 1")
-
-
-def test_invalid_query_is_refused_with_the_message_of_duckdb(store, home):
-    publish(store)
-    with pytest.raises(StorageError, match=r"the query failed: .*clean_bras does not exist"):
-        query_views(store, "FROM silver.clean_bras")
-
-
-def test_query_of_a_moved_warehouse_is_refused(store, home, tmp_path):
-    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
-    publish(store)
-    home.root.rename(tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match="the warehouse was moved or files were deleted"):
-        query_views(Store(Home(tmp_path / "elsewhere")), "FROM silver.clean_bars")
-
-
-def test_home_path_may_hold_quotes_and_spaces(tmp_path):
-    from nvtrader_pipelines.storage.store import Store
-
-    home = Home(tmp_path / "it's my # home")
-    store = Store(home)
-    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
-    publish(store)
-    assert query_views(store, "SELECT count(*) FROM silver.clean_bars").item() == 3
-    assert len(store.tables.read(CLEAN_BARS)) == 3
-
-
-def test_repeated_column_name_gets_a_number():
-    with duckdb.connect() as own:
-        assert read_query(own, "SELECT 1 AS a, 2 AS a, 3 AS b").columns == ["a", "a_1", "b"]
-
-
 def test_completed_run_has_its_own_views(store, home):
     ids = ["0123456789abcdef", "fedcba9876543210"]
     for number, run_id in enumerate(ids):
@@ -207,11 +99,3 @@ def test_ledger_tables_can_be_queried_with_comments(store, home):
     assert names["table_name"].to_list() == ["events", "policies", "runs", "specs", "versions"]
     comment = "SELECT comment FROM duckdb_columns() WHERE table_name = 'versions' AND column_name = 'partition_key'"
     assert query_views(store, comment).item() == "name@hash8"
-
-
-def test_mirrored_ledger_changes_with_the_next_publication(store, home):
-    publish(store)
-    store.ledger.register(ExperimentSpec(name="a"))
-    assert query_views(store, "SELECT count(*) FROM ledger.versions").item() == 0
-    publish(store)
-    assert query_views(store, "SELECT count(*) FROM ledger.versions").item() == 1
