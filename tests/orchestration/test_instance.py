@@ -7,8 +7,15 @@ import psutil
 import pytest
 import yaml
 
-from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, dagster_home, open_instance, process_tag
+from nvtrader_pipelines.orchestration.instance import (
+    PROCESS_TAG,
+    close_copied_runs,
+    dagster_home,
+    open_instance,
+    process_tag,
+)
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger.database import VARIABLE
 from nvtrader_pipelines.storage.store import Store
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
@@ -120,3 +127,22 @@ def test_ledger_run_of_a_killed_process_is_closed(home):
         ledger.begin(run_row(ledger, dagster_run_id=started(instance, {PROCESS_TAG: mark})))
     with open_instance(Store(home)):
         assert ledger.run(RUN_ID).status == "interrupted"
+
+
+def test_runs_under_way_are_closed_in_a_copy_of_the_home(home):
+    ledger = Store(home).ledger
+    with open_instance(Store(home)) as instance:
+        launcher = started(instance, process_tag())  # of a living process: it runs in the original
+        ledger.begin(run_row(ledger, dagster_run_id=launcher))
+    assert close_copied_runs(Store(home)) == [RUN_ID]
+    with open_instance(Store(home)) as instance:
+        assert instance.get_run_by_id(launcher).status is dg.DagsterRunStatus.CANCELED
+    assert ledger.run(RUN_ID).status == "interrupted"
+
+
+def test_runs_of_a_ledger_elsewhere_stay_open_in_a_copy(home, monkeypatch):
+    ledger = Store(home).ledger
+    ledger.begin(run_row(ledger, dagster_run_id="of the original"))
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{home.ledger}")
+    assert close_copied_runs(Store(home)) == []
+    assert ledger.run(RUN_ID).status == "running"

@@ -26,6 +26,7 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS, RUNS
+from nvtrader_pipelines.storage.views.queries import query_views
 from tests.homes import (
     KEY,
     N_POLICIES,
@@ -100,6 +101,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtr
     assert "interrupted; finished steps are stored" in output
     assert "Traceback" not in output
     assert_no_half_run(home)
+    assert query_views(Store(home), "SELECT count(*) FROM gold.returns").item() > 0  # published after the market
     (run,) = Store(home).ledger.runs().to_dicts()
     assert (run["status"], run["message"]) == ("interrupted", INTERRUPTED)
     kept = policies(home)

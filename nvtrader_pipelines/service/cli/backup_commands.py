@@ -25,7 +25,7 @@ def backup(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the whole home into one tar file, also while runs go on.
+    """Write the whole home into one tar file; other commands may run meanwhile.
 
     The file holds `data/` and `warehouse/` with a SHA-256 of every file. Locks, logs of steps and the views, which are
     published again, are left out; so is a ledger in Postgres, which the command names.
@@ -64,7 +64,7 @@ def restore(
         from nvtrader_pipelines.storage.backups.restoring import restore_backup
         from nvtrader_pipelines.storage.views.publishing import publish
 
-        home = Home(folder.absolute())
+        home = Home(folder.expanduser().resolve())
         with _show_files("restoring", quiet=as_json) as on_file:
             manifest = restore_backup(file, home.root, on_file)
         store = Store(home)

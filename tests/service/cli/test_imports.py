@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from nvtrader_pipelines.storage.views.publishing import publish
+
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
@@ -36,13 +38,24 @@ STAGES = {  # in this order in one process: a stage sees the imports of earlier 
 }
 
 
+def imported_modules(home, stages):
+    """Modules imported after each stage of commands, which run one after the other in a new process."""
+    environment = {**os.environ, "NVTRADER_HOME": str(home)}
+    command = [sys.executable, "-c", SCRIPT, json.dumps(stages)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return list(map(set, json.loads(done.stdout.splitlines()[-1])))
+
+
 def test_commands_import_no_unneeded_library(tmp_path):
     (tmp_path / "data" / "experiments").mkdir(parents=True)
-    commands = json.dumps([commands for commands, _ in STAGES.values()])
-    environment = {**os.environ, "NVTRADER_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, commands], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
-    imported = dict(zip(STAGES, map(set, json.loads(done.stdout)), strict=True))
+    stages = imported_modules(tmp_path, [commands for commands, _ in STAGES.values()])
+    imported = dict(zip(STAGES, stages, strict=True))
     found = {stage: imported[stage] & unwanted for stage, (_, unwanted) in STAGES.items()}
     assert found == {stage: set() for stage in STAGES}
+
+
+def test_query_imports_duckdb_and_polars_alone(store, home):
+    store.tables.describe_all()  # creates the catalog
+    publish(store)
+    (imported,) = imported_modules(home.root, [["sql VALUES(1)"]])
+    assert imported & (NEVER | TABLES | {"prompt_toolkit"}) == {"duckdb", "polars", "pyarrow"}
