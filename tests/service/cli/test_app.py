@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, USAGE
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.views.publishing import publish
 from tests.homes import NVTRADER, environment, nvtrader, small_home
 from tests.service.cli.error_lines import is_one_line_error
 
@@ -256,10 +258,9 @@ def read_until(terminal: int, text: str) -> str:
 
 
 @pytest.mark.slow
-def test_sql_shell_survives_errors_and_ends_on_quit(tmp_path, built_home):
+def test_sql_shell_survives_errors_and_ends_on_quit(tmp_path):
     home = small_home(tmp_path / "home")  # the shell writes its history here
-    home.warehouse.mkdir()
-    home.duckdb_file.write_bytes(built_home.duckdb_file.read_bytes())
+    publish(Store(home))
     controller, terminal = pty.openpty()
     settings = {**environment(home), "TERM": "dumb"}
     try:
