@@ -1,1 +1,1 @@
-"""Backups of a home: a tar file with a manifest of digests; written beside running jobs, restored anywhere."""
+"""Backups: a tar file of a home with a digest of every file, written beside running jobs."""

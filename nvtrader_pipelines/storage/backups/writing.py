@@ -1,7 +1,7 @@
 """Writing of a backup while other processes use the home.
 
-A file that refers to others is copied before them, so that whatever it names is in the backup, too: first the records
-of finished work and the databases, then the catalog with the files of its tables, then the audit with the books, then
+A file that refers to others is copied before them, so that the backup holds every file it names: first the records of
+finished work and the databases, then the catalog with the files of its tables, then the audit with the books, then
 everything else. SQLite copies its databases consistently; files of tables never change, and upkeep waits.
 """
 
@@ -110,10 +110,15 @@ class _Archive:
             self.add("warehouse/catalog.db", copy)
         try:
             tables = [StaticTable.from_metadata(location, io_properties(self._home)) for location in locations]
-            paths = set().union(*map(reachable_paths, tables))
+            paths = [Path(path) for path in set().union(*map(reachable_paths, tables))]
         except FileNotFoundError as error:
             raise StorageError(f"a table lacks a file ({error}); restore the home from an earlier backup") from error
-        self.add_files([Path(path) for path in paths])
+        missing = [
+            path for path in paths if path.suffix != ".json" and not path.is_file()
+        ]  # old metadata may be deleted
+        if missing:
+            raise StorageError(f"a table lacks the file {missing[0]}; restore the home from an earlier backup")
+        self.add_files(paths)
 
     def _add_file(self, name: str, path: Path) -> None:
         with path.open("rb") as file:
@@ -200,7 +205,7 @@ def _walk(home: Home) -> Iterator[Path]:
 
 
 def _is_transient(path: Path) -> bool:
-    """Whether a file is a lock, temporary, a part of an open database, or the views, which are published again."""
+    """Whether a file is a lock, temporary, part of an open database, or the views."""
     name = path.name
     return (
         (name.endswith(".lock") and path.stat().st_size == 0)

@@ -1,4 +1,4 @@
-"""File IO that finds the files of a moved home, and syncs them on close: committed tables survive a power cut."""
+"""File IO that finds the files of a moved home, and syncs new ones: they survive a power cut."""
 
 import os
 from typing import Any

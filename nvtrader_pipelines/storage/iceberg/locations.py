@@ -9,7 +9,7 @@ FOLDER = "warehouse"  # property of the catalog and its file IO: the folder of t
 
 
 def present_path(location: str, folder: str) -> str:
-    """Path of a recorded location below the present folder of the tables, since a home may have moved.
+    """Path of a recorded location below the present folder of the tables.
 
     Raises:
         StorageError: if the location is not below the tables of any home.

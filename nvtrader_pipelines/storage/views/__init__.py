@@ -1,1 +1,1 @@
-"""DuckDB views: definitions, the published file, publishing and queries; importing this loads none of them."""
+"""DuckDB views of the tables: definitions, the published file, publishing, queries."""

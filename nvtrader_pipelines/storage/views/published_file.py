@@ -32,7 +32,7 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
 
 
 def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
-    """Root of the home whose files the published views read; None if an earlier version published them."""
+    """Root of the home whose files the views read; None if an earlier version published them."""
     try:
         ((root,),) = connection.execute(f"SELECT root FROM {ROOT_TABLE}").fetchall()
     except duckdb.CatalogException:
