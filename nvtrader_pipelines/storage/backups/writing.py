@@ -113,9 +113,8 @@ class _Archive:
             paths = [Path(path) for path in set().union(*map(reachable_paths, tables))]
         except FileNotFoundError as error:
             raise StorageError(f"a table lacks a file ({error}); restore the home from an earlier backup") from error
-        missing = [
-            path for path in paths if path.suffix != ".json" and not path.is_file()
-        ]  # old metadata may be deleted
+        needed = [path for path in paths if path.suffix != ".json"]  # earlier metadata may be deleted
+        missing = [path for path in needed if not path.is_file()]
         if missing:
             raise StorageError(f"a table lacks the file {missing[0]}; restore the home from an earlier backup")
         self.add_files(paths)
