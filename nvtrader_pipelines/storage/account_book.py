@@ -1,6 +1,7 @@
 """Book of an account in SQLite, `data/runtime/accounts/<account>.db`."""
 
 import sqlite3
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
@@ -170,7 +171,9 @@ class SqliteBook:
     @cached_property
     def _book(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._connect("rwc", SETUP)
+        book = self._connect("rwc", SETUP)
+        weakref.finalize(self, book.close)
+        return book
 
     def _connect(self, mode: str, script: str) -> sqlite3.Connection:
         book = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode={mode}", timeout=10.0, uri=True)
