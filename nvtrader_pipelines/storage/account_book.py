@@ -176,7 +176,9 @@ class SqliteBook:
         return book
 
     def _connect(self, mode: str, script: str) -> sqlite3.Connection:
-        book = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode={mode}", timeout=10.0, uri=True)
+        address = f"{self._path.absolute().as_uri()}?mode={mode}"
+        # a garbage collection in any thread may close it
+        book = sqlite3.connect(address, timeout=10.0, uri=True, check_same_thread=False)
         try:
             book.executescript(script)
         except sqlite3.Error:
