@@ -1,39 +1,47 @@
 .PHONY: bench dev docs install readme-results run test ui
 CANDIDATES := python3.11 python3.12 python3.13 python3 python
-IS_SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+IS_SUPPORTED := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for each in $(CANDIDATES); do if $$each -c '$(IS_SUPPORTED)' 2>/dev/null; then echo $$each; break; fi; done)
 ifneq ($(shell command -v uv),)
-PIP := uv pip install --python .venv/bin/python
+INSTALLER := uv
+INSTALL = uv pip install --python .venv/bin/python --quiet -c constraints.txt -e
 else
-PIP := .venv/bin/pip install --disable-pip-version-check --no-compile
+INSTALLER := pip
+INSTALL = .venv/bin/pip install --disable-pip-version-check --no-compile --quiet -c constraints.txt -e
 endif
-INSTALL = $(PIP) --quiet -c constraints.txt -e
 
 .venv/.run: pyproject.toml constraints.txt
-	@$(or $(PYTHON),false) -c '$(IS_SUPPORTED)' || { echo "Python 3.11, 3.12 or 3.13 is needed; install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(INSTALL) .
-	.venv/bin/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true # on all cores; some packages bring templates
-	touch $@
+	@$(or $(PYTHON),false) -c '$(IS_SUPPORTED)' || { echo "Python 3.11, 3.12 or 3.13 with venv is needed; install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	@echo "Creating .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+	@echo "Installing the pinned packages that running needs, with $(INSTALLER): some minutes, once"
+	@$(INSTALL) .
+	@echo "Compiling them"
+	@.venv/bin/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true # on all cores; some packages bring templates
+	@touch $@
 
 .venv/.dev: .venv/.run
-	$(INSTALL) '.[dev]'
-	touch $@
+	@echo "Installing the packages that tests need, with $(INSTALLER)"
+	@$(INSTALL) '.[dev]'
+	@touch $@
 
 .venv/.docs: .venv/.dev
-	$(INSTALL) '.[dev,docs]'
-	touch $@
+	@echo "Installing the packages that the site needs, with $(INSTALLER)"
+	@$(INSTALL) '.[dev,docs]'
+	@touch $@
 
 .venv/.bench: .venv/.dev
-	$(INSTALL) '.[dev,bench]'
-	touch $@
+	@echo "Installing the packages that benchmarks compare with, with $(INSTALLER)"
+	@$(INSTALL) '.[dev,bench]'
+	@touch $@
 
 install: .venv/.run
 
 dev: .venv/.dev
 
 run: .venv/.run
-	.venv/bin/nvtrader materialize
+	@echo "Running nvtrader materialize: the whole graph, only what changed"
+	@.venv/bin/nvtrader materialize
 
 ui: .venv/.run
 	.venv/bin/nvtrader ui

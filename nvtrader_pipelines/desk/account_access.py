@@ -136,6 +136,6 @@ def connect_account(name: str, spec: AlpacaAccountSpec) -> "AlpacaBroker":
         if error.name is None or error.name.partition(".")[0] != "alpaca":
             raise
         raise ExecutionError(
-            f"the account {name!r} needs alpaca-py: install it with pip install -c constraints.txt -e '.[alpaca]'"
+            f"the account {name!r} needs alpaca-py: install it with pip install 'nvtrader-pipelines[alpaca]'"
         ) from error
     return AlpacaBroker.connect(spec, SecretStr(os.environ[KEY_ID]), SecretStr(os.environ[SECRET_KEY]))

@@ -69,17 +69,20 @@ def require_free(port: int) -> None:
 
 def terminate_session(session: int) -> None:
     """Terminate processes left by the server: its code server and resumable runs."""
-    left = [process for process in psutil.process_iter() if _session_of(process) == session]
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    for process in psutil.wait_procs(left, timeout=GRACE_SECONDS)[1]:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+    while left := _processes_of(session):  # again, since a run that ends may just have started others
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        for process in psutil.wait_procs(left, timeout=GRACE_SECONDS)[1]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
-def _session_of(process: psutil.Process) -> int | None:
-    try:
-        return os.getsid(process.pid)
-    except (ProcessLookupError, PermissionError):
-        return None
+def _processes_of(session: int) -> list[psutil.Process]:
+    """Live processes of a process session."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

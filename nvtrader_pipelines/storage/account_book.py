@@ -1,6 +1,7 @@
 """Book of an account in SQLite, `data/runtime/accounts/<account>.db`."""
 
 import sqlite3
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
@@ -170,10 +171,14 @@ class SqliteBook:
     @cached_property
     def _book(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._connect("rwc", SETUP)
+        book = self._connect("rwc", SETUP)
+        weakref.finalize(self, book.close)
+        return book
 
     def _connect(self, mode: str, script: str) -> sqlite3.Connection:
-        book = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode={mode}", timeout=10.0, uri=True)
+        address = f"{self._path.absolute().as_uri()}?mode={mode}"
+        # a garbage collection in any thread may close it
+        book = sqlite3.connect(address, timeout=10.0, uri=True, check_same_thread=False)
         try:
             book.executescript(script)
         except sqlite3.Error:

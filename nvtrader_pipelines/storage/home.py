@@ -51,11 +51,16 @@ class Home:
     @classmethod
     def find(cls) -> Self:
         """Find the home: $NVTRADER_HOME, else the checkout of this package, else the current folder."""
+        return cls.fixed() or cls(Path.cwd())
+
+    @classmethod
+    def fixed(cls) -> Self | None:
+        """Home that does not depend on the current folder: $NVTRADER_HOME, else the checkout, else none."""
         named = os.environ.get(VARIABLE)
         if named:
             return cls(Path(named).expanduser().resolve())
-        checkout = Path(__file__).resolve().parents[2]
-        return cls(checkout if (checkout / "data" / "experiments").is_dir() else Path.cwd())
+        checkout = cls(Path(__file__).resolve().parents[2])
+        return checkout if checkout.experiments.is_dir() else None
 
 
 def require_usable_root(root: Path) -> None:

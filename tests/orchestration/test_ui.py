@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from nvtrader_pipelines.orchestration.ui import HOST, require_free, server_command
+from nvtrader_pipelines.orchestration.ui import HOST, require_free, server_command, terminate_session
 from nvtrader_pipelines.storage.home import Home
 from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
 
@@ -150,6 +150,14 @@ def test_require_free_taken_port_raises():
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is taken; name another with --port"):
             require_free(port)
+
+
+def test_terminate_session_ends_processes_started_meanwhile():
+    script = "trap 'sleep 600 & exit' TERM; echo ready; sleep 600 & wait"
+    with subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True) as leader:
+        assert leader.stdout.readline() == b"ready\n"
+        terminate_session(leader.pid)
+        assert [each for each in session_processes(leader.pid) if each.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_server_command_uses_the_workspace_of_a_checkout(tmp_path):

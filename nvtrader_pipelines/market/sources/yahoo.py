@@ -42,7 +42,7 @@ def _yfinance() -> Any:
         import yfinance  # pyright: ignore[reportMissingImports] - an optional extra
     except ImportError as error:
         raise SourceUnavailable(
-            "the source 'yahoo' needs yfinance: install it with pip install -c constraints.txt -e '.[yahoo]', "
+            "the source 'yahoo' needs yfinance: install it with pip install 'nvtrader-pipelines[yahoo]', "
             "or remove 'yahoo' from data/market.yaml"
         ) from error
     return yfinance

@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,7 @@ from nvtrader_pipelines.service.cli import (
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
 from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, open_store, require_home
 from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 app = typer.Typer(
     name="nvtrader",
@@ -64,6 +66,22 @@ def _options(
     ] = False,
 ) -> None:
     """From market prices to portfolio policies, tested and traded on paper or at a broker."""
+
+
+@app.command(epilog=EPILOG)
+def init(
+    folder: Annotated[Path, typer.Argument(help="New or empty folder.")],
+    *,
+    verbose: Verbose = False,
+) -> None:
+    """Create a home: a folder with the shipped experiments, for your data and for results."""
+    from nvtrader_pipelines.storage.new_home import create_home
+
+    with exit_on_error(verbose=verbose):
+        root = shlex.quote(str(create_home(folder).root))
+        enter = f"export {VARIABLE}={root}" if Home.fixed() else f"cd {root}"
+        for line in ("created; next:", f"  {enter}", "  nvtrader materialize", "  nvtrader ui"):
+            print_line(line)
 
 
 @app.command(epilog=EPILOG)

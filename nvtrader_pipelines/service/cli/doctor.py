@@ -15,8 +15,8 @@ from nvtrader_pipelines.storage.store import Store
 
 PACKAGES = ("nvtrader-pipelines", "dagster", "duckdb", "pyiceberg", "polars", "stable-baselines3", "torch", "mlflow")
 EXTRAS = {
-    "yfinance": "the yahoo source needs it: pip install -c constraints.txt -e '.[yahoo]'",
-    "alpaca-py": "accounts at Alpaca need it: pip install -c constraints.txt -e '.[alpaca]'",
+    "yfinance": "the yahoo source needs it: pip install 'nvtrader-pipelines[yahoo]'",
+    "alpaca-py": "accounts at Alpaca need it: pip install 'nvtrader-pipelines[alpaca]'",
 }
 MIN_GIB = 2.0  # free disk for a warehouse of the sample market; free memory for training
 
@@ -43,7 +43,7 @@ def run_checks(store: Store) -> list[CheckResult]:
     home = store.home
     free = shutil.disk_usage(home.root).free / 2**30
     memory = psutil.virtual_memory().available / 2**30
-    missing = "not installed: run `make run` or pip install -c constraints.txt -e ."
+    missing = "not installed: run `make install`, or install the wheel again"
     results = [CheckResult("python", platform.python_version())]
     versions = {name: installed_version(name) for name in (*PACKAGES, *EXTRAS)}
     results += [CheckResult(name, versions[name], "" if versions[name] else missing) for name in PACKAGES]

@@ -42,11 +42,16 @@ def require_home() -> Home:
     """Return the home folder.
 
     Raises:
-        ValueError: if it is no folder, or cannot be used at its path.
+        ValueError: if $NVTRADER_HOME is no folder, the current folder is no home, or a home cannot be used at its path.
     """
     home = Home.find()
     if not home.root.is_dir():
         raise ValueError(f"NVTRADER_HOME must name a folder, but {home.root} is none; create it or name another")
+    if Home.fixed() is None and not home.experiments.is_dir():
+        raise ValueError(
+            f"the current folder must be a home, but {home.root} has no data/experiments; enter a home, or create one "
+            "with `nvtrader init DIR`"
+        )
     require_usable_root(home.root)
     return home
 
@@ -55,7 +60,7 @@ def open_store() -> Store:
     """Open the store of the home folder.
 
     Raises:
-        ValueError: if it is no folder.
+        ValueError: if there is none.
     """
     return Store(require_home())
 

@@ -1,6 +1,7 @@
 """SQLite catalog of the Iceberg tables; tables are created and widened on first use."""
 
 import re
+import weakref
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -88,6 +89,7 @@ def _connect(home: Home) -> SqlCatalog:
     def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type
         connection.execute("PRAGMA journal_mode=WAL")
 
+    weakref.finalize(catalog, catalog.engine.dispose)  # Python 3.13 warns of a connection that nothing closed
     return catalog
 
 

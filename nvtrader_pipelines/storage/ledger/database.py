@@ -81,7 +81,7 @@ class Database:
             engine = sa.create_engine(url, hide_parameters=True, connect_args=arguments, pool_pre_ping=not is_sqlite)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise StorageError(
-                f"the driver of {url.drivername} is not installed; run pip install -c constraints.txt -e '.[postgres]'"
+                f"the driver of {url.drivername} is not installed; run pip install 'nvtrader-pipelines[postgres]'"
             ) from None
         if is_sqlite:
             event.listen(engine, "connect", _configure_sqlite)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, USAGE
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
 from tests.homes import NVTRADER, environment, nvtrader, small_home
@@ -24,6 +25,7 @@ from tests.service.cli.error_lines import is_one_line_error
 
 COMMANDS = (
     *(
+        "init",
         "materialize",
         "ui",
         "sql",
@@ -182,6 +184,25 @@ def test_missing_home_exits_with_3_and_is_not_created(tmp_path, monkeypatch, com
     assert found.exit_code == BAD_INPUT
     assert "NVTRADER_HOME must name a folder" in found.stderr
     assert not (tmp_path / "typo").exists()
+
+
+def test_command_outside_a_home_exits_with_3_and_names_init(tmp_path, monkeypatch):
+    monkeypatch.setattr(Home, "fixed", lambda: None)  # as an installed wheel finds no checkout
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["halt"])
+    assert (found.exit_code, "nvtrader init DIR" in found.stderr) == (BAD_INPUT, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_init_creates_a_home_that_its_next_command_enters(tmp_path, monkeypatch):
+    monkeypatch.setattr(Home, "fixed", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    created = CliRunner().invoke(app, ["init", "new"])
+    assert (created.exit_code, created.stdout.splitlines()[1]) == (0, f"  cd {tmp_path / 'new'}")
+    monkeypatch.chdir(tmp_path / "new")
+    assert CliRunner().invoke(app, ["experiments", "new", "mine"]).exit_code == 0
+    again = CliRunner().invoke(app, ["init", "."])
+    assert (again.exit_code, is_one_line_error(again.stderr)) == (BAD_INPUT, True)
 
 
 @pytest.mark.parametrize(

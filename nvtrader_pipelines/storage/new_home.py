@@ -1,0 +1,38 @@
+"""A new home with the shipped files."""
+
+import shutil
+from pathlib import Path
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+PACKAGE = Path(__file__).resolve().parents[1]
+SHIPPED = (  # below `data/`; pyproject.toml puts the same files into the wheel
+    "market.yaml",
+    "experiments/ppo-cvar.yaml",
+    "experiments/ppo-growth.yaml",
+    "experiments/ppo-residual.yaml",
+    "accounts/README.md",
+    "compliance/README.md",
+    "compliance/sectors.csv",
+)
+
+
+def create_home(root: Path) -> Home:
+    """Create a home with the shipped market file, experiments and compliance files.
+
+    Raises:
+        StorageError: if the folder is not empty, or is a file.
+    """
+    home = Home(root.expanduser().resolve())
+    if home.root.exists() and not (home.root.is_dir() and next(home.root.iterdir(), None) is None):
+        raise StorageError(f"a new home needs an empty or new folder, but {home.root} is neither; name another")
+    packaged = PACKAGE / "shipped"  # in a wheel only; a checkout has the files in its own `data/`
+    source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
+    for name in SHIPPED:
+        target = home.root / "data" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target)
+    home.landing.mkdir()
+    home.warehouse.mkdir()
+    return home
