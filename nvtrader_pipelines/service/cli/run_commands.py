@@ -103,7 +103,10 @@ def replay(
         datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First day; default: its tests' first.")
     ] = None,
     last: Annotated[
-        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last day; default: its tests' last.")
+        datetime | None,
+        typer.Option(
+            "--to", formats=["%Y-%m-%d"], help="Last day; default: its tests' last, or the market's after them."
+        ),
     ] = None,
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Use the market data the run recorded instead of the current.")
