@@ -25,6 +25,7 @@ from nvtrader_pipelines.runs.input_digests import (
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.registration import register_experiments
+from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
 from nvtrader_pipelines.runs.training_time import TrainingEstimate, long_trainings
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments
@@ -182,6 +183,21 @@ def select_experiments(
             "experiments new NAME`"
         )
     return specs, problems
+
+
+def smoke_pipeline(store: Store, names: Sequence[str], *, quiet: bool = False) -> list[SmokeRun]:
+    """Bring the market up to date, then train, walk and judge a part of each experiment in memory.
+
+    Raises:
+        PipelineError: if the market cannot be built.
+        ValueError: if an experiment is invalid, unknown or archived, or fails.
+    """
+    specs, problems = select_experiments(store, read_experiments(store.home), names)
+    if problems:
+        raise ValueError("; ".join(problems.values()))
+    with open_instance(store) as instance:
+        _Materialization(store, instance, None, quiet=quiet).update_market()
+    return [smoke_run(store, spec) for spec in specs]
 
 
 def run_pipeline(
