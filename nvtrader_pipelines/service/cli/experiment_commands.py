@@ -153,7 +153,8 @@ def run_experiments(names: list[str], *, yes: bool, as_json: bool, verbose: bool
         else:
             print_summary(store, chosen, console)
         for name, problem in ran.problems.items():
-            typer.secho(f"skipped {name}: {problem}", err=True, fg="red")
+            prefix = "" if problem.startswith(name) else f"{name}: "  # problems of files begin with their name
+            typer.secho(f"skipped: {prefix}{problem}", err=True, fg="red")
         if ran.problems:
             raise typer.Exit(BAD_INPUT)
 
