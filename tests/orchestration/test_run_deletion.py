@@ -109,13 +109,13 @@ def test_deleted_replay_leaves_no_rows(trials):
 
 
 def test_run_with_replays_running_or_active_is_not_deleted(trials, monkeypatch):
-    with pytest.raises(StorageError, match="use the policies of run second of .*: replay; delete them first"):
+    with pytest.raises(StorageError, match=r"use the policies of run second of .*: replay; delete them first"):
         plan_deletion(trials, trials.ledger.run("second"))
     trials.ledger.begin(run_row(trials.ledger, run_id="third"))
     with pytest.raises(StorageError, match="is running; stop it"):
         plan_deletion(trials, trials.ledger.run("third"))
     monkeypatch.setattr(run_deletion, "read_active", lambda _: PolicyRef("first", "a"))
-    with pytest.raises(StorageError, match=f"run {short_id('first')} of .* has the active policy"):
+    with pytest.raises(StorageError, match=rf"run {short_id('first')} of .* has the active policy"):
         plan_deletion(trials, trials.ledger.run("first"))
     assert trials.ledger.deleted() == []
 
