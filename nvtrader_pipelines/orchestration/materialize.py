@@ -164,6 +164,11 @@ def select_experiments(
     Raises:
         ValueError: if a name is unknown or archived, or no valid experiment is selected.
     """
+    if not (found.specs or found.problems):
+        folder = store.home.experiments
+        raise ValueError(
+            f"there is no experiment in {folder}; put a YAML file there, or `nvtrader experiments new NAME`"
+        )
     archived = store.ledger.archived()
     owners = {each.name: spec for spec in found.specs for each in (*spec.variants(), spec)}
     broken = {experiment_name(path): (path.name, problem) for path, problem in found.problems.items()}
@@ -178,9 +183,7 @@ def select_experiments(
     specs = list({id(owners[name]): owners[name] for name in chosen if name in owners}.values())
     if not specs:
         raise ValueError(
-            "; ".join(problems.values())
-            or f"there is no experiment to run in {store.home.experiments}; put a YAML file there, or `nvtrader "
-            "experiments new NAME`"
+            "; ".join(problems.values()) or "every experiment is archived; `nvtrader experiments unarchive`"
         )
     return specs, problems
 

@@ -259,6 +259,9 @@ def test_select_experiments_leaves_out_archived_ones(tmp_path):
     write_experiment(home, "other.yaml", name="other")
     Store(home).ledger.archive(["other"])
     assert selected(home, []) == (["tiny"], [])
+    Store(home).ledger.archive(["tiny"])
+    with pytest.raises(ValueError, match="every experiment is archived"):
+        selected(home, [])
     with pytest.raises(ValueError, match="other is archived; `nvtrader experiments unarchive other` before it runs"):
         selected(home, ["other"])
 
@@ -271,5 +274,5 @@ def test_select_experiments_unknown_name_lists_the_known_ones(tmp_path):
 def test_select_experiments_without_any_names_the_folder(tmp_path):
     home = small_home(tmp_path / "home")
     (home.experiments / "tiny.yaml").unlink()
-    with pytest.raises(ValueError, match=r"no experiment to run in .*data/experiments; put a YAML file there"):
+    with pytest.raises(ValueError, match=r"no experiment in .*data/experiments; put a YAML file there"):
         selected(home, [])
