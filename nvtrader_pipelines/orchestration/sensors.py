@@ -16,7 +16,7 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
 from nvtrader_pipelines.runs.planning import has_panel
-from nvtrader_pipelines.runs.registration import read_unarchived, register_experiments
+from nvtrader_pipelines.runs.registration import Registered, read_unarchived, register_experiments
 from nvtrader_pipelines.runs.training_time import long_trainings
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.store import Store
@@ -53,18 +53,18 @@ def experiment_file(
     """Request one run per new partition; report experiments that are invalid or would train for days."""
     found = read_unarchived(store)
     problems = {path.name: problem for path, problem in found.problems.items()}
-    keys = []
+    registered = Registered()
     if has_panel(store):
         long = {each.experiment: each for each in long_trainings(store, found.specs)}
         registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
         asks = {name: f"{each.sentence}; `nvtrader experiments run {name}` asks" for name, each in long.items()}
-        keys, problems = registered.keys, {**problems, **registered.problems, **asks}
-    else:
-        problems["market"] = "it has no panel yet; run the market job or `nvtrader materialize`"
+        problems |= {**registered.problems, **asks}
+    elif found.specs:
+        return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
     for name, problem in problems.items():
         context.log.warning("%s is skipped: %s", name, problem)
     known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [key for key in keys if key not in known]
+    new = [key for key in registered.keys if key not in known]
     if not new:
         skipped = "".join(f"; {name} is skipped: {problem}" for name, problem in problems.items())
         return dg.SkipReason(f"no new or changed experiment{skipped}")
