@@ -53,16 +53,16 @@ def experiment_file(
     """Request one run per new partition; report experiments that are invalid or would train for days."""
     found = read_unarchived(store)
     problems = {path.name: problem for path, problem in found.problems.items()}
-    registered = Registered()
-    if has_panel(store):
+    has_market, registered = has_panel(store), Registered()
+    if has_market:
         long = {each.experiment: each for each in long_trainings(store, found.specs)}
         registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
         asks = {name: f"{each.sentence}; `nvtrader experiments run {name}` asks" for name, each in long.items()}
         problems |= {**registered.problems, **asks}
-    elif found.specs:
-        return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
     for name, problem in problems.items():
         context.log.warning("%s is skipped: %s", name, problem)
+    if not has_market:
+        return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
     known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
     new = [key for key in registered.keys if key not in known]
     if not new:

@@ -55,12 +55,15 @@ def test_market_without_panel_registers_nothing(store):
 def test_training_estimate_uses_the_measured_pace(market):
     plans, ledger = plan_variants(market, EXPERIMENT), market.ledger
     n_steps = EXPERIMENT.agent.total_timesteps * len(plans[0].keys)
-    assert estimate_training(market, plans).seconds == pytest.approx(n_steps / ASSUMED_PACE)
+    assumed = estimate_training(market, plans)
+    assert assumed is not None
+    assert assumed.seconds == pytest.approx(n_steps / ASSUMED_PACE)
     ledger.begin(run_row(ledger, EXPERIMENT))
     for pace in (100.0, 250.0):
         ledger.record_event(event("train.step", metrics={"steps_per_second": pace}))
     ledger.finish("0123456789abcdef", "done")
     estimate = estimate_training(market, plans)
+    assert estimate is not None
     assert (estimate.timesteps, estimate.steps_per_second, estimate.is_measured) == (n_steps, 250.0, True)
 
 

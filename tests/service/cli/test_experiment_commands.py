@@ -97,10 +97,10 @@ def test_list_skips_invalid_file_with_reason(home, at_home):
     assert "skipped: broken.yaml is not a valid experiment: seeds" in found.stderr
 
 
-def test_list_keeps_version_whose_file_has_changed(home, at_home):
+def test_list_all_keeps_version_whose_file_has_changed(home, at_home):
     Store(home).ledger.register(SPEC)
     write_experiment(home, seeds=[3, 4, 5])
-    rows = json.loads(at_home("experiments", "list", "--json").stdout)
+    rows = json.loads(at_home("experiments", "list", "--all", "--json").stdout)
     assert {row["partition_key"]: row["in_files"] for row in rows} == {
         KEY: False,
         specs(home)["tiny"].partition_key: True,
