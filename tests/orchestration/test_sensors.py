@@ -11,6 +11,7 @@ from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
+from tests.runs.small_runs import land
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 pytestmark = pytest.mark.slow
@@ -91,8 +92,8 @@ def test_run_requested_for_a_landed_file_builds_the_market(home, instance):
 
 
 @pytest.fixture
-def with_panel(monkeypatch):
-    monkeypatch.setattr(sensors, "has_panel", lambda _: True)
+def with_panel(home):
+    land(Store(home))
 
 
 def test_new_experiment_without_market_is_skipped(home, instance):
