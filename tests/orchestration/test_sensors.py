@@ -93,7 +93,7 @@ def test_run_requested_for_a_landed_file_builds_the_market(home, instance):
 
 @pytest.fixture
 def with_panel(home):
-    land(Store(home))
+    land(Store(home), n_sessions=600)
 
 
 def test_new_experiment_without_market_is_skipped(home, instance):
