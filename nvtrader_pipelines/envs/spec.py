@@ -19,7 +19,7 @@ class EnvSpec(Component):
     lookback: Annotated[int, Field(ge=5, le=60)] = 20  # sessions of returns observed
     episode_len: Annotated[int, Field(ge=20, le=120)] = 52  # decisions
     rebal_freq: Annotated[int, Field(ge=1, le=10)] = 5  # sessions between decisions
-    turnover_cost_bps: Annotated[float, Field(ge=0.0, le=50.0)] = 10.0  # on the sum of absolute changes
+    turnover_cost_bps: Annotated[float, Field(ge=0.0, le=500.0)] = 10.0  # on the sum of absolute changes
     vol_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 0.5  # reward per unit of realized session volatility
     costs: tuple[CostModel, ...] = ()  # on top of turnover_cost_bps
     fill: FillTiming = "next_open"

@@ -109,7 +109,8 @@ class ReplayConfig(dg.Config):
         default=None, description="first day (YYYY-MM-DD); by default the first test session of the run"
     )
     last: str | None = Field(
-        default=None, description="last day (YYYY-MM-DD); by default the last test session of the run"
+        default=None,
+        description="last day (YYYY-MM-DD); by default the last test session of the run, or of the market after it",
     )
     pinned: bool = Field(
         default=False, description="use the market snapshots recorded by the run instead of the current market"

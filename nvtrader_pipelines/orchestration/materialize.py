@@ -1,6 +1,7 @@
 """Materialization of the whole graph in one process; up-to-date parts are skipped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_contest_judged, is_promotion_current
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, remove_unused_partitions, whole_history_tags
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.runs.input_digests import (
@@ -23,13 +24,25 @@ from nvtrader_pipelines.runs.input_digests import (
 )
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.runs.registration import register_experiments
+from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
+from nvtrader_pipelines.runs.training_time import TrainingEstimate, long_trainings
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views.publishing import publish
 
+Confirm = Callable[[Sequence[TrainingEstimate]], None]  # raises if long trainings must not start
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """Names of the experiments brought up to date, and the problem of each other one."""
+
+    names: list[str]
+    problems: dict[str, str]  # by name of the experiment or its file
 
 
 class _Materialization:
@@ -80,9 +93,23 @@ class _Materialization:
             raise failure
         return result
 
-    def update_experiment(self, key: str, title: str) -> None:
-        """Train and evaluate one experiment, or write only its missing tables."""
-        run_id = completed_run(self.store, key)
+    def update_market(self) -> None:
+        """Ingest the bars and derive the market, if its inputs have changed."""
+        state = market_digest(self.store.home)
+        if market_is_current(self.store):
+            self.print_progress("market: up to date")
+            return
+        self.print_progress("market: ingesting bars, deriving returns and features")
+        self.launch("market", tags=whole_history_tags())
+        record_market_digest(self.store.home, state)
+        publish(self.store)  # `nvtrader sql` reads the market while policies train
+
+    def update_experiment(self, key: str, title: str) -> str | None:
+        """Train and evaluate one experiment, or write only its missing tables; return why it cannot be planned."""
+        try:
+            run_id = completed_run(self.store, key)
+        except (StorageError, ValueError) as error:
+            return " ".join(str(error).split())
         if run_id is None:
             self.print_progress(title)
             self.launch("experiment", key)
@@ -91,6 +118,17 @@ class _Materialization:
             self.launch("experiment", key, tables=missing)
         else:
             self.print_progress(f"{title} is up to date")
+        return None
+
+    def update_judgement(self) -> str:
+        """Rank and validate all runs, if any is new, and return the contest's digest."""
+        contest = contest_digest(self.store)
+        if is_contest_judged(self.instance, contest):
+            self.print_progress("judgement: up to date")
+        else:
+            self.print_progress("judgement: ranking and validating all runs")
+            self.launch(JUDGEMENT.name, tags={CONTEST: contest})
+        return contest
 
     def update_promotion(self, state: str) -> None:
         """Run the promotion gate once per promotion state and print its decision."""
@@ -116,60 +154,96 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
     return PipelineError(f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`")
 
 
-def select_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
-    """Return the specs of the named experiments or ablation variants; without names, all.
+def select_experiments(
+    store: Store, found: FoundExperiments, names: Sequence[str]
+) -> tuple[list[ExperimentSpec], dict[str, str]]:
+    """Select the experiments of the named experiments or ablation variants; without names, all that are not archived.
+
+    Returns:
+        The specs of the files, and the problems of invalid files that are selected.
 
     Raises:
-        ValueError: if a file is not a valid experiment, or a name is unknown.
+        ValueError: if a name is unknown or archived, or no valid experiment is selected.
     """
-    found = read_experiments(home)
-    known = {each.name: each for spec in found.specs for each in (*spec.variants(), spec)}
-    unknown = [name for name in names if name not in known]
-    for problem in found.problems.values():
-        if unknown or not names:  # an invalid file matters only where it may be selected
-            raise ValueError(problem)
-    if not known:
+    if not (found.specs or found.problems):
+        folder = store.home.experiments
         raise ValueError(
-            f"there is no experiment in {home.experiments}; put a YAML file there, or `nvtrader experiments new NAME`"
+            f"there is no experiment in {folder}; put a YAML file there, or `nvtrader experiments new NAME`"
         )
+    archived = store.ledger.archived()
+    owners = {each.name: spec for spec in found.specs for each in (*spec.variants(), spec)}
+    broken = {experiment_name(path): (path.name, problem) for path, problem in found.problems.items()}
+    unknown = [name for name in names if name not in owners and name not in broken]
     if unknown:
         known_names = ", ".join(spec.name for spec in found.specs)
         raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}")
-    return [known[name] for name in names] if names else list(found.specs)
+    for name in archived.intersection(names):
+        raise ValueError(f"{name} is archived; `nvtrader experiments unarchive {name}` before it runs")
+    problems = dict(broken[name] for name in (names or broken) if name in broken)
+    chosen = names or [spec.name for spec in found.specs if spec.name not in archived]
+    specs = list({id(owners[name]): owners[name] for name in chosen if name in owners}.values())
+    if not specs:
+        raise ValueError(
+            "; ".join(problems.values()) or "every experiment is archived; `nvtrader experiments unarchive`"
+        )
+    return specs, problems
 
 
-def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
+def smoke_pipeline(store: Store, names: Sequence[str], *, quiet: bool = False) -> list[SmokeRun]:
+    """Bring the market up to date, then train, walk and judge a part of each experiment in memory.
+
+    Raises:
+        PipelineError: if the market cannot be built.
+        ValueError: if an experiment is invalid, unknown or archived, or fails.
+    """
+    specs, problems = select_experiments(store, read_experiments(store.home), names)
+    if problems:
+        raise ValueError("; ".join(problems.values()))
+    with open_instance(store) as instance:
+        _Materialization(store, instance, None, quiet=quiet).update_market()
+    return [smoke_run(store, spec) for spec in specs]
+
+
+def run_pipeline(
+    store: Store,
+    names: Sequence[str],
+    watch: Watch | None = None,
+    *,
+    confirm: Confirm | None = None,
+    quiet: bool = False,
+) -> PipelineResult:
     """Bring the market, the experiments, their ranking and the promotion up to date.
 
-    Returns:
-        Names of the experiments.
+    An invalid experiment does not stop the others.
 
     Raises:
         PipelineError: if a step fails.
-        ValueError: if an experiment is invalid or unknown.
+        ValueError: if a name is unknown, or no selected experiment is valid.
     """
-    home, specs = store.home, select_specs(store.home, names)
+    found = read_experiments(store.home)
+    specs, problems = select_experiments(store, found, names)
     with open_instance(store) as instance:
         run = _Materialization(store, instance, watch, quiet=quiet)
-        state = market_digest(home)
-        if market_is_current(store):
-            run.print_progress("market: up to date")
-        else:
-            run.print_progress("market: ingesting bars, deriving returns and features")
-            run.launch("market", tags=whole_history_tags())
-            record_market_digest(home, state)
-            publish(store)  # `nvtrader sql` reads the market while policies train
-        register_specs(store.ledger, read_experiments(home).specs)  # an ablation precedes its variants
-        keys = register_specs(store.ledger, specs)
+        run.update_market()
+        long = long_trainings(store, specs)
+        if long and confirm:
+            confirm(long)
+        registered = register_experiments(store, specs)
+        problems |= registered.problems
+        remove_unused_partitions(instance, store.ledger, found.specs)
+        chosen = {each.name for spec in specs if spec.name in names for each in spec.variants()}.union(names)
+        keys = [key for key in registered.keys if not names or key.partition("@")[0] in chosen]
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
+        done = []
         for count, key in enumerate(keys, start=1):
-            run.update_experiment(key, f"experiment {count} of {len(keys)}: {key}")
-        contest = contest_digest(store)
-        if is_contest_judged(instance, contest):
-            run.print_progress("judgement: up to date")
-        else:
-            run.print_progress("judgement: ranking and validating all runs")
-            run.launch(JUDGEMENT.name, tags={CONTEST: contest})
-        run.update_promotion(promotion_digest(home, contest))
+            problem = run.update_experiment(key, f"experiment {count} of {len(keys)}: {key}")
+            name = key.partition("@")[0]
+            if problem:
+                problems[name] = problem
+            else:
+                done.append(name)
+        if not done:
+            raise ValueError("; ".join(f"{name}: {problem}" for name, problem in problems.items()))
+        run.update_promotion(promotion_digest(store.home, run.update_judgement()))
         publish(store)
-    return [key.partition("@")[0] for key in keys]
+    return PipelineResult(done, problems)

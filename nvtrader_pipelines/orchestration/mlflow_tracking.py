@@ -1,6 +1,7 @@
 """MLflow resource: one MLflow run per experiment run, reused on a retry."""
 
 import logging
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -111,6 +112,17 @@ class MlflowTracking(dg.ConfigurableResource):
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table it creates
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
+
+    def delete(self, run_id: str) -> None:
+        """Delete the MLflow run of an experiment run and its artifacts, if there is one."""
+        if not (Path(self.folder) / "mlflow.db").exists():
+            return
+        client = self._client()
+        found = client.get_experiment_by_name(EXPERIMENT)
+        tagged = f"tags.`{RUN_TAG}` = '{run_id}'"
+        for run in client.search_runs([found.experiment_id], tagged) if found else ():
+            shutil.rmtree(Path(self.folder) / "artifacts" / run.info.run_id, ignore_errors=True)
+            client.delete_run(run.info.run_id)
 
     @contextmanager
     def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:

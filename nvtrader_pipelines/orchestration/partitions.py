@@ -46,10 +46,13 @@ def partition_years(context: dg.AssetExecutionContext) -> list[int]:
     return [*range(FIRST_YEAR, first), *years] if first in years else years
 
 
-def register_specs(ledger: Ledger, specs: Sequence[ExperimentSpec]) -> list[str]:
-    """Register specs and return their partition keys; an ablation yields its variants."""
-    keys = []
-    for spec in specs:
-        parent = ledger.register(spec)
-        keys += [parent if each == spec else ledger.register(each, parent) for each in spec.variants()]
-    return keys
+def remove_unused_partitions(
+    instance: dg.DagsterInstance, ledger: Ledger, specs: Sequence[ExperimentSpec]
+) -> list[str]:
+    """Remove the partitions of versions that never ran and are not those of these specs; return their keys."""
+    used = {each.partition_key for spec in specs for each in spec.variants()}
+    used.update(ledger.runs(with_deleted=True)["partition_key"])
+    unused = [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key not in used]
+    for key in unused:
+        instance.delete_dynamic_partition(EXPERIMENTS.name or "", key)
+    return unused

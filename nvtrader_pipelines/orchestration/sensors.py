@@ -13,11 +13,12 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_contest_judged,
     is_promotion_current,
 )
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, register_specs, whole_history_tags
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
 from nvtrader_pipelines.runs.planning import has_panel
+from nvtrader_pipelines.runs.registration import Registered, read_unarchived, register_experiments
+from nvtrader_pipelines.runs.training_time import long_trainings
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
-from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -49,16 +50,24 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
 def experiment_file(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run per new partition; log a warning for a file without a valid experiment."""
-    found = read_experiments(store.home)
-    for path, problem in found.problems.items():
-        context.log.warning("%s is skipped: %s", path, problem)
-    known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
-    new = [key for key in register_specs(store.ledger, found.specs) if key not in known]
-    if not new:
-        return dg.SkipReason("no new or changed experiment")
-    if not has_panel(store):
+    """Request one run per new partition; report experiments that are invalid or would train for days."""
+    found = read_unarchived(store)
+    problems = {path.name: problem for path, problem in found.problems.items()}
+    has_market, registered = has_panel(store), Registered()
+    if has_market:
+        long = {each.experiment: each for each in long_trainings(store, found.specs)}
+        registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
+        asks = {name: f"{each.sentence}; `nvtrader experiments run {name}` asks" for name, each in long.items()}
+        problems |= {**registered.problems, **asks}
+    for name, problem in problems.items():
+        context.log.warning("%s is skipped: %s", name, problem)
+    if not has_market:
         return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
+    known = set(context.instance.get_dynamic_partitions(EXPERIMENTS.name or ""))
+    new = [key for key in registered.keys if key not in known]
+    if not new:
+        skipped = "".join(f"; {name} is skipped: {problem}" for name, problem in problems.items())
+        return dg.SkipReason(f"no new or changed experiment{skipped}")
     return dg.SensorResult(
         run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in new],
         dynamic_partitions_requests=[EXPERIMENTS.build_add_request(new)],

@@ -1,11 +1,14 @@
 """Dagster UI and daemon as a child process."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +19,9 @@ from nvtrader_pipelines.storage.home import Home
 
 HOST = "127.0.0.1"
 GRACE_SECONDS = 10.0
+POLL_SECONDS = 0.2
+LOCK = "ui.lock"  # in the folder of the Dagster instance; holds the URL
+SUPERSEDED = "ignore:Function `dev_command` is superseded"  # a warning of `dagster dev` about itself
 
 
 def server_command(home: Home, port: int) -> list[str]:
@@ -24,22 +30,46 @@ def server_command(home: Home, port: int) -> list[str]:
     module = ["-m", "nvtrader_pipelines.orchestration.location"]
     workspace = home.root / "workspace.yaml"
     location = ["-w", str(workspace)] if workspace.exists() else module
-    return [dagster, "dev", "--host", HOST, "--port", str(port), *location]
+    return [dagster, "dev", "--log-level", "warning", "--host", HOST, "--port", str(port), *location]
 
 
 def serve(home: Home, port: int) -> int:
-    """Serve until stopped and return the exit code of the server.
+    """Serve until stopped and return the exit code of the server; print the URL once it listens.
 
     The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
 
     Raises:
-        ValueError: if another program listens on the port.
+        ValueError: if another UI serves the home, or another program listens on the port.
     """
-    require_free(port)
     folder = dagster_home(home)
-    environment = {**os.environ, "DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root)}
-    sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n")
-    sys.stdout.flush()
+    with only_server(folder / LOCK, f"http://{HOST}:{port}"):
+        require_free(port)
+        return _serve(home, folder, port)
+
+
+@contextmanager
+def only_server(lock: Path, url: str) -> Iterator[None]:
+    """Hold the lock of a home's UI, with its URL; the kernel releases it when the process dies.
+
+    Raises:
+        ValueError: if another process holds it.
+    """
+    with lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ValueError(f"a UI already serves this home on {file.read()}; open it, or stop it first") from None
+        file.truncate(0)
+        file.write(url)
+        file.flush()
+        yield
+
+
+def _serve(home: Home, folder: Path, port: int) -> int:
+    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED)))
+    own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
+    environment = {**os.environ, **own}
     server = subprocess.Popen(server_command(home, port), env=environment, cwd=home.root, start_new_session=True)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -48,6 +78,11 @@ def serve(home: Home, port: int) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
+        while server.poll() is None and not is_listening(port):
+            time.sleep(POLL_SECONDS)
+        if server.poll() is None:
+            sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n")
+            sys.stdout.flush()
         return server.wait()
     finally:
         terminate_session(server.pid)
@@ -65,6 +100,12 @@ def require_free(port: int) -> None:
             probe.bind((HOST, port))
         except OSError as error:
             raise ValueError(f"port {port} of {HOST} is taken; name another with --port") from error
+
+
+def is_listening(port: int) -> bool:
+    """Whether a program accepts connections on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
 
 
 def terminate_session(session: int) -> None:

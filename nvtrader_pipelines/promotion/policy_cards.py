@@ -87,7 +87,7 @@ class Library:
 
 
 def read_library(store: Store, *, seeds: bool = False) -> Library:
-    """Read the cards of the experiments' policies, and of single seeds on request.
+    """Read the cards of the experiments' policies; with `seeds`, of single seeds and archived experiments too.
 
     Each card states whether files, limits and market fit; only `read_library_card` opens the networks.
     """
@@ -98,8 +98,10 @@ def read_library(store: Store, *, seeds: bool = False) -> Library:
     except StorageError as error:
         problems.append(str(error))
     trained = store.ledger.runs().filter(pl.col("parent_run_id").is_null())
+    hidden = set() if seeds else store.ledger.archived()
     for partition_key, run_id in trained.select("partition_key", "run_id").iter_rows():
-        if not library.is_sealed(partition_key, run_id):
+        is_hidden = partition_key.partition("@")[0] in hidden and (active is None or active.run_id != run_id)
+        if is_hidden or not library.is_sealed(partition_key, run_id):
             continue
         try:
             run = library.read_sealed(partition_key, run_id)

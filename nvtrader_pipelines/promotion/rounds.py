@@ -19,9 +19,11 @@ from nvtrader_pipelines.storage.store import Store
 def newest_runs(store: Store) -> pl.DataFrame:
     """Read the last completed run of each experiment, by finish time: experiment, run_id.
 
-    Validation-only runs are left out: their policies may have been trained on sessions after their tests.
+    Validation-only runs are left out: their policies may have been trained on sessions after their tests. Archived
+    experiments are left out too.
     """
-    runs = walk_forward_runs(store).filter(~pl.col("validation_only")).sort("finished_at", "run_id")
+    archived = pl.col("experiment").is_in(list(store.ledger.archived()))
+    runs = walk_forward_runs(store).filter(~pl.col("validation_only"), ~archived).sort("finished_at", "run_id")
     return runs.unique("experiment", keep="last", maintain_order=True).select("experiment", "run_id")
 
 

@@ -80,9 +80,10 @@ def complete_run(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str 
 
 
 def walk_forward_runs(store: Store, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Completed runs that trained their policies, without replays and forward runs.
+    """Completed runs that trained their policies, without deleted runs, replays and forward runs.
 
     Runs that are `validation_only` are included; rankings and summaries must omit or mark them.
     """
     runs = store.tables.read(RUNS).filter(pl.col("kind") == WALK_FORWARD)
+    runs = runs.filter(~pl.col("run_id").is_in(store.ledger.deleted()))
     return runs if columns is None else runs.select(columns)

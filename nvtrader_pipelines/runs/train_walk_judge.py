@@ -86,12 +86,15 @@ def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Gen
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
-    """Window of a replay; an open end is that of the run's test window.
+    """Window of a replay; an open end is that of the tests, or of the market if it begins after them.
 
     Raises:
-        StorageError: if there is no such run, or it is not sealed.
+        StorageError: if there is no such run, it is not sealed, or its market has no panel.
     """
-    first, last = find_sealed_run(store, run_id).as_parent.window
+    run = find_sealed_run(store, run_id)
+    first, last = run.as_parent.window
+    if days[0] and days[0] > last:
+        last = store.panels.read(store.ledger.read(run.partition_key).market).sessions[-1].item()
     return None if days == (None, None) else (days[0] or first, days[1] or last)
 
 

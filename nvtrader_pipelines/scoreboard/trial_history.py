@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from nvtrader_pipelines.runs.run_tables import WALK_FORWARD, walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS
 
 TRIAL_CURVES = pl.Schema(
     {
@@ -21,15 +21,15 @@ RUNS_PER_READ = 20  # bounds memory
 def trial_runs(store: Store) -> pl.DataFrame:
     """Read every completed walk-forward run, by finish time.
 
-    Every version of an experiment, of the code and of the market counts.
+    Every version of an experiment, of the code and of the market counts, deleted or not.
 
     Returns:
         run_id, source, experiment, finished_at and validation_only.
     """
-    done = store.ledger.runs().filter(pl.col("status") == "done", pl.col("kind") == WALK_FORWARD)
+    done = store.ledger.runs(with_deleted=True).filter(pl.col("status") == "done", pl.col("kind") == WALK_FORWARD)
     experiment = pl.col("partition_key").str.split("@").list.first()
     trials = done.sort("finished_at", "run_id").select("run_id", "source", "finished_at", experiment=experiment)
-    known = walk_forward_runs(store, ["run_id", "validation_only"])
+    known = store.tables.read(RUNS, columns=["run_id", "validation_only"])
     # a run that the tables lack has no returns there either
     return trials.join(known, on="run_id", how="left", maintain_order="left").with_columns(
         pl.col("validation_only").fill_null(value=False)

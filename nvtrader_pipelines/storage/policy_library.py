@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -86,6 +87,16 @@ class PolicyLibrary:
         for checkpoint in folder.glob("*.checkpoint"):  # left by a process killed in `save`
             checkpoint.unlink(missing_ok=True)
         return run
+
+    def delete(self, partition_key: str, run_id: str) -> None:
+        """Delete the files of a run; its experiment has no latest run then, if it was that."""
+        folder = self.folder(partition_key, run_id)
+        latest = folder.parent / LATEST
+        if latest.exists() and json.loads(latest.read_bytes())["run_id"] == run_id:
+            latest.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other runs are left, or there was none
+            folder.parent.rmdir()
 
     def read_latest(self, partition_key: str) -> SealedRun:
         """Read the manifest of the run that trained an experiment's policies last.

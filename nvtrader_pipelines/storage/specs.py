@@ -101,7 +101,7 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
         StorageError: if the name is invalid or taken, or there is no experiment `like`.
     """
     spec = _valid({"name": name}, ExperimentSpec, f"{name!r} cannot be the name of an experiment")
-    names = {_name_of(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
+    names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = home.experiments / f"{name}.yaml"
     if name in names or path.exists():
         raise StorageError(f"experiment {name} already exists in {names.get(name, path)}; choose another name")
@@ -127,7 +127,8 @@ def _valid(content: Any, model: type[Model], refusal: str) -> Model:
         raise StorageError(f"{refusal}: {explain(error, model)}") from error
 
 
-def _name_of(path: Path) -> str:
+def experiment_name(path: Path) -> str:
+    """Name of the experiment in a file, valid or not; without one, that of the file."""
     try:
         return str(read_document(path).get("name", path.stem))
     except StorageError:

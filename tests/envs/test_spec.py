@@ -13,7 +13,7 @@ RANGES = {
     "lookback": (5, 60),
     "episode_len": (20, 120),
     "rebal_freq": (1, 10),
-    "turnover_cost_bps": (0.0, 50.0),
+    "turnover_cost_bps": (0.0, 500.0),
     "vol_penalty": (0.0, 5.0),
 }
 

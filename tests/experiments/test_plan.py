@@ -39,6 +39,9 @@ def test_a_run_warns_of_what_its_reader_must_know():
     assert fills == "orders fill at the next_close, not the next_open of the spec: the market has no opens"
     cheating = EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"fill": "same_close"})})
     assert "cheat-on-close" in planned(cheating).warnings[0]
+    for bps, n_warnings in ((50.0, 0), (80.0, 1)):
+        costly = EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"turnover_cost_bps": bps})})
+        assert len(planned(costly).warnings) == n_warnings
 
 
 def test_the_window_of_a_run_is_that_of_its_tests(plan):

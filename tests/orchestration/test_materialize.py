@@ -16,7 +16,7 @@ from nvtrader_pipelines.orchestration import materialize
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
-from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_specs
+from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_experiments
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
@@ -24,6 +24,7 @@ from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
+from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views.queries import query_views
@@ -224,37 +225,56 @@ def test_no_file_contains_a_secret_of_the_environment(built_home):
     assert telling == []
 
 
-def test_select_specs_keeps_the_order_of_the_names(tmp_path):
+def selected(home, names):
+    """Names of the selected experiments, and the files with problems."""
+    store = Store(home)
+    specs, problems = select_experiments(store, read_experiments(home), names)
+    return [spec.name for spec in specs], list(problems)
+
+
+def test_select_experiments_keeps_the_order_of_the_names(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "other.yaml", name="other")
-    assert [spec.name for spec in select_specs(home, [])] == ["other", "tiny"]
-    assert [spec.name for spec in select_specs(home, ["tiny", "other"])] == ["tiny", "other"]
+    assert selected(home, []) == (["other", "tiny"], [])
+    assert selected(home, ["tiny", "other"]) == (["tiny", "other"], [])
 
 
-def test_select_specs_accepts_a_single_ablation_variant(tmp_path):
+def test_select_experiments_of_a_variant_selects_its_ablation(tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "sweep.yaml", **SWEEP)
-    assert [spec.partition_key for spec in select_specs(home, [SWEPT[1].partition("@")[0]])] == [SWEPT[1]]
-    assert [spec.name for spec in select_specs(home, ["sweep"])] == ["sweep"]
+    assert selected(home, [SWEPT[1].partition("@")[0]]) == (["sweep"], [])
+    assert selected(home, ["sweep"]) == (["sweep"], [])
 
 
-def test_select_specs_raises_for_a_broken_file_unless_others_are_named(tmp_path):
+def test_select_experiments_skips_a_broken_file_with_its_problem(tmp_path):
     home = small_home(tmp_path / "home")
-    write_experiment(home, "broken.yaml", seeds=[1])
+    write_experiment(home, "broken.yaml", name="bad", seeds=[1])
+    assert selected(home, []) == (["tiny"], ["broken.yaml"])
+    assert selected(home, ["bad", "tiny"]) == (["tiny"], ["broken.yaml"])
+    assert selected(home, ["tiny"]) == (["tiny"], [])
     with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
-        select_specs(home, [])
-    with pytest.raises(ValueError, match=r"broken.yaml is not a valid experiment: seeds"):
-        select_specs(home, ["broken"])
-    assert [spec.name for spec in select_specs(home, ["tiny"])] == ["tiny"]
+        selected(home, ["bad"])
 
 
-def test_select_specs_unknown_name_lists_the_known_ones(tmp_path):
+def test_select_experiments_leaves_out_archived_ones(tmp_path):
+    home = small_home(tmp_path / "home")
+    write_experiment(home, "other.yaml", name="other")
+    Store(home).ledger.archive(["other"])
+    assert selected(home, []) == (["tiny"], [])
+    Store(home).ledger.archive(["tiny"])
+    with pytest.raises(ValueError, match="every experiment is archived"):
+        selected(home, [])
+    with pytest.raises(ValueError, match="other is archived; `nvtrader experiments unarchive other` before it runs"):
+        selected(home, ["other"])
+
+
+def test_select_experiments_unknown_name_lists_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="no experiment is named huge; there are: tiny"):
-        select_specs(small_home(tmp_path / "home"), ["huge", "tiny"])
+        selected(small_home(tmp_path / "home"), ["huge", "tiny"])
 
 
-def test_select_specs_without_experiments_names_the_folder(tmp_path):
+def test_select_experiments_without_any_names_the_folder(tmp_path):
     home = small_home(tmp_path / "home")
     (home.experiments / "tiny.yaml").unlink()
     with pytest.raises(ValueError, match=r"no experiment in .*data/experiments; put a YAML file there"):
-        select_specs(home, [])
+        selected(home, [])

@@ -5,12 +5,13 @@ import pytest
 
 from nvtrader_pipelines.orchestration import sensors
 from nvtrader_pipelines.orchestration.jobs import CONTEST
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START, remove_unused_partitions
 from nvtrader_pipelines.orchestration.resources import StoreResource
 from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
-from tests.homes import KEY, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
+from tests.homes import KEY, SPEC, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
+from tests.runs.small_runs import land
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 pytestmark = pytest.mark.slow
@@ -91,8 +92,8 @@ def test_run_requested_for_a_landed_file_builds_the_market(home, instance):
 
 
 @pytest.fixture
-def with_panel(monkeypatch):
-    monkeypatch.setattr(sensors, "has_panel", lambda _: True)
+def with_panel(home):
+    land(Store(home), n_sessions=600)
 
 
 def test_new_experiment_without_market_is_skipped(home, instance):
@@ -132,6 +133,30 @@ def test_reformatted_experiment_file_is_not_a_new_experiment(home, instance):
     path = home.experiments / "tiny.yaml"
     path.write_text("# a remark\n" + path.read_text())
     assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_experiment_that_cannot_be_planned_is_skipped_with_its_problem(home, instance):
+    register(home, instance, tick(sensors.experiment_file, home, instance))
+    write_experiment(home, "typo.yaml", name="typo", market={"source": "landing", "symbols": ["NOPE"]})
+    skipped = tick(sensors.experiment_file, home, instance)
+    assert "typo is skipped: the market has no bars of NOPE" in str(skipped.skip_message)
+    assert Store(home).ledger.versions()["name"].to_list() == ["tiny"]
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_archived_experiment_requests_no_run(home, instance):
+    Store(home).ledger.archive(["tiny"])
+    assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
+
+
+def test_partitions_that_never_ran_are_removed_unless_of_a_file(home, instance):
+    ledger = Store(home).ledger
+    ledger.begin(run_row(ledger))
+    ran, typo = ledger.run(RUN_ID).partition_key, "typo@00000000"
+    instance.add_dynamic_partitions(EXPERIMENTS.name, [KEY, ran, typo])
+    assert remove_unused_partitions(instance, ledger, [SPEC]) == [typo]
+    assert set(instance.get_dynamic_partitions(EXPERIMENTS.name)) == {KEY, ran}
 
 
 @pytest.mark.usefixtures("with_panel")

@@ -96,7 +96,7 @@ def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     assert run["message"] == f"the Dagster run {run['dagster_run_id']} ended before it did"
     assert not completed_run(store, key)
 
-    assert run_pipeline(Store(home), [name], quiet=True) == [name]
+    assert run_pipeline(Store(home), [name], quiet=True).names == [name]
     run_id = completed_run(store, key)
     assert (run_id, store.ledger.run(run_id).status) == (run["run_id"], "done")
 

@@ -14,7 +14,14 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from nvtrader_pipelines.orchestration.ui import HOST, require_free, server_command, terminate_session
+from nvtrader_pipelines.orchestration.ui import (
+    HOST,
+    is_listening,
+    only_server,
+    require_free,
+    server_command,
+    terminate_session,
+)
 from nvtrader_pipelines.storage.home import Home
 from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
 
@@ -158,6 +165,23 @@ def test_terminate_session_ends_processes_started_meanwhile():
         assert leader.stdout.readline() == b"ready\n"
         terminate_session(leader.pid)
         assert [each for each in session_processes(leader.pid) if each.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_second_ui_of_a_home_is_refused_with_the_url_of_the_first(tmp_path):
+    lock, refusal = tmp_path / "ui.lock", "already serves this home on http://127.0.0.1:3000; open it, or stop it"
+    with only_server(lock, "http://127.0.0.1:3000"), pytest.raises(ValueError, match=refusal):
+        only_server(lock, "http://127.0.0.1:3001").__enter__()
+    with only_server(lock, "http://127.0.0.1:3001"):
+        assert lock.read_text() == "http://127.0.0.1:3001"
+
+
+def test_is_listening_after_listen():
+    with socket.socket() as server:
+        server.bind((HOST, 0))
+        port = server.getsockname()[1]
+        assert not is_listening(port)
+        server.listen()
+        assert is_listening(port)
 
 
 def test_server_command_uses_the_workspace_of_a_checkout(tmp_path):

@@ -23,7 +23,7 @@ from nvtrader_pipelines.runs.train_walk_judge import (
 )
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
-from tests.runs.small_runs import KEY, N_SESSIONS, land, rows_of, run_whole, small_home
+from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import sealed
 
 ME = Launch("task")
@@ -155,8 +155,10 @@ def test_replay_of_the_tests_is_a_new_run_with_equal_trajectories(finished_store
 
 
 @pytest.mark.slow
-def test_replay_window_open_end_is_that_of_the_tests(finished_store, run):
+def test_replay_window_open_end_is_that_of_tests_then_market(finished_store, run):
     first, last = run.as_parent.window
+    market_end, later = finished_store.panels.read(EXPERIMENT.market).sessions[-1].item(), last + dt.timedelta(days=1)
+    assert replay_window(finished_store, run.run_id, (later, None)) == (later, market_end)
     day = first + dt.timedelta(days=30)
     assert replay_window(finished_store, run.run_id, (None, None)) is None
     assert replay_window(finished_store, run.run_id, (day, None)) == (day, last)

@@ -90,11 +90,12 @@ def materialize(
         list[str] | None, typer.Argument(help="Names of experiments; default: all of data/experiments.")
     ] = None,
     *,
+    yes: experiment_commands.Yes = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Materialize the whole graph, recomputing only what changed, and print the results."""
-    experiment_commands.run_experiments(experiment or [], as_json=as_json, verbose=verbose)
+    experiment_commands.run_experiments(experiment or [], yes=yes, as_json=as_json, verbose=verbose)
 
 
 @app.command(epilog=EPILOG)
@@ -103,7 +104,10 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000,
     verbose: Verbose = False,
 ) -> None:
-    """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running."""
+    """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home.
+
+    Example: nvtrader ui --port 3001
+    """
     from nvtrader_pipelines.orchestration.ui import serve
 
     with exit_on_error(verbose=verbose):

@@ -1,10 +1,13 @@
 """`nvtrader experiments`: write, list, compare and run experiments."""
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, exit_on_error
 from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     AsJson,
@@ -14,9 +17,14 @@ from nvtrader_pipelines.service.cli.options import (
     output_format,
     require_home,
 )
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
 
-app = typer.Typer(help="Experiments: write, list, compare and run them.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from nvtrader_pipelines.runs.training_time import TrainingEstimate
+
+app = typer.Typer(help="Experiments: write, check, list, compare, run and archive them.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="Name of an experiment; an ablation includes its variants.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start trainings of more than a day without a question.")]
 
 
 @app.command(epilog=EPILOG)
@@ -39,13 +47,26 @@ def new(
 
 
 @app.command("list", epilog=EPILOG)
-def list_(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """List the experiments of data/experiments and every registered version, with their runs."""
+def list_(
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also archived ones, and versions without file or run.")
+    ] = False,
+    form: Form = Format.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the experiments of data/experiments and every version that ran, with their runs.
+
+    Example: nvtrader experiments list --all
+    """
     from nvtrader_pipelines.service.documents.experiment_facts import list_experiments
 
     with exit_on_error(verbose=verbose):
-        rows, problems = list_experiments(open_store())
+        rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
         write_rows(rows, output_format(form, as_json=as_json))
+        if n_hidden:
+            typer.echo(f"{n_hidden} archived or without file and run: nvtrader experiments list --all", err=True)
         for problem in problems:
             typer.secho(f"skipped: {problem}", err=True, fg="yellow")
 
@@ -81,25 +102,146 @@ def diff(
 def run(
     experiment: Annotated[list[str], typer.Argument(help="Names of experiments in data/experiments.")],
     *,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Only try one fold and seed with few steps in memory; no result.")
+    ] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train and evaluate experiments (of an ablation, each variant) and print the results."""
-    run_experiments(experiment, as_json=as_json, verbose=verbose)
+    """Train and evaluate experiments (of an ablation, each variant) and print the results.
+
+    Example: nvtrader experiments run my-idea --smoke
+    """
+    if smoke:
+        smoke_experiments(experiment, as_json=as_json, verbose=verbose)
+    else:
+        run_experiments(experiment, yes=yes, as_json=as_json, verbose=verbose)
 
 
-def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
-    """Bring experiments up to date, show their progress, and write their results."""
+def smoke_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
+    """Try experiments in memory and write what was tried."""
+    from nvtrader_pipelines.orchestration.materialize import smoke_pipeline
+
+    with exit_on_error(verbose=verbose):
+        tried = smoke_pipeline(open_store(), names, quiet=as_json)
+        if as_json:
+            write_json([{**asdict(each), "is_result": False} for each in tried])
+            return
+        for each in tried:
+            print_line(
+                f"{each.experiment}: one of {each.n_folds} folds and {each.n_seeds} seeds, trained in "
+                f"{each.timesteps or 0:,} steps, walked and judged in {each.seconds:.1f} s: it works"
+            )
+        print_line("no result: nothing was stored, registered or counted as a trial", style="yellow")
+
+
+def run_experiments(names: list[str], *, yes: bool, as_json: bool, verbose: bool) -> None:
+    """Bring experiments up to date, show their progress, and write their results and problems."""
     from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.service.cli.progress_display import show_progress
     from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 
     with exit_on_error(verbose=verbose):
         store, console = open_store(), wide_console()
+        confirm = None if yes else confirm_long
         with show_progress(console, quiet=as_json or not console.is_terminal) as on_progress:
-            ran = run_pipeline(store, names, on_progress, quiet=as_json)
-        chosen = ran if names else ()
+            ran = run_pipeline(store, names, on_progress, confirm=confirm, quiet=as_json)
+        chosen = ran.names if names else ()
         if as_json:
             write_rows(summary_rows(store, chosen), Format.JSON)
         else:
             print_summary(store, chosen, console)
+        for name, problem in ran.problems.items():
+            prefix = "" if problem.startswith(name) else f"{name}: "  # problems of files begin with their name
+            typer.secho(f"skipped: {prefix}{problem}", err=True, fg="red")
+        if ran.problems:
+            raise typer.Exit(BAD_INPUT)
+
+
+def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
+    """Ask on a terminal whether trainings of more than a day may start.
+
+    Raises:
+        ValueError: if the answer is no, or there is no terminal to ask on.
+    """
+    sentences = "; ".join(each.sentence for each in trainings)
+    refusal = "lower total_timesteps, or give --yes"
+    if not sys.stdin.isatty():
+        raise ValueError(f"a training of more than a day needs --yes, but {sentences}; {refusal}")
+    if not typer.confirm(f"{sentences}. Start?", err=True):
+        raise ValueError(f"no training was started; {refusal}")
+
+
+@app.command(epilog=EPILOG)
+def validate(
+    experiment: Annotated[list[str] | None, typer.Argument(help="Names of experiments; default: all files.")] = None,
+    *,
+    form: Form = Format.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check files of data/experiments and plan them on the market, without registering or running them.
+
+    Example: nvtrader experiments validate my-idea
+    """
+    from nvtrader_pipelines.service.documents.experiment_facts import validate_experiments
+
+    with exit_on_error(verbose=verbose):
+        rows = validate_experiments(open_store(), experiment or [])
+        write_rows(rows, output_format(form, as_json=as_json))
+        if rows["problem"].is_not_null().any():
+            raise typer.Exit(BAD_INPUT)
+
+
+@app.command(epilog=EPILOG)
+def show(
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment in data/experiments.")],
+    *,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show an experiment: state, versions, last run, folds, seeds, training time and its resolved spec.
+
+    Example: nvtrader experiments show my-idea
+    """
+    from nvtrader_pipelines.service.cli.pages.experiment_pages import print_experiment
+    from nvtrader_pipelines.service.documents.experiment_facts import experiment_document
+
+    with exit_on_error(verbose=verbose):
+        document = experiment_document(open_store(), experiment)
+        if as_json:
+            write_json(document)
+        else:
+            print_experiment(document)
+
+
+@app.command(epilog=EPILOG)
+def archive(name: Name, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Take an experiment out of lists, sensors and `materialize`; its file, runs and trials stay.
+
+    Example: nvtrader experiments archive my-idea
+    """
+    _set_archived(name, archived=True, as_json=as_json, verbose=verbose)
+
+
+@app.command(epilog=EPILOG)
+def unarchive(name: Name, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Put an archived experiment back.
+
+    Example: nvtrader experiments unarchive my-idea
+    """
+    _set_archived(name, archived=False, as_json=as_json, verbose=verbose)
+
+
+def _set_archived(name: str, *, archived: bool, as_json: bool, verbose: bool) -> None:
+    from nvtrader_pipelines.runs.archiving import family
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        names = family(store, name)
+        (store.ledger.archive if archived else store.ledger.unarchive)(names)
+        if as_json:
+            write_json({"name": name, "names": names, "archived": archived})
+        else:
+            print_line(f"{'archived' if archived else 'unarchived'}: {', '.join(names)}")

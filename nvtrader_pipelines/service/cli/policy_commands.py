@@ -23,7 +23,9 @@ Policy = Annotated[
         metavar="POLICY", help="Experiment (its latest run) or beginning of a run's id; with /seed-K, a single seed."
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="Also single seeds, and policies of versions that must be run again.")]
+All = Annotated[
+    bool, typer.Option("--all", help="Also single seeds, archived experiments, and versions that must be run again.")
+]
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)

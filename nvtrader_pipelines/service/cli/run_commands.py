@@ -1,6 +1,8 @@
 """`nvtrader runs`: list, show and compare runs; replay them or walk them forward."""
 
+import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
@@ -26,28 +28,36 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Runs of experiments and their results.", epilog=EPILOG)
 Prefix = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or the name of an experiment.")]
+All = Annotated[bool, typer.Option("--all", help="Also deleted runs and those of archived experiments.")]
 ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
 def runs(
-    context: typer.Context, *, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
+    context: typer.Context,
+    *,
+    everything: All = False,
+    form: Form = Format.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
-    """List all runs, newest first, with their net Sharpe ratios, or run a subcommand."""
+    """List runs, newest first, with their net Sharpe ratios, or run a subcommand."""
     if is_without_command(context):
-        list_(form=form, as_json=as_json, verbose=verbose)
+        list_(everything=everything, form=form, as_json=as_json, verbose=verbose)
 
 
 @app.command("list", epilog=EPILOG)
-def list_(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """List all runs, newest first, with their net Sharpe ratios."""
+def list_(
+    *, everything: All = False, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """List runs, newest first, with their net Sharpe ratios."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_runs
     from nvtrader_pipelines.service.cli.summary import print_warnings
     from nvtrader_pipelines.service.documents.run_facts import list_runs
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
-        rows = list_runs(store)
+        rows = list_runs(store, everything=everything)
         if output_format(form, as_json=as_json) is Format.TABLE:
             print_runs(rows)
             print_warnings(store, wide_console())
@@ -103,7 +113,10 @@ def replay(
         datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First day; default: its tests' first.")
     ] = None,
     last: Annotated[
-        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last day; default: its tests' last.")
+        datetime | None,
+        typer.Option(
+            "--to", formats=["%Y-%m-%d"], help="Last day; default: its tests' last, or the market's after them."
+        ),
     ] = None,
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Use the market data the run recorded instead of the current.")
@@ -139,6 +152,48 @@ def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -
         store = _current_store()
         run_id = require_trained_run(store, run).run_id
         _execute(store, forward_run(store, run_id, Launch(uuid4().hex)), as_json=as_json)
+
+
+@app.command(epilog=EPILOG)
+def delete(
+    run: Prefix,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Delete a run's policies, rows, pictures and MLflow run; it remains a trial in the ledger.
+
+    Example: nvtrader runs delete 3f2a91c0 --yes
+    """
+    from nvtrader_pipelines.orchestration.run_deletion import delete_run, plan_deletion
+    from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
+    from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+
+    with exit_on_error(verbose=verbose):
+        store = _current_store()
+        deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
+        if not as_json:
+            print_deletion(deletion)
+        if not yes:
+            confirm_deletion(deletion.run.run_id)
+        delete_run(store, deletion)
+        if as_json:
+            write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.kept})
+        else:
+            wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
+
+
+def confirm_deletion(run_id: str) -> None:
+    """Ask on a terminal whether a run may be deleted.
+
+    Raises:
+        ValueError: if the answer is no, or there is no terminal to ask on.
+    """
+    if not sys.stdin.isatty():
+        raise ValueError(f"deleting run {short_id(run_id)} needs --yes where no terminal can ask; nothing was deleted")
+    if not typer.confirm(f"Delete run {short_id(run_id)}?", err=True):
+        raise ValueError("nothing was deleted")
 
 
 def _current_store() -> Store:

@@ -1,17 +1,22 @@
 """Tables of experiments: files and registered versions, and differences between two."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived
+from nvtrader_pipelines.runs.training_time import estimate_training
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.spec_versions import version_content
-from nvtrader_pipelines.storage.specs import document_differences, read_experiment, read_experiments
+from nvtrader_pipelines.storage.specs import document_differences, experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
 
 LIST_SCHEMA = {
@@ -25,8 +30,23 @@ LIST_SCHEMA = {
 }
 
 
-def list_experiments(store: Store) -> tuple[pl.DataFrame, list[str]]:
-    """List registered versions and files, newest first by name, with problems of files."""
+VALIDATION_SCHEMA = {
+    "experiment": pl.String,
+    "runs": pl.Int64,
+    "folds": pl.Int64,
+    "seeds": pl.Int64,
+    "training": pl.String,
+    "warnings": pl.List(pl.String),
+    "problem": pl.String,
+}
+
+
+def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.DataFrame, list[str], int]:
+    """List registered versions and files, newest first by name, with problems of files.
+
+    Archived experiments, and versions without file or run, are only listed with `everything`; the last value is the
+    number of those left out.
+    """
     found = read_experiments(store.home)
     in_files = {each.partition_key: each for spec in found.specs for each in (spec, *spec.variants())}
     rows = [
@@ -46,7 +66,72 @@ def list_experiments(store: Store) -> tuple[pl.DataFrame, list[str]]:
     ordered = table.sort(
         pl.col("partition_key").str.split("@").list.first(), "registered_at", descending=[False, True], nulls_last=False
     )
-    return ordered.with_columns(pl.col("runs").fill_null(0)), list(found.problems.values())
+    rows_of_all = ordered.with_columns(pl.col("runs").fill_null(0))
+    archived = pl.col("partition_key").str.split("@").list.first().is_in(list(store.ledger.archived()))
+    shown = rows_of_all if everything else rows_of_all.filter(~archived, pl.col("in_files") | (pl.col("runs") > 0))
+    return shown, list(found.problems.values()), len(rows_of_all) - len(shown)
+
+
+def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
+    """Plan experiments on the market without registering them; a row per experiment or invalid file.
+
+    Raises:
+        StorageError: if a name is unknown.
+    """
+    found = read_unarchived(store) if not names else read_experiments(store.home)
+    broken = {experiment_name(path): problem for path, problem in found.problems.items()}
+    specs = {spec.name: spec for spec in found.specs}
+    unknown = [name for name in names if name not in specs and name not in broken]
+    if unknown:
+        raise StorageError(f"no experiment is named {', '.join(unknown)}{suggest(unknown[0], [*specs, *broken])}")
+    rows = [
+        _plan_facts(store, specs[name]) if name in specs else {"experiment": name, "problem": broken[name]}
+        for name in names or sorted({*specs, *broken})
+    ]
+    return pl.DataFrame(rows, schema=VALIDATION_SCHEMA)
+
+
+def _plan_facts(store: Store, spec: ExperimentSpec) -> dict[str, Any]:
+    """Row of a valid file: the numbers of its plan, or why it cannot be planned."""
+    problem = plan_problem(store, spec)
+    if problem is not None:
+        return {"experiment": spec.name, "problem": problem}
+    plans = plan_variants(store, spec)
+    estimate = estimate_training(store, plans)
+    return {
+        "experiment": spec.name,
+        "runs": len(plans),
+        "folds": len(plans[0].folds),
+        "seeds": len(plans[0].spec.seeds),
+        "training": estimate and estimate.sentence,
+        "warnings": list(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
+    }
+
+
+def experiment_document(store: Store, name: str) -> dict[str, Any]:
+    """All facts of an experiment of data/experiments: state, versions, last run, plan and resolved spec.
+
+    Raises:
+        StorageError: if it does not exist or is not valid.
+    """
+    spec = read_named_experiment(store.home, name)
+    versions = store.ledger.versions().filter(name=spec.name)
+    keys = [each.partition_key for each in spec.variants()]
+    runs = store.ledger.runs().filter(pl.col("partition_key").is_in(keys))
+    last = runs.select("run_id", "kind", "status", "partition_key", "started_at", "finished_at").head(1).to_dicts()
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "version": spec.partition_key,
+        "spec_hash": spec.spec_hash,
+        "is_registered": spec.partition_key in versions["partition_key"].to_list(),
+        "is_archived": spec.name in store.ledger.archived(),
+        "versions": versions.select("partition_key", "created_at").to_dicts(),
+        "variants": keys if keys != [spec.partition_key] else [],
+        "last_run": last[0] if last else None,
+        "plan": _plan_facts(store, spec),
+        "spec": spec.model_dump(mode="json"),
+    }
 
 
 def _list_row(key: str, spec: dict[str, Any], at: object, in_files: dict[str, Any]) -> tuple[Any, ...]:
@@ -94,7 +179,7 @@ def _document(store: Store, name: str) -> dict[str, Any]:
     return read_named_experiment(store.home, name).model_dump(mode="json")
 
 
-def read_named_experiment(home: Home, name: str) -> Any:
+def read_named_experiment(home: Home, name: str) -> ExperimentSpec:
     """Read an experiment from a YAML file, or by its name in data/experiments.
 
     Raises:

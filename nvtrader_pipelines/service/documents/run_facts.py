@@ -31,7 +31,7 @@ def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
     found = runs.filter(named, pl.col("parent_run_id").is_null())
     if len(found):
         return ledger.run(found["run_id"][0])
-    if text and not runs["run_id"].str.starts_with(text).any():
+    if text and not ledger.runs(with_deleted=True)["run_id"].str.starts_with(text).any():
         raise StorageError(
             f"no run's id begins with {text!r}, and no experiment of that name has a run; see `nvtrader runs`"
         )
@@ -54,12 +54,20 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
     return run
 
 
-def list_runs(store: Store) -> pl.DataFrame:
-    """List all runs, newest first, with the figures of verdicts where there are any."""
+def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
+    """List runs, newest first, with the figures of verdicts where there are any.
+
+    Deleted runs and those of archived experiments are only listed with `everything`.
+    """
     figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
         "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"
     )
-    runs = store.ledger.runs().select(*LIST_COLUMNS, "started_at", "finished_at", "message")
+    status = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
+    runs = store.ledger.runs(with_deleted=everything).with_columns(status)
+    runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
+    if not everything:
+        name = pl.col("partition_key").str.split("@").list.first()
+        runs = runs.filter(~name.is_in(list(store.ledger.archived())))
     marks = walk_forward_runs(store, ["run_id", "validation_only"])
     known = runs.join(figures, on="run_id", how="left").join(marks, on="run_id", how="left")
     return known.with_columns(pl.col("validation_only").fill_null(value=False)).sort("started_at", descending=True)

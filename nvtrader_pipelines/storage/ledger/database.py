@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger.schema import HEAD, VERSION_TABLE
+from nvtrader_pipelines.storage.ledger.schema import EARLIER, HEAD, VERSION_TABLE
 
 VARIABLE = "NVTRADER_LEDGER_URL"
 SCHEMA = "ledger"  # Postgres schema; Dagster and MLflow have tables of the same names
@@ -58,7 +58,7 @@ class Database:
 
     @classmethod
     def open(cls, home: Home) -> "Database":
-        """Open the database of a home, creating its tables if there are none.
+        """Open the database of a home, creating or migrating its tables if necessary.
 
         Raises:
             StorageError: if it cannot be reached, or has another revision.
@@ -115,10 +115,10 @@ class Database:
             return _revision(connection)
 
     def create(self) -> None:
-        """Create the tables; of concurrent processes, only one does the work.
+        """Create or migrate the tables; of concurrent processes, only one does the work.
 
         Raises:
-            StorageError: if the tables have another revision.
+            StorageError: if the tables have an unknown revision.
         """
         if self._file is None:
             with self.transaction() as connection:
@@ -137,7 +137,7 @@ class Database:
         found = _revision(connection)
         if found == HEAD:  # another process was faster
             return
-        if found is not None:
+        if found not in (None, *EARLIER):
             raise StorageError(
                 f"the ledger {self.name} must have revision {HEAD}, but has {found}: another version of "
                 "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"

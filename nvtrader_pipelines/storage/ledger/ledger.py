@@ -81,6 +81,26 @@ class Ledger:
         """Registered versions of experiments, newest first."""
         return self._frame(VERSIONS, sa.select(VERSIONS).order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
 
+    def archive(self, names: Iterable[str]) -> None:
+        """Mark names of experiments as archived, registered or not."""
+        now = datetime.now(UTC)
+        with self._database.transaction() as connection:
+            for name in names:
+                insert = _insert_into(connection, SPECS).values(name=name, created_at=now, archived_at=now)
+                update = {"archived_at": sa.func.coalesce(SPECS.c.archived_at, now)}
+                connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=update))
+
+    def unarchive(self, names: Iterable[str]) -> None:
+        """Mark names of experiments as not archived."""
+        with self._database.transaction() as connection:
+            connection.execute(sa.update(SPECS).where(SPECS.c.name.in_(list(names))).values(archived_at=None))
+
+    def archived(self) -> set[str]:
+        """Names of the archived experiments."""
+        query = sa.select(SPECS.c.name).where(SPECS.c.archived_at.is_not(None))
+        with self._database.connection() as connection:
+            return set(connection.execute(query).scalars())
+
     def begin(self, row: RunRow) -> None:
         """Record that this process begins or resumes a run.
 
@@ -209,9 +229,30 @@ class Ledger:
             raise StorageError(f"{len(found)} runs begin with {prefix!r} ({ids}); give more of the id")
         return found[0]
 
-    def runs(self) -> pl.DataFrame:
+    def runs(self, *, with_deleted: bool = False) -> pl.DataFrame:
         """Runs, the one started last first."""
-        return self._frame(RUNS, sa.select(RUNS).order_by(RUNS.c.started_at.desc(), RUNS.c.run_id))
+        query = sa.select(RUNS) if with_deleted else sa.select(RUNS).where(RUNS.c.deleted_at.is_(None))
+        return self._frame(RUNS, query.order_by(RUNS.c.started_at.desc(), RUNS.c.run_id))
+
+    def deleted(self) -> list[str]:
+        """Ids of the deleted runs."""
+        query = sa.select(RUNS.c.run_id).where(RUNS.c.deleted_at.is_not(None)).order_by(RUNS.c.run_id)
+        with self._database.connection() as connection:
+            return list(connection.execute(query).scalars())
+
+    def mark_deleted(self, run_id: str) -> LedgerRun:
+        """Mark a run as deleted, once, and return its row, which stays.
+
+        Raises:
+            StorageError: if the run has not begun, or is running.
+        """
+        with self._database.transaction() as connection:
+            _require_run(connection, run_id)
+            idle = (RUNS.c.run_id == run_id, RUNS.c.status != "running")
+            first = sa.func.coalesce(RUNS.c.deleted_at, datetime.now(UTC))
+            if not connection.execute(sa.update(RUNS).where(*idle).values(deleted_at=first)).rowcount:
+                raise StorageError(f"run {run_id} is running; stop it before it is deleted")
+        return self.run(run_id)
 
     def policies(self, run_id: str) -> pl.DataFrame:
         """Policy files of a run, sorted by fold and seed."""
@@ -281,6 +322,7 @@ def _running_row(row: RunRow) -> dict[str, Any]:
         "process_started_at": started_at,
         "finished_at": None,
         "message": None,
+        "deleted_at": None,
     }
 
 

@@ -71,6 +71,7 @@ class LedgerRun(RunRow):
     mlflow_run_id: str | None
     message: str | None  # why it failed or was interrupted
     policies_sha256: str | None  # digest of the manifest; None until all policies are trained
+    deleted_at: AwareDatetime | None  # when its files and rows were deleted
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:

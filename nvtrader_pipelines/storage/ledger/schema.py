@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
-HEAD = "0.2.0"  # revision that this code needs, named after the first release that has it
+HEAD = "0.3.0"  # revision that this code needs
+EARLIER = ("0.2.0",)  # revisions that opening the ledger migrates
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite only autoincrements an INTEGER
@@ -40,7 +41,8 @@ SPECS = sa.Table(
     "specs",
     METADATA,
     sa.Column("name", sa.Text, primary_key=True, doc="name of the experiment"),
-    sa.Column("created_at", UtcTime, nullable=False, doc="when its first version was registered"),
+    sa.Column("created_at", UtcTime, nullable=False, doc="when it was first recorded"),
+    sa.Column("archived_at", UtcTime, doc="when it was archived; null if it is not"),
 )
 VERSIONS = sa.Table(
     "versions",
@@ -81,6 +83,7 @@ RUNS = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, doc="number of executions so far"),
     sa.Column("message", sa.Text, doc="why it failed or was interrupted"),
     sa.Column("policies_sha256", sa.Text, doc="digest of the manifest: policy files, folds, chosen seeds, thresholds"),
+    sa.Column("deleted_at", UtcTime, doc="when its files were deleted; it remains a trial"),
 )
 POLICIES = sa.Table(
     "policies",

@@ -40,8 +40,10 @@ COMMANDS = (
     ),
     *("scoreboard", "policies", "trade", "portfolio", "plans", "halt", "resume"),
 )
-EXPERIMENT_COMMANDS = [("experiments", name) for name in ("new", "list", "diff", "run")]
-RUN_COMMANDS = [("runs", name) for name in ("list", "show", "compare", "replay", "forward")]
+EXPERIMENT_COMMANDS = [
+    ("experiments", name) for name in ("new", "list", "diff", "run", "validate", "show", "archive", "unarchive")
+]
+RUN_COMMANDS = [("runs", name) for name in ("list", "show", "compare", "replay", "forward", "delete")]
 PLAN_COMMANDS = [("plans", name) for name in ("list", "show", "approve", "override", "reject")]
 TOP_COMMANDS = [(name,) for name in COMMANDS if name != "experiments"]
 QUICKSTART = " ".join((Path(__file__).parents[3] / "docs" / "quickstart.md").read_text().split())

@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 import yaml
 
+from nvtrader_pipelines.runs.training_time import TrainingEstimate
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.experiment_commands import confirm_long
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
@@ -95,10 +97,10 @@ def test_list_skips_invalid_file_with_reason(home, at_home):
     assert "skipped: broken.yaml is not a valid experiment: seeds" in found.stderr
 
 
-def test_list_keeps_version_whose_file_has_changed(home, at_home):
+def test_list_all_keeps_version_whose_file_has_changed(home, at_home):
     Store(home).ledger.register(SPEC)
     write_experiment(home, seeds=[3, 4, 5])
-    rows = json.loads(at_home("experiments", "list", "--json").stdout)
+    rows = json.loads(at_home("experiments", "list", "--all", "--json").stdout)
     assert {row["partition_key"]: row["in_files"] for row in rows} == {
         KEY: False,
         specs(home)["tiny"].partition_key: True,
@@ -185,6 +187,60 @@ def test_run_in_a_pipe_shows_no_bar(swept_home, command):
     assert BAR not in found.stdout
     assert "\x1b" not in found.stdout
     assert f"experiment 2 of 2: {SWEPT[1]} is up to date" in found.stdout
+
+
+def test_validate_reports_each_file_and_registers_nothing(home, at_home):
+    write_experiment(home, "broken.yaml", name="broken", seeds=[1])
+    found = at_home("experiments", "validate", "--json")
+    assert found.exit_code == BAD_INPUT
+    problems = {row["experiment"]: row["problem"] for row in json.loads(found.stdout)}
+    assert problems["broken"].startswith("broken.yaml is not a valid experiment: seeds")
+    assert problems["tiny"].startswith("there is no panel of source 'landing'")
+    assert Store(home).ledger.versions().is_empty()
+    assert at_home("experiments", "validate", "tinny").exit_code == BAD_INPUT
+
+
+def test_validate_of_a_plannable_experiment_exits_with_0(invoke):
+    found = invoke("experiments", "validate", "tiny", "--json")
+    (row,) = json.loads(found.stdout)
+    assert (found.exit_code, row["runs"], row["folds"], row["seeds"], row["problem"]) == (0, 1, 3, 3, None)
+    assert row["training"].startswith("training tiny takes about ")
+
+
+def test_show_holds_spec_state_and_last_run(invoke):
+    document = json.loads(invoke("experiments", "show", "tiny", "--json").stdout)
+    assert (document["version"], document["spec_hash"]) == (KEY, SPEC.spec_hash)
+    assert (document["is_registered"], document["is_archived"]) == (True, False)
+    assert document["last_run"]["status"] == "done"
+    assert document["spec"] == SPEC.model_dump(mode="json")
+    assert "hash             " + SPEC.spec_hash in invoke("experiments", "show", "tiny").stdout
+
+
+def test_archived_experiment_leaves_the_list_until_unarchived(home, at_home):
+    def listed(*options):
+        return [row["partition_key"] for row in json.loads(at_home("experiments", "list", "--json", *options).stdout)]
+
+    assert listed() == [KEY]
+    assert json.loads(at_home("experiments", "archive", "tiny", "--json").stdout)["names"] == ["tiny"]
+    assert (listed(), listed("--all")) == ([], [KEY])
+    found = at_home("experiments", "run", "tiny")
+    assert found.exit_code == BAD_INPUT
+    assert "tiny is archived; `nvtrader experiments unarchive tiny`" in found.stderr
+    at_home("experiments", "unarchive", "tiny")
+    assert listed() == [KEY]
+
+
+def test_list_hides_versions_without_file_and_run(home, at_home):
+    Store(home).ledger.register(SPEC.model_copy(update={"name": "typo"}))
+    found = at_home("experiments", "list", "--json")
+    assert [row["partition_key"] for row in json.loads(found.stdout)] == [KEY]
+    assert found.stderr.startswith("1 archived or without file and run")
+
+
+def test_long_training_without_a_terminal_needs_yes(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(ValueError, match=r"needs --yes, but training big takes about 12 days: 1,000,000,000 steps"):
+        confirm_long([TrainingEstimate("big", 10**9, 1000.0, is_measured=False)])
 
 
 def test_diff_compares_variants_by_name(home, at_home):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -18,6 +18,9 @@ from nvtrader_pipelines.service.cli.output import (
 )
 from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, format_sharpe, period_table
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.orchestration.run_deletion import Deletion
 
 FIGURES = COLUMNS[1:]
 
@@ -63,6 +66,19 @@ def print_run(document: Mapping[str, Any]) -> None:
             print_title(title)
             for line in document[title]:
                 print_line(f"  {line}")
+
+
+def print_deletion(deletion: "Deletion") -> None:
+    """Print what a deletion removes and keeps."""
+    print_line(f"run {deletion.run.run_id} of {deletion.run.partition_key}")
+    if deletion.n_files:
+        print_line(f"  removed  {deletion.n_files} policy files, {deletion.n_bytes / 1e6:.1f} MB")
+    for name, n_rows in deletion.rows.items():
+        print_line(f"  removed  {n_rows:,} rows of {name}")
+    for folder in deletion.pictures:
+        print_line(f"  removed  pictures in {folder}")
+    print_line("  removed  its MLflow run and its views")
+    print_line(f"  kept     {deletion.kept}")
 
 
 def print_figures(figures: pl.DataFrame) -> None:

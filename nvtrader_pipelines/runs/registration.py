@@ -1,0 +1,63 @@
+"""Registration of experiments: only specs that can be planned on the market become versions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments
+from nvtrader_pipelines.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Partition keys of registered experiments, and the problem of each other one by name."""
+
+    keys: list[str] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def read_unarchived(store: Store) -> FoundExperiments:
+    """Read the experiments of `data/experiments` that are not archived."""
+    found, archived = read_experiments(store.home), store.ledger.archived()
+    return FoundExperiments([spec for spec in found.specs if spec.name not in archived], found.problems)
+
+
+def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
+    """Plan an experiment, or each variant of an ablation, on the current market.
+
+    Raises:
+        StorageError: if its market has no panel.
+        ValueError: if the market lacks its names, sessions or data, or no fold fits.
+    """
+    return [RunPlan.of(each, store.panels.read(each.market)) for each in spec.variants()]
+
+
+def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
+    """Reason why an experiment cannot be planned on the current market, or None."""
+    try:
+        plan_variants(store, spec)
+    except (StorageError, ValueError) as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Registered:
+    """Register specs, of an ablation also its variants; a spec that cannot be planned is left out.
+
+    The keys are those of experiments that run: of an ablation, its variants.
+    """
+    known, found = set(store.ledger.versions()["partition_key"]), Registered()
+    for spec in specs:
+        keys = [each.partition_key for each in spec.variants()]
+        problem = None if known.issuperset(keys) else plan_problem(store, spec)
+        if problem is not None:
+            found.problems[spec.name] = problem
+            continue
+        parent = store.ledger.register(spec)
+        for each in spec.variants():
+            if each != spec:
+                store.ledger.register(each, parent)
+        found.keys.extend(keys)
+    return found

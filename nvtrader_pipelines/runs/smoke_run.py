@@ -1,0 +1,117 @@
+"""Smoke run: train, walk and judge one fold and seed of an experiment in memory; nothing is stored."""
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.backtest import BacktestRecord
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.run_store import TrainedPolicy
+from nvtrader_pipelines.experiments.runtime import Runtime
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.runs.registration import plan_variants
+from nvtrader_pipelines.storage.store import Store
+
+MAX_TIMESTEPS = 2048  # of the training; beyond the steps that an agent with a replay buffer only collects
+
+
+@dataclass(frozen=True)
+class SmokeRun:
+    """What a smoke run did, without its figures: they are no result."""
+
+    experiment: str
+    n_folds: int  # of the whole run, of which one was trained
+    n_seeds: int
+    timesteps: int | None  # of the one training; None if the agent does not learn
+    seconds: float
+
+
+@dataclass
+class MemoryRunStore:
+    """Run store in memory."""
+
+    policies: dict[FoldSeed, bytes] = field(default_factory=dict)
+    chosen_seeds: Mapping[int, int] = field(default_factory=dict)
+    fitted: FoldThresholds = field(default_factory=dict)
+    record: BacktestRecord | None = None
+
+    def done(self) -> Collection[FoldSeed]:
+        """Folds and seeds with a policy."""
+        return self.policies
+
+    def checkpoint(self, key: FoldSeed) -> bytes | None:  # noqa: ARG002 - one signature
+        """No training is resumed."""
+        return None
+
+    def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
+        """Drop a checkpoint."""
+
+    def store_policy(self, policy: TrainedPolicy) -> None:
+        """Keep a policy."""
+        self.policies[policy.fold, policy.seed] = policy.archive
+
+    def archives(self) -> Mapping[FoldSeed, bytes]:
+        """Policies so far."""
+        return self.policies
+
+    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
+        """Keep the chosen seeds and fitted thresholds."""
+        self.chosen_seeds, self.fitted = dict(chosen), thresholds
+
+    def chosen(self) -> Mapping[int, int]:
+        """Chosen seed by fold."""
+        return self.chosen_seeds
+
+    def thresholds(self) -> FoldThresholds:
+        """Fitted thresholds by fold."""
+        return self.fitted
+
+    def store_record(self, record: BacktestRecord) -> None:
+        """Keep the back-test record."""
+        self.record = record
+
+    def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Equity curves and action logs of the record.
+
+        Raises:
+            ValueError: before the walk.
+        """
+        if self.record is None:
+            raise ValueError("a run must be walked before it is judged")
+        return self.record.equity_curves, self.record.action_logs
+
+    def store_verdict(self, verdict: pl.DataFrame) -> None:
+        """Drop the verdict: a smoke run has no result."""
+
+
+def smoke_run(store: Store, spec: ExperimentSpec) -> SmokeRun:
+    """Train, walk and judge the first fold with one seed and few steps; of an ablation, its first variant.
+
+    Raises:
+        StorageError: if its market has no panel.
+        ValueError: if it cannot be planned, trained or walked.
+    """
+    whole, began = plan_variants(store, spec)[0], time.perf_counter()
+    plan = small_plan(whole)
+    runtime = Runtime(plan, MemoryRunStore(), "smoke", now)
+    for phase in (runtime.train, runtime.walk, runtime.judge):
+        for _ in phase():
+            pass
+    agent = plan.spec.agent
+    timesteps = agent.total_timesteps if isinstance(agent, Learner) else None
+    seconds = time.perf_counter() - began
+    return SmokeRun(spec.name, len(whole.folds), len(whole.spec.seeds), timesteps, seconds)
+
+
+def small_plan(plan: RunPlan) -> RunPlan:
+    """Restrict a plan to its first fold, one seed and few steps; its spec is for this use only, and not valid."""
+    spec, agent = plan.spec, plan.spec.agent
+    if isinstance(agent, Learner):
+        agent = agent.model_copy(update={"total_timesteps": min(agent.total_timesteps, MAX_TIMESTEPS)})
+    small = spec.model_copy(update={"agent": agent, "seeds": spec.seeds[:1]})
+    return replace(plan, spec=small, folds=plan.folds[:1])

@@ -1,0 +1,97 @@
+"""Estimated time to train a run, from the pace of earlier runs."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.runs.registration import plan_problem, plan_variants
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
+from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
+
+ASSUMED_PACE = 1000.0  # steps per second where no run was measured: less than two cores make with the default network
+MAX_RUNS = 10  # that are read to measure the pace
+MAX_SECONDS = 24 * 3600.0  # of training that starts without a question
+UNITS = (("years", 365 * 24 * 3600.0), ("days", 24 * 3600.0), ("hours", 3600.0), ("minutes", 60.0))
+
+
+@dataclass(frozen=True)
+class TrainingEstimate:
+    """Estimated training of one experiment: steps of all folds and seeds, and their pace."""
+
+    experiment: str
+    timesteps: int
+    steps_per_second: float
+    is_measured: bool
+
+    @property
+    def seconds(self) -> float:
+        """Estimated duration."""
+        return self.timesteps / self.steps_per_second
+
+    @property
+    def sentence(self) -> str:
+        """Description with the duration and the pace."""
+        pace = f"{self.steps_per_second:,.0f} steps/s {'as measured' if self.is_measured else 'assumed'}"
+        duration = format_seconds(self.seconds)
+        return f"training {self.experiment} takes about {duration}: {self.timesteps:,} steps, {pace}"
+
+
+def estimate_training(store: Store, plans: Sequence[RunPlan]) -> TrainingEstimate | None:
+    """Estimate the training of an experiment from its plans; None if its agent does not learn."""
+    spec = plans[0].spec
+    learners = [(plan.spec.agent, len(plan.keys)) for plan in plans if isinstance(plan.spec.agent, Learner)]
+    if not learners:
+        return None
+    measured = measured_pace(store.ledger, spec.agent.kind)
+    timesteps = sum(agent.total_timesteps * n_policies for agent, n_policies in learners)
+    return TrainingEstimate(spec.name, timesteps, measured or ASSUMED_PACE, measured is not None)
+
+
+def long_trainings(store: Store, specs: Sequence[ExperimentSpec]) -> list[TrainingEstimate]:
+    """Estimates beyond a day, of experiments that have no completed run yet."""
+    return [each for each in _estimates(store, specs) if each.seconds > MAX_SECONDS]
+
+
+def measured_pace(ledger: Ledger, agent: str) -> float | None:
+    """Steps per second of the fastest recent training by agents of this kind, else by any; None without one.
+
+    The fastest counts, since short trainings spend most of their time on starting.
+    """
+    done = ledger.runs().filter(pl.col("status") == "done", pl.col("kind") == WALK_FORWARD)
+    contents = dict(ledger.versions().select("spec_hash", "content").iter_rows())
+    kinds = [json.loads(contents[spec_hash])["agent"]["kind"] for spec_hash in done["spec_hash"]]
+    runs = done.select("run_id", kind=pl.Series(kinds, dtype=pl.String))
+    same = runs.filter(pl.col("kind") == agent)
+    recent = (runs if same.is_empty() else same)["run_id"].head(MAX_RUNS)
+    return max((pace for pace in (_pace(ledger, run_id) for run_id in recent) if pace), default=None)
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration in its largest unit."""
+    for unit, length in UNITS:
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def _estimates(store: Store, specs: Sequence[ExperimentSpec]) -> Iterator[TrainingEstimate]:
+    runs = store.ledger.runs()
+    done = set(runs.filter(pl.col("status") == "done")["partition_key"])
+    for spec in specs:
+        is_new = not done.issuperset(each.partition_key for each in spec.variants())
+        if is_new and plan_problem(store, spec) is None:
+            estimate = estimate_training(store, plan_variants(store, spec))
+            if estimate is not None:
+                yield estimate
+
+
+def _pace(ledger: Ledger, run_id: str) -> float | None:
+    """Last pace that a run reported; None if it trained nothing."""
+    steps = ledger.events(run_id).filter(pl.col("stage") == "train.step")
+    return json.loads(steps["metrics"][-1]).get("steps_per_second") if len(steps) else None

@@ -1,0 +1,115 @@
+import pytest
+
+from nvtrader_pipelines.experiments.designs import AblationDesign
+from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.runs import training_time
+from nvtrader_pipelines.runs.archiving import family
+from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, register_experiments
+from nvtrader_pipelines.runs.smoke_run import MAX_TIMESTEPS, smoke_run
+from nvtrader_pipelines.runs.training_time import ASSUMED_PACE, estimate_training, format_seconds, long_trainings
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.tables import TABLES
+from tests.runs.small_runs import EXPERIMENT, land
+from tests.storage.ledger.run_rows import event, run_row
+
+TYPO = EXPERIMENT.model_copy(
+    update={"name": "typo", "market": EXPERIMENT.market.model_copy(update={"symbols": ("NOPE",)})}
+)
+SWEEP = EXPERIMENT.model_copy(
+    update={"name": "sweep", "design": AblationDesign(field="environment.turnover_cost_bps", values=(0.0, 5.0))}
+)
+
+
+@pytest.fixture
+def market(store):
+    land(store)
+    return store
+
+
+def with_timesteps(timesteps):
+    return EXPERIMENT.model_copy(update={"agent": EXPERIMENT.agent.model_copy(update={"total_timesteps": timesteps})})
+
+
+def test_spec_that_cannot_be_planned_is_not_registered(market):
+    found = register_experiments(market, [TYPO, EXPERIMENT])
+    assert found.keys == [EXPERIMENT.partition_key]
+    assert list(found.problems) == ["typo"]
+    assert "NOPE" in found.problems["typo"]
+    assert market.ledger.versions()["name"].to_list() == ["small"]
+
+
+def test_ablation_is_registered_with_its_variants(market):
+    found = register_experiments(market, [SWEEP])
+    assert found.keys == [each.partition_key for each in SWEEP.variants()]
+    versions = market.ledger.versions()
+    (parent,) = versions.filter(name="sweep")["spec_hash"]
+    assert sorted(versions["parent_hash"].drop_nulls()) == [parent, parent]
+
+
+def test_market_without_panel_registers_nothing(store):
+    assert register_experiments(store, [EXPERIMENT]).keys == []
+    assert "no panel of source 'landing'" in str(plan_problem(store, EXPERIMENT))
+    assert store.ledger.versions().is_empty()
+
+
+def test_training_estimate_uses_the_measured_pace(market):
+    plans, ledger = plan_variants(market, EXPERIMENT), market.ledger
+    n_steps = EXPERIMENT.agent.total_timesteps * len(plans[0].keys)
+    assumed = estimate_training(market, plans)
+    assert assumed is not None
+    assert assumed.seconds == pytest.approx(n_steps / ASSUMED_PACE)
+    ledger.begin(run_row(ledger, EXPERIMENT))
+    for pace in (100.0, 250.0):
+        ledger.record_event(event("train.step", metrics={"steps_per_second": pace}))
+    ledger.finish("0123456789abcdef", "done")
+    estimate = estimate_training(market, plans)
+    assert estimate is not None
+    assert (estimate.timesteps, estimate.steps_per_second, estimate.is_measured) == (n_steps, 250.0, True)
+
+
+def test_training_estimate_of_a_rule_is_none(market):
+    rule = EXPERIMENT.model_copy(update={"agent": EqualWeight(), "seeds": (0,)})
+    assert estimate_training(market, plan_variants(market, rule)) is None
+
+
+def test_long_trainings_are_new_experiments_beyond_a_day(market):
+    (found,) = long_trainings(market, [EXPERIMENT, with_timesteps(10**12), TYPO])
+    assert found.seconds > training_time.MAX_SECONDS
+    assert "years" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(59.0, "59 seconds"), (7200.0, "2 hours"), (3 * 86400.0, "3 days"), (1e12, "31,710 years")]
+)
+def test_format_seconds_uses_the_largest_unit(seconds, text):
+    assert format_seconds(seconds) == text
+
+
+@pytest.mark.slow
+def test_smoke_run_stores_nothing(market):
+    before = {table.name: market.tables.snapshot_id(table) for table in TABLES}
+    found = smoke_run(market, with_timesteps(10**9))
+    assert (found.experiment, found.n_seeds, found.timesteps) == ("small", len(EXPERIMENT.seeds), MAX_TIMESTEPS)
+    assert {table.name: market.tables.snapshot_id(table) for table in TABLES} == before
+    assert market.ledger.versions().is_empty()
+    assert market.ledger.runs().is_empty()
+    assert not market.home.policies.exists()
+
+
+def test_archived_names_include_the_variants_of_an_ablation(store):
+    parent = store.ledger.register(SWEEP)
+    variants = [each.name for each in SWEEP.variants()]
+    for each in SWEEP.variants():
+        store.ledger.register(each, parent)
+    names = family(store, "sweep")
+    assert names == ["sweep", *sorted(variants)]
+    store.ledger.archive(names)
+    assert store.ledger.archived() == {"sweep", *variants}
+    store.ledger.unarchive(names)
+    assert store.ledger.archived() == set()
+
+
+def test_archived_names_of_an_unknown_experiment_raises(store):
+    store.ledger.register(EXPERIMENT)
+    with pytest.raises(StorageError, match="no experiment is named smal; did you mean 'small'"):
+        family(store, "smal")
