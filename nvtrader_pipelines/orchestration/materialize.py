@@ -92,6 +92,14 @@ class _Materialization:
         else:
             self.print_progress(f"{title} is up to date")
 
+    def update_judgement(self, contest: str) -> None:
+        """Rank and validate all runs once per contest state."""
+        if is_contest_judged(self.instance, contest):
+            self.print_progress("judgement: up to date")
+            return
+        self.print_progress("judgement: ranking and validating all runs; what did not change is not made again")
+        self.launch(JUDGEMENT.name, tags={CONTEST: contest})
+
     def update_promotion(self, state: str) -> None:
         """Run the promotion gate once per promotion state and print its decision."""
         if is_promotion_current(self.instance, state):
@@ -138,8 +146,17 @@ def select_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
     return [known[name] for name in names] if names else list(found.specs)
 
 
-def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None, *, quiet: bool = False) -> list[str]:
+def run_pipeline(
+    store: Store, names: Sequence[str], watch: Watch | None = None, *, judge: bool = True, quiet: bool = False
+) -> list[str]:
     """Bring the market, the experiments, their ranking and the promotion up to date.
+
+    Args:
+        store: store of the home.
+        names: names of experiments; empty for all.
+        watch: receives the progress of each run.
+        judge: whether to rank all runs and let the promotion gate decide; without, both wait for the next time.
+        quiet: print no lines.
 
     Returns:
         Names of the experiments.
@@ -163,12 +180,11 @@ def run_pipeline(store: Store, names: Sequence[str], watch: Watch | None = None,
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         for count, key in enumerate(keys, start=1):
             run.update_experiment(key, f"experiment {count} of {len(keys)}: {key}")
-        contest = contest_digest(store)
-        if is_contest_judged(instance, contest):
-            run.print_progress("judgement: up to date")
+        if judge:
+            contest = contest_digest(store)
+            run.update_judgement(contest)
+            run.update_promotion(promotion_digest(home, contest))
         else:
-            run.print_progress("judgement: ranking and validating all runs")
-            run.launch(JUDGEMENT.name, tags={CONTEST: contest})
-        run.update_promotion(promotion_digest(home, contest))
+            run.print_progress("judgement: left for the next run without --no-judge")
         publish(store)
     return [key.partition("@")[0] for key in keys]

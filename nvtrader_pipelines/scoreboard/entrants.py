@@ -61,6 +61,7 @@ class Entrant:
     open: OpenPolicy  # policy of an account opened at the close before the window; ValueError if impossible
     trained: tuple[TrainingSpan, ...] = ()
     earliest: date | None = None  # first session it may be scored on; None: the one after training
+    latest: date | None = None  # last session it may be scored on; None: the market's last
     run_id: str | None = None
     training_seconds: float | None = None  # None: unknown
     warnings: tuple[str, ...] = ()
@@ -70,7 +71,7 @@ class Entrant:
     @property
     def is_restricted(self) -> bool:
         """Whether some sessions of its market may not score it."""
-        return bool(self.trained) or self.earliest is not None
+        return bool(self.trained) or self.earliest is not None or self.latest is not None
 
     def first_unseen_session(self, panel: MarketPanel) -> date:
         """First session of the panel that it may be scored on.

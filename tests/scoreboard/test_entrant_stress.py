@@ -28,7 +28,7 @@ CONTEST = Contest(
 
 
 def results(*entrants, contest=CONTEST):
-    found = stress_results(contest, entrants, ROWS, lambda _: None, STRESS)
+    found = stress_results(contest, entrants, ROWS, lambda _: None, {}, STRESS)
     return {name: {each.scenario: each for each in worlds} for name, worlds in found.items()}
 
 

@@ -9,6 +9,7 @@ from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     AsJson,
     Form,
+    Judge,
     Verbose,
     open_store,
     output_format,
@@ -81,14 +82,15 @@ def diff(
 def run(
     experiment: Annotated[list[str], typer.Argument(help="Names of experiments in data/experiments.")],
     *,
+    judge: Judge = True,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Train and evaluate experiments (of an ablation, each variant) and print the results."""
-    run_experiments(experiment, as_json=as_json, verbose=verbose)
+    run_experiments(experiment, judge=judge, as_json=as_json, verbose=verbose)
 
 
-def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
+def run_experiments(names: list[str], *, judge: bool, as_json: bool, verbose: bool) -> None:
     """Bring experiments up to date, show their progress, and write their results."""
     from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.service.cli.progress_display import show_progress
@@ -97,7 +99,7 @@ def run_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
     with exit_on_error(verbose=verbose):
         store, console = open_store(), wide_console()
         with show_progress(console, quiet=as_json or not console.is_terminal) as on_progress:
-            ran = run_pipeline(store, names, on_progress, quiet=as_json)
+            ran = run_pipeline(store, names, on_progress, judge=judge, quiet=as_json)
         chosen = ran if names else ()
         if as_json:
             write_rows(summary_rows(store, chosen), Format.JSON)
