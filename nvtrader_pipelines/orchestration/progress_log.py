@@ -30,7 +30,7 @@ class ProgressLog:
                 context.log.info(step.message)
             elif step.stage in FREQUENT_STAGES and monotonic() - last >= SECONDS_BETWEEN:
                 last = monotonic()
-                context.log.info(step.message + _time_left(step, last - began))
+                context.log.info("%s%s", step.message, _time_left(step, last - began))
             if self.watch is not None:
                 self.watch(step)
 
