@@ -32,7 +32,7 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
     run_contest_backtest,
 )
 from nvtrader_pipelines.scoreboard.contest_results import backtest_digest, pack_backtest, unpack_backtest
-from nvtrader_pipelines.scoreboard.contests import BUILT_IN, ContestSpec
+from nvtrader_pipelines.scoreboard.contests import COMMON, ContestSpec
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
 from nvtrader_pipelines.scoreboard.entrants import Entrant
@@ -94,7 +94,7 @@ class SourceMarket:
     panels: Mapping[str, MarketPanel]  # entrant to the panel of its names
     returns: pl.DataFrame  # rows of gold.returns, source of the stress scenarios
     read_population: Callable[[Contest], TrialPopulation]
-    contests: Mapping[str, ContestSpec] = field(default_factory=lambda: BUILT_IN)
+    contests: Mapping[str, ContestSpec] = field(default_factory=lambda: {COMMON: ContestSpec()})
     results: Results = field(default_factory=dict)  # backtests and stress tests that are not made again
 
 
