@@ -16,7 +16,13 @@ from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter
-from nvtrader_pipelines.scoreboard.contests import ContestSpec, contests_of, find_contest, read_contests
+from nvtrader_pipelines.scoreboard.contests import (
+    ContestSpec,
+    contests_of,
+    default_contests,
+    find_contest,
+    read_contests,
+)
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
@@ -60,7 +66,7 @@ def score_all(store: Store, at: datetime, report: Report) -> ScoringResult:
         StorageError: if `data/contests.yaml` is invalid.
         ValueError: if a contest lies outside the market.
     """
-    cards = _score(store, read_contests(store.home), at, report)
+    cards = _score(store, default_contests(read_contests(store.home)), at, report)
     store.judgements.delete_unused(at - UNUSED)
     with file_lock(store.home.scorecards / ".lock"):
         n_new = _write_rows(store, cards)

@@ -40,7 +40,7 @@ BUILT_IN = {
 
 
 def read_contests(home: Home) -> dict[str, ContestSpec]:
-    """Read the contests of `data/contests.yaml`, which come first, and the built-in ones.
+    """Read the contests of `data/contests.yaml` and the built-in ones that it does not define.
 
     Raises:
         StorageError: if the file is not a YAML mapping of names to contests.
@@ -52,11 +52,16 @@ def read_contests(home: Home) -> dict[str, ContestSpec]:
         own = ContestFile.model_validate(read_document(path)).root
     except ValidationError as error:
         raise StorageError(f"{path.name} is not a valid list of contests: {explain(error, ContestFile)}") from error
-    return own | {name: spec for name, spec in BUILT_IN.items() if name not in own}
+    return BUILT_IN | own
+
+
+def default_contests(contests: Mapping[str, ContestSpec]) -> dict[str, ContestSpec]:
+    """Contests of the scoreboard; of those on a source, the first that a run can be scored in counts."""
+    return {name: contests[name] for name in (REPORTED, COMMON)}
 
 
 def contests_of(contests: Mapping[str, ContestSpec], source: str) -> dict[str, ContestSpec]:
-    """Contests on a source, in order; the first that a run can be scored in is the default one."""
+    """Contests on a source."""
     return {name: spec for name, spec in contests.items() if spec.source in (None, source)}
 
 
