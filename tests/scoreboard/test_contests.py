@@ -7,19 +7,21 @@ from nvtrader_pipelines.scoreboard.contests import (
     REPORTED,
     ContestSpec,
     contests_of,
+    default_contests,
     find_contest,
     read_contests,
 )
 from nvtrader_pipelines.storage.errors import StorageError
 
 
-def test_contests_of_the_file_precede_the_built_in_ones(home):
+def test_contest_of_the_file_replaces_the_built_in_one_of_its_name(home):
     home.contests.write_text("crisis:\n  first: 2008-01-01\n  last: 2009-12-31\ncommon:\n  source: landing\n")
     found = read_contests(home)
-    assert list(found) == ["crisis", COMMON, REPORTED]
+    assert list(found) == [REPORTED, COMMON, "crisis"]
     assert found["crisis"] == ContestSpec(first=dt.date(2008, 1, 1), last=dt.date(2009, 12, 31))
-    assert list(contests_of(found, "sample")) == ["crisis", REPORTED]
-    assert list(contests_of(found, "landing")) == ["crisis", COMMON]
+    assert list(contests_of(found, "sample")) == [REPORTED, "crisis"]
+    assert list(contests_of(found, "landing")) == [COMMON, "crisis"]
+    assert list(default_contests(found)) == [REPORTED, COMMON]
 
 
 def test_built_in_contest_of_the_sample_is_its_reported_period(home):
