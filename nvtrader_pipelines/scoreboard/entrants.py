@@ -13,7 +13,7 @@ from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresho
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
@@ -136,7 +136,7 @@ def run_entrant(
 
     timing = spec.pipeline.timing
     starts = {fold.index: fold.test_first for fold in parent.folds}
-    cards = [read_archive(content)[0] for _, content in sorted(archives.items())]
+    cards = [read_card(content) for _, content in sorted(archives.items())]
     spans = sorted(
         (starts[card.fold], date.fromisoformat(card.train_first), date.fromisoformat(card.train_last)) for card in cards
     )
