@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy  # its parts are imported when they are first used
@@ -116,11 +117,19 @@ class SharpeIntervals(Component):
 
     def counts(self, n_sessions: int) -> Iterator[NDArray[np.float64]]:
         """Count the occurrences of each session per draw, in batches of draws (m, n_sessions)."""
-        from arch.bootstrap import StationaryBootstrap  # it takes a second to import
-
-        seed = np.random.default_rng(BOOTSTRAP_SEED)
-        bootstrap = StationaryBootstrap(self.mean_block, np.arange(n_sessions), seed=seed)
+        counted = _draw_counts(self.mean_block, self.n_draws, n_sessions)
         for start in range(0, self.n_draws, _CHUNK):
-            draws = range(start, min(start + _CHUNK, self.n_draws))
-            counted = [np.bincount(bootstrap.update_indices(), minlength=n_sessions) for _ in draws]
-            yield np.stack(counted).astype(float)
+            yield counted[start : start + _CHUNK].astype(float)
+
+
+@lru_cache(maxsize=8)  # windows of a judgement
+def _draw_counts(mean_block: int, n_draws: int, n_sessions: int) -> NDArray[np.uint16]:
+    """Occurrences of each session per draw (n_draws, n_sessions); they depend on nothing else."""
+    from arch.bootstrap import StationaryBootstrap  # it takes a second to import
+
+    seed = np.random.default_rng(BOOTSTRAP_SEED)
+    bootstrap = StationaryBootstrap(mean_block, np.arange(n_sessions), seed=seed)
+    counted = np.empty((n_draws, n_sessions), np.uint16)
+    for i in range(n_draws):
+        counted[i] = np.bincount(bootstrap.update_indices(), minlength=n_sessions)
+    return counted

@@ -1,6 +1,7 @@
-"""Progress messages of a run."""
+"""Progress messages of a run, and the time left of any work in parts."""
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -38,3 +39,30 @@ class Progress(BaseModel):
     total_timesteps: int | None = None  # of this fold and seed
     share: float | None = Field(default=None, ge=0.0, le=1.0)  # completed share of the whole run
     metrics: dict[str, float] = Field(default_factory=dict)
+
+
+class Countdown:
+    """Finished parts of some work, and the time left at the mean pace so far."""
+
+    def __init__(self, n_parts: int, clock: Callable[[], float]) -> None:
+        """Begin to count.
+
+        Args:
+            n_parts: number of parts.
+            clock: returns seconds, monotonic.
+        """
+        self._n_parts, self._n_done, self._clock, self._began = n_parts, 0, clock, clock()
+
+    def count(self) -> str:
+        """Count one more part as finished; return for example `3 of 12, 0:00:40 left`."""
+        self._n_done += 1
+        return f"{self._n_done} of {self._n_parts}, {format_time_left(self._n_done / self._n_parts, self._elapsed)}"
+
+    @property
+    def _elapsed(self) -> float:
+        return self._clock() - self._began
+
+
+def format_time_left(share: float, elapsed: float) -> str:
+    """Format the time left when a share of the work (above 0) took `elapsed` seconds."""
+    return f"{timedelta(seconds=round(elapsed * (1.0 - share) / share))} left"

@@ -39,7 +39,9 @@ class Runtime:
 
     def train(self) -> Phase:
         """Train the folds and seeds that are not done, resuming from checkpoints."""
-        yield from self._start("training")
+        days, folds = self.plan.panel.sessions, self.plan.folds
+        first, last = days[min(fold.train_first for fold in folds)], days[max(fold.train_last for fold in folds)]
+        yield from self._start(f"training on {first} to {last}, for the tests on {_dates(self.plan)}")
         yield from self._train()
         yield self._progress("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
 
@@ -50,7 +52,8 @@ class Runtime:
         """
         plan, format_step = self.plan, forward_stages if self.plan.kind == "forward" else equity_stages
         parent = f" of {plan.parent_run_id}" if plan.parent_run_id else ""
-        yield from self._start(f"{plan.kind.replace('_', ' ')}{parent}")
+        kind = "test" if plan.kind == "walk_forward" else f"{plan.kind.replace('_', ' ')}{parent}"
+        yield from self._start(f"{kind} over {_dates(plan)}")
         accounts = build_accounts(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
         own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
         steps = Steps(walk(plan.panel, plan.spec.environment, plan.paths.blocks, accounts, PHASES[plan.kind]))
@@ -72,7 +75,7 @@ class Runtime:
 
     def _start(self, what: str) -> Phase:
         spec, panel = self.plan.spec, self.plan.panel
-        yield self._progress("start", f"{spec.partition_key}: {what} over {_dates(self.plan)}", share=0.0)
+        yield self._progress("start", f"{spec.partition_key}: {what}", share=0.0)
         market = f"{len(panel.sessions)} sessions of {len(panel.symbols)} symbols from {panel.source}"
         yield self._progress("data.loaded", f"{market}, {panel.sessions[0]} to {panel.sessions[-1]}", share=0.0)
         environment = spec.environment

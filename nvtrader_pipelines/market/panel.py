@@ -4,6 +4,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,7 @@ def build_panel(
     )
 
 
+@lru_cache(maxsize=8)  # of large arrays, which never change
 def panel_digest(panel: MarketPanel) -> str:
     """SHA-256 of the panel's content without snapshot ids, as 64 hexadecimal digits."""
     state = hashlib.sha256(repr((panel.source, panel.symbols, panel.feature_names)).encode())

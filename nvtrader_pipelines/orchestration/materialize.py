@@ -126,7 +126,7 @@ class _Materialization:
         if is_contest_judged(self.instance, contest):
             self.print_progress("judgement: up to date")
         else:
-            self.print_progress("judgement: ranking and validating all runs")
+            self.print_progress("judgement: ranking and validating all runs; what did not change is not made again")
             self.launch(JUDGEMENT.name, tags={CONTEST: contest})
         return contest
 
@@ -210,11 +210,20 @@ def run_pipeline(
     watch: Watch | None = None,
     *,
     confirm: Confirm | None = None,
+    judge: bool = True,
     quiet: bool = False,
 ) -> PipelineResult:
     """Bring the market, the experiments, their ranking and the promotion up to date.
 
     An invalid experiment does not stop the others.
+
+    Args:
+        store: store of the home.
+        names: names of experiments; empty for all.
+        watch: receives the progress of each run.
+        confirm: is asked before trainings of more than a day; None starts them.
+        judge: whether to rank all runs and let the promotion gate decide; without, both wait for the next time.
+        quiet: print no lines.
 
     Raises:
         PipelineError: if a step fails.
@@ -244,6 +253,9 @@ def run_pipeline(
                 done.append(name)
         if not done:
             raise ValueError("; ".join(f"{name}: {problem}" for name, problem in problems.items()))
-        run.update_promotion(promotion_digest(store.home, run.update_judgement()))
+        if judge:
+            run.update_promotion(promotion_digest(store.home, run.update_judgement()))
+        else:
+            run.print_progress("judgement: left for the next run without --no-judge")
         publish(store)
     return PipelineResult(done, problems)

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 
 import dagster as dg
 
-from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.experiments.progress import Progress, format_time_left
 
 Watch = Callable[[Progress], None]
-UNLOGGED_STAGES = ("train.step", "evaluate.step")  # too frequent for an event log
+FREQUENT_STAGES = ("train.step", "evaluate.step")  # too frequent for an event log
+SECONDS_BETWEEN = 15.0  # two lines of frequent steps
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,24 @@ class ProgressLog:
 
     def reporter(self, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Watch:
         """Return the callback that reports the progress of a run within a Dagster step."""
+        began = monotonic()
+        last = began
 
         def report(step: Progress) -> None:
-            if step.stage not in UNLOGGED_STAGES and (step.stage != "train.checkpoint" or step.timesteps is not None):
+            nonlocal last
+            if step.stage not in FREQUENT_STAGES and (step.stage != "train.checkpoint" or step.timesteps is not None):
                 context.log.info(step.message)
+            elif step.stage in FREQUENT_STAGES and monotonic() - last >= SECONDS_BETWEEN:
+                last = monotonic()
+                context.log.info("%s%s", step.message, _time_left(step, last - began))
             if self.watch is not None:
                 self.watch(step)
 
         return report
+
+
+def _time_left(step: Progress, elapsed: float) -> str:
+    """Share and time left of a walk; a training's message has both."""
+    if step.stage != "evaluate.step" or not step.share:
+        return ""
+    return f" ({step.share:.0%}, {format_time_left(step.share, elapsed)})"

@@ -17,12 +17,20 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
 from nvtrader_pipelines.runs.planning import has_panel
 from nvtrader_pipelines.runs.registration import Registered, read_unarchived, register_experiments
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.runs.training_time import long_trainings
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
 
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 @dg.sensor(
@@ -74,19 +82,24 @@ def experiment_file(
     )
 
 
-@dg.asset_sensor(
-    asset_key=dg.AssetKey(["evaluation", "walk_forward_evaluation"]),
+@dg.sensor(
     job=JUDGEMENT,
+    minimum_interval_seconds=30,
     default_status=STARTED_BY_DEFAULT,
-    description="Newly evaluated run: rank and validate it among all runs.",
+    description="New run, panel, entrant or contest: rank and validate all runs, once no experiment is running.",
 )
 def policy_retrained(
-    context: dg.SensorEvaluationContext, _event: dg.EventLogEntry, store: dg.ResourceParam[Store]
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request one run per contest state, unless `nvtrader materialize` has judged it."""
+    """Request one run per contest state, after the last run of a sweep, unless it was judged."""
+    if walk_forward_runs(store, ["run_id"]).is_empty():
+        return dg.SkipReason("there is no completed run yet")
     state = contest_digest(store)
-    if is_contest_judged(context.instance, state):  # by `nvtrader materialize`
+    if is_contest_judged(context.instance, state):
         return dg.SkipReason("the contest was already judged")
+    training = context.instance.get_runs_count(dg.RunsFilter(job_name=EXPERIMENT.name, statuses=UNFINISHED))
+    if training:
+        return dg.SkipReason(f"waiting for {training} runs of experiments to finish")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})
 
 

@@ -28,7 +28,7 @@ from nvtrader_pipelines.promotion.decision_log import (
     read_promotions,
     write_promotion,
 )
-from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_usable, sealed_run
+from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_fit, require_usable, sealed_run
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.promotion.recency import start_deadline
@@ -121,8 +121,9 @@ def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock:
         if is_active:
             verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
         else:
-            unusable = _unusable_reason(store, run, ref, decision) or code_mismatch(run.code_version)
-            verdict = _rejection(ref, unusable) if unusable else _judge(store, ref, active, gate)
+            if decision == "person":
+                require_usable(store, run, ref.policy)
+            verdict = _judge_usable(store, run, ref, active, gate)
             stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
             verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
         row = PromotionRow(
@@ -146,19 +147,21 @@ def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock:
         return row
 
 
-def _unusable_reason(store: Store, run: SealedRun, ref: PolicyRef, decision: Decision) -> str | None:
-    """Reason why a policy cannot trade, for a decision of the gate.
-
-    Raises:
-        StorageError: with the same reason, for a decision of a person.
-    """
+def _judge_usable(
+    store: Store, run: SealedRun, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
+) -> GateVerdict:
+    """Judge a candidate that can trade; its networks take long to open, so they are opened only if it passes."""
     try:
-        require_usable(store, run, ref.policy)
+        require_fit(store, run, ref.policy)
+        mismatch = code_mismatch(run.code_version)
+        if mismatch:
+            return _rejection(ref, mismatch)
+        verdict = _judge(store, ref, active, gate)
+        if verdict.passed:
+            require_usable(store, run, ref.policy)
     except StorageError as error:
-        if decision == "person":
-            raise
-        return str(error)
-    return None
+        return _rejection(ref, error)
+    return verdict
 
 
 def _staleness_reason(store: Store, run: SealedRun) -> str | None:

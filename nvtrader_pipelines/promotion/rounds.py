@@ -38,7 +38,7 @@ def newer_run_message(store: Store, active: ActivePolicy) -> str | None:
         active_run_id=active.run_id, active_policy=active.policy, decision="gate"
     )
     last = decisions["sentence"][0] if len(decisions) else "the gate has not judged it yet: `nvtrader policies promote`"
-    verdict = _replacement_message(store, ref) or last
+    verdict = _replacement_message(read_promotions(store), ref) or last
     newer = f"run {short_id(run_id)} of {experiment} is newer than the active one"
     return f"{newer}: {verdict}; to activate it by hand: {activation_command(ref)}"
 
@@ -72,6 +72,7 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
         StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
     """
     found = PromotionRound()
+    rows = read_promotions(store)
     for experiment, run_id in newest_runs(store).iter_rows():
         try:
             ref = find_policy(store, run_id)
@@ -79,17 +80,19 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
         except StorageError as error:
             found.problems[experiment] = str(error)
             continue
-        replaced = _replacement_message(store, ref)
+        replaced = _replacement_message(rows, ref)
         if replaced:
             found.problems[experiment] = replaced
-        else:
-            found.decisions.append(evaluate_candidate(store, run_id, by, clock))
+            continue
+        decision = evaluate_candidate(store, run_id, by, clock)
+        found.decisions.append(decision)
+        rows = read_promotions(store) if decision.activated else rows
     return found
 
 
-def _replacement_message(store: Store, ref: PolicyRef) -> str | None:
+def _replacement_message(decisions: pl.DataFrame, ref: PolicyRef) -> str | None:
     """Describe how a person replaced a policy; None if none did, or it was activated again since."""
-    rows = read_promotions(store).filter("activated").sort("considered_at")
+    rows = decisions.filter("activated").sort("considered_at")
     ours = (pl.col("run_id") == ref.run_id) & (pl.col("policy") == ref.policy)
     before = (pl.col("active_run_id") == ref.run_id) & (pl.col("active_policy") == ref.policy)
     moves = rows.filter(ours | before).tail(1).filter(before, decision="person").to_dicts()

@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import polars as pl
 import psutil
@@ -16,6 +16,13 @@ from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter
+from nvtrader_pipelines.scoreboard.contests import (
+    ContestSpec,
+    contests_of,
+    default_contests,
+    find_contest,
+    read_contests,
+)
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
@@ -28,6 +35,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
+UNUSED = timedelta(days=30)  # after which a stored result of a backtest or stress test is deleted
 CARD, PAGE, LATEST = "scorecard.json", "scorecard.md", "standing.json"
 NOT_SCORED = (
     "there is no scoreboard yet; `nvtrader materialize` trains and scores every experiment, `nvtrader scoreboard "
@@ -50,24 +58,61 @@ class ScoringResult:
 
 
 def score_all(store: Store, at: datetime, report: Report) -> ScoringResult:
-    """Score every entrant and write the scorecards; an unchanged card adds no row."""
+    """Score every entrant in the default contest of its source and write the scorecards.
+
+    An unchanged card adds no row.
+
+    Raises:
+        StorageError: if `data/contests.yaml` is invalid.
+        ValueError: if a contest lies outside the market.
+    """
+    cards = _score(store, default_contests(read_contests(store.home)), at, report)
+    store.judgements.delete_unused(at - UNUSED)
+    with file_lock(store.home.scorecards / ".lock"):
+        n_new = _write_rows(store, cards)
+        _write_files(store.home, cards)
+    return ScoringResult(cards, n_new)
+
+
+def score_contest(store: Store, name: str, at: datetime, report: Report) -> pl.DataFrame:
+    """Score every entrant in a contest, by its name, and return the ranking; the scoreboard stays as it is.
+
+    Raises:
+        StorageError: if there is no such contest.
+        ValueError: if it lies outside the market.
+    """
+    cards = _score(store, find_contest(read_contests(store.home), name), at, report)
+    with file_lock(store.home.scorecards / ".lock"):
+        _write_rows(store, cards)
+    return rank_entrants(store.tables.read(SCORECARDS), {card.entrant: card.digest for card in cards})
+
+
+def _score(store: Store, contests: Mapping[str, ContestSpec], at: datetime, report: Report) -> list[Scorecard]:
+    """Score every entrant on the sources of these contests."""
     roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
     report(f"{len(roster.entrants)} entrants, and {len(roster.problems)} that cannot be scored")
     cards = [refusal_card(name, reason, at) for name, reason in roster.problems.items()]
     for choice in dict.fromkeys(MarketChoice(source=each.market.source) for each in roster.entrants):
+        named = contests_of(contests, choice.source)
+        if not named:
+            continue
         own = [each for each in roster.entrants if each.market.source == choice.source]
         try:
             whole = store.panels.read(choice)
         except (StorageError, ValueError) as error:
             cards += [refusal_card(each.name, str(error), at, each) for each in own]
         else:
-            cards += _score_source(store, whole, own, at, report)
-    with file_lock(store.home.scorecards / ".lock"):
-        return ScoringResult(cards, _write_cards(store, cards))
+            cards += _score_source(store, whole, own, named, at, report)
+    return cards
 
 
 def _score_source(
-    store: Store, whole: MarketPanel, entrants: Sequence[Entrant], at: datetime, report: Report
+    store: Store,
+    whole: MarketPanel,
+    entrants: Sequence[Entrant],
+    contests: Mapping[str, ContestSpec],
+    at: datetime,
+    report: Report,
 ) -> list[Scorecard]:
     """Score the entrants on one source."""
     found, without = {}, []
@@ -81,6 +126,8 @@ def _score_source(
         found,
         store.tables.read(RETURNS, {"source": [whole.source]}, snapshot_id=whole.snapshot_ids[RETURNS.name]),
         lambda contest: _read_population(store, contest),
+        contests,
+        store.judgements,
     )
     process = psutil.Process()
     meter = Meter(time.perf_counter, lambda: process.memory_info().rss)
@@ -109,23 +156,27 @@ def external_attempts(store: Store, source: str) -> dict[str, float | None]:
     return found
 
 
-def _write_cards(store: Store, cards: Sequence[Scorecard]) -> int:
-    """Write new rows, card files and the list of participants; return the number of new rows."""
+def _write_rows(store: Store, cards: Sequence[Scorecard]) -> int:
+    """Write the rows of new or changed cards; return their number."""
     known = _last_digests(store)
     rows = pl.DataFrame([card.row() for card in cards], schema=SCORECARDS.schema)
     key = pl.concat_str(pl.col("contest").fill_null(""), "entrant", separator="|")
     new = rows.filter(key.replace_strict(known, default="", return_dtype=pl.String) != pl.col("digest"))
     if len(new):
         store.tables.replace(SCORECARDS, new, {"judgement": new["judgement"].to_list()})
+    return len(new)
+
+
+def _write_files(home: Home, cards: Sequence[Scorecard]) -> None:
+    """Write the files of the cards and the list of participants."""
     for card in cards:
         if ENTRANT_NAME.fullmatch(card.entrant) is None:  # a name refused as invalid gets no folder
             continue
-        folder = store.home.scorecards / card.entrant
+        folder = home.scorecards / card.entrant
         write_atomically(folder / CARD, (json.dumps(json.loads(card.as_json), indent=1) + "\n").encode())
         write_atomically(folder / PAGE, markdown(card).encode())
     latest = {card.entrant: card.digest for card in cards}
-    write_atomically(store.home.scorecards / LATEST, json.dumps(latest, indent=1, sort_keys=True).encode())
-    return len(new)
+    write_atomically(home.scorecards / LATEST, json.dumps(latest, indent=1, sort_keys=True).encode())
 
 
 def _last_digests(store: Store) -> dict[str, str]:

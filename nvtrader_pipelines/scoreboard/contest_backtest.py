@@ -21,10 +21,12 @@ from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
+from nvtrader_pipelines.scoreboard.contests import COMMON, ContestSpec
 from nvtrader_pipelines.scoreboard.entrants import Entrant, UntimedTwin
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 
 MIN_WINDOW_SESSIONS = 252  # sessions an entrant must leave in the common window; our choice
+Span = tuple[int, int]  # positions of the first and last session
 WEIGHT_TOLERANCE = 1e-9  # allowed deviation of the sum and the gross of weights
 
 
@@ -63,48 +65,56 @@ def admit_entrants(
     whole: MarketPanel,
     entrants: Sequence[Entrant],
     panels: Mapping[str, MarketPanel],
+    named: tuple[str, ContestSpec] = ("", ContestSpec()),
     execution: Execution = STANDARD_EXECUTION,
 ) -> Admission:
-    """Choose the common window of the entrants on one source and admit those that leave it long enough.
+    """Choose the window of a contest on one source and admit the entrants that may be scored on all its sessions.
 
-    The window ends with the market and begins at the latest first unseen session of the admitted entrants. It must keep
-    at least a year; where no trained entrant has a year, as many sessions as the longest run has, or without runs the
-    longest trained entrant. An entrant that would leave less is refused, independent of the order of the entrants.
+    A window with open ends is the longest that all admitted entrants may be scored on. It must keep at least a year;
+    where no trained entrant has a year, as many sessions as the longest run has, or without runs the longest trained
+    entrant. An entrant that would leave less is refused, independent of the order of the entrants.
 
     Args:
         whole: panel of the source with all names.
         entrants: the entrants on this source, with distinct names.
         panels: entrant name to the panel it decides on.
+        named: name and window of the contest.
         execution: fills, costs and leverage of every account; interest is the standard one.
 
     Raises:
-        ValueError: if the market has fewer than two sessions.
+        ValueError: if the market has fewer than two sessions, or does not cover the contest.
     """
-    admitted, refused, end = [], {}, len(whole.sessions) - 1
-    firsts: dict[str, int] = {}
+    name, spec = named
+    window = _pinned_window(spec, whole)
+    admitted, refused = [], {}
+    spans: dict[str, Span] = {}
     for entrant in entrants:
         try:
-            firsts[entrant.name] = _first_session(entrant, whole, panels[entrant.name])
+            spans[entrant.name] = _span(entrant, whole, panels[entrant.name])
         except ValueError as error:
             refused[entrant.name] = str(error)
-    min_sessions = _min_sessions([(each, end - firsts[each.name] + 1) for each in entrants if each.name in firsts])
-    start = 1  # the first decision is made at the close before
-    for entrant in (each for each in entrants if each.name in firsts):
+    min_sessions = _min_sessions([(each, _length(spans[each.name])) for each in entrants if each.name in spans])
+    for entrant in (each for each in entrants if each.name in spans):
+        own = spans[entrant.name]
         try:
-            first = max(start, firsts[entrant.name])
-            _require_window(entrant, whole, (start, first), min_sessions)
-            entrant.require_unseen((whole.sessions[first].item(), whole.sessions[end].item()))
+            if not _covers(own, window, spec):
+                raise ValueError(_outside_message(entrant, whole, own, name))
+            joint = max(window[0], own[0]), min(window[1], own[1])
+            if joint != window:
+                _require_window(entrant, whole, window, joint, min_sessions)
+            entrant.require_unseen((whole.sessions[joint[0]].item(), whole.sessions[joint[1]].item()))
         except ValueError as error:
             refused[entrant.name] = str(error)
         else:
             admitted.append(entrant)
-            start = first
+            window = joint
     contest = Contest(
+        name=name,
         source=whole.source,
         panel_digest=panel_digest(whole),
-        first_session=whole.sessions[start].item(),
-        last_session=whole.sessions[end].item(),
-        n_sessions=end - start + 1,
+        first_session=whole.sessions[window[0]].item(),
+        last_session=whole.sessions[window[1]].item(),
+        n_sessions=_length(window),
         fill=resolve_fill(execution.fill, whole),
         costs=execution.costs,
         gross_limit=execution.gross_limit,
@@ -112,11 +122,64 @@ def admit_entrants(
     return Admission(contest, tuple(admitted), refused)
 
 
-def _first_session(entrant: Entrant, whole: MarketPanel, panel: MarketPanel) -> int:
-    """First position on the whole market that may score an entrant on its own."""
+def default_contest(
+    whole: MarketPanel,
+    entrants: Sequence[Entrant],
+    panels: Mapping[str, MarketPanel],
+    contests: Mapping[str, ContestSpec],
+) -> tuple[str, ContestSpec]:
+    """Name and window of the first contest that a run can be scored in, else of the last contest."""
+    runs = [each for each in entrants if each.kind == "run"]
+    for name, spec in contests.items():
+        if any(each in admit_entrants(whole, [each], panels, (name, spec)).admitted for each in runs):
+            return name, spec
+    return list(contests.items())[-1]
+
+
+def _pinned_window(spec: ContestSpec, whole: MarketPanel) -> Span:
+    """Positions of the first and last session of a contest; the whole market where it has open ends."""
+    days = whole.sessions
+    for day in (spec.first, spec.last):
+        if day is not None and not days[0] <= np.datetime64(day) <= days[-1]:
+            raise ValueError(
+                f"a contest must lie within the market, {days[0]} to {days[-1]}, but it has the day {day}; set another "
+                "in data/contests.yaml, or deliver those bars"
+            )
+    first = (
+        1 if spec.first is None else max(1, whole.index_of(np.datetime64(spec.first)))
+    )  # decided at the close before
+    last = len(days) - 1
+    return first, last if spec.last is None else int(np.searchsorted(days, np.datetime64(spec.last), "right")) - 1
+
+
+def _span(entrant: Entrant, whole: MarketPanel, panel: MarketPanel) -> Span:
+    """Positions of the first and last session on the whole market that may score an entrant on its own."""
+    days = whole.sessions
     first = max(1, whole.index_of(np.datetime64(entrant.first_unseen_session(panel))))
-    entrant.require_unseen((whole.sessions[first].item(), whole.sessions[-1].item()))
-    return first
+    last = len(days) - 1
+    if entrant.latest is not None:
+        last = int(np.searchsorted(days, np.datetime64(entrant.latest), "right")) - 1
+    entrant.require_unseen((days[first].item(), days[last].item()))
+    return first, last
+
+
+def _covers(own: Span, window: Span, spec: ContestSpec) -> bool:
+    """Whether an entrant may be scored up to the ends of the window that the contest sets."""
+    return (spec.first is None or own[0] <= window[0]) and (spec.last is None or own[1] >= window[1])
+
+
+def _outside_message(entrant: Entrant, whole: MarketPanel, own: Span, contest: str) -> str:
+    first, last = (whole.sessions[position] for position in own)
+    tests = f", since its tests end on {entrant.latest}" if entrant.latest else ""
+    return (
+        f"an entrant of the contest {contest!r} must be scored on all its sessions, but {entrant.name} may be scored "
+        f"from {first} to {last} only{tests}; `nvtrader scoreboard --contest {COMMON}` shows the sessions that all "
+        "entrants share, and data/contests.yaml names other windows"
+    )
+
+
+def _length(window: Span) -> int:
+    return window[1] - window[0] + 1
 
 
 def _min_sessions(alone: Sequence[tuple[Entrant, int]]) -> int:
@@ -128,16 +191,17 @@ def _min_sessions(alone: Sequence[tuple[Entrant, int]]) -> int:
     return max(MIN_TEST_SESSIONS, n_sessions)
 
 
-def _require_window(entrant: Entrant, whole: MarketPanel, starts: tuple[int, int], min_sessions: int) -> None:
+def _require_window(entrant: Entrant, whole: MarketPanel, window: Span, joint: Span, min_sessions: int) -> None:
     """Raise if an entrant would leave fewer sessions of the window than the minimum."""
-    after = len(whole.sessions) - starts[1]
+    after = max(0, _length(joint))
     if after < min_sessions:
         sessions, trained = whole.sessions, entrant.trained
         card = f" (trained from {trained[0].first} to {trained[-1].last})" if trained else ""
+        until = f" to {entrant.latest}" if entrant.latest else ""
         raise ValueError(
-            f"at least {min_sessions} sessions of the window {sessions[starts[0]]} to {sessions[-1]} must remain, but "
-            f"{entrant.name}{card} may be scored from {sessions[starts[1]]} only, which leaves {after} sessions; train "
-            "it on earlier sessions, or score it in a home of its own"
+            f"at least {min_sessions} sessions of the window {sessions[window[0]]} to {sessions[window[1]]} must "
+            f"remain, but {entrant.name}{card} may be scored from {sessions[joint[0]]}{until} only, which leaves "
+            f"{after} sessions; train it on earlier sessions, or score it in a home of its own"
         )
 
 

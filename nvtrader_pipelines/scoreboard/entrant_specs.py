@@ -21,6 +21,8 @@ class RunEntrantSpec(Component):
     kind: Literal["run"] = "run"
     description: str = ""
     run: str | None = None  # prefix of a run id; null: the last run of the experiment with this file's name
+    judged: bool = True  # false: the run is no entrant, and its baselines are none; it counts as a trial all the same
+    after_tests: bool = False  # true: also sessions after the `test_last` of the experiment, which uses them up
 
 
 class WeightsEntrantSpec(Component):

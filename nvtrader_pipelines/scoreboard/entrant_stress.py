@@ -1,18 +1,23 @@
 """Stress test of scorecards: every entrant of a contest in the same stressed markets."""
 
+import time
 from collections.abc import Callable, Sequence
 
 import polars as pl
 
+from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.evaluation.backtest import Kind, PolicyAccount
 from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
+from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
+from nvtrader_pipelines.scoreboard.contest_results import pack_stress, stress_digest, unpack_stress
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest, StressResult
+from nvtrader_pipelines.storage.judgements import Results
 
 # Block bootstraps are left out: their unseen sessions differ from entrant to entrant.
 OWN_ACCOUNT = "entrant"  # account name of any entrant, so that none collides with 1/N
@@ -24,26 +29,34 @@ def stress_results(
     entrants: Sequence[Entrant],
     returns: pl.DataFrame,
     report: Callable[[str], None],
+    results: Results,
     stress: StressTest = CARD_STRESS_TEST,
 ) -> dict[str, tuple[StressResult, ...]]:
     """Run the stress test of every entrant at the contest's fills and costs; return results by entrant.
 
     The returns are rows of `gold.returns` of the source. The history of the test grows with the lookback of the
-    entrants. `report` receives one progress line per entrant.
+    entrants. Stored results are not made again. `report` receives one progress line per test.
     """
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
     found: dict[str, tuple[StressResult, ...]] = {}
     for market in dict.fromkeys(each.market for each in entrants):
         own = [each for each in entrants if each.market == market]
         longer = stress.with_history(max(each.lookback for each in own))
+        digests = {each.name: stress_digest(each, contest, canonical_json(longer)) for each in own}
+        found |= {name: unpack_stress(known) for name, digest in digests.items() if (known := results.get(digest))}
+        new = [each for each in own if each.name not in found]
+        if not new:
+            continue
         try:
             markets = list(apply_scenarios(returns, window, longer, market.symbols, market.max_gap))
         except ValueError as error:
-            found |= {each.name: _no_results(error) for each in own}
+            found |= {each.name: _no_results(error) for each in new}
             continue
-        for number, entrant in enumerate(own, start=1):
-            report(f"{entrant.name} ({number} of {len(own)}): {len(markets)} stress scenarios")
+        countdown = Countdown(len(new), time.monotonic)
+        for entrant in new:
             found[entrant.name] = _results(contest, markets, entrant)
+            results[digests[entrant.name]] = pack_stress(found[entrant.name])
+            report(f"{entrant.name}: {len(markets)} stress scenarios ({countdown.count()})")
     return found
 
 

@@ -13,7 +13,7 @@ from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresho
 from nvtrader_pipelines.experiments.replay import Parent, replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
@@ -61,6 +61,7 @@ class Entrant:
     open: OpenPolicy  # policy of an account opened at the close before the window; ValueError if impossible
     trained: tuple[TrainingSpan, ...] = ()
     earliest: date | None = None  # first session it may be scored on; None: the one after training
+    latest: date | None = None  # last session it may be scored on; None: the market's last
     run_id: str | None = None
     training_seconds: float | None = None  # None: unknown
     warnings: tuple[str, ...] = ()
@@ -70,7 +71,7 @@ class Entrant:
     @property
     def is_restricted(self) -> bool:
         """Whether some sessions of its market may not score it."""
-        return bool(self.trained) or self.earliest is not None
+        return bool(self.trained) or self.earliest is not None or self.latest is not None
 
     def first_unseen_session(self, panel: MarketPanel) -> date:
         """First session of the panel that it may be scored on.
@@ -135,7 +136,7 @@ def run_entrant(
 
     timing = spec.pipeline.timing
     starts = {fold.index: fold.test_first for fold in parent.folds}
-    cards = [read_archive(content)[0] for _, content in sorted(archives.items())]
+    cards = [read_card(content) for _, content in sorted(archives.items())]
     spans = sorted(
         (starts[card.fold], date.fromisoformat(card.train_first), date.fromisoformat(card.train_last)) for card in cards
     )

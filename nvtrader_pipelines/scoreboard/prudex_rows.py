@@ -1,11 +1,19 @@
 """Rows of the PRUDEX-Compass, read from the tables: latest runs and needed columns only."""
 
+import hashlib
+
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
+from nvtrader_pipelines.evaluation.prudex.surrogates import Surrogate
+from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.storage.judgements import Result, Results
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
@@ -33,6 +41,22 @@ def read_prudex_record(store: Store) -> PrudexRecord:
         features,
         _exclusion_note(latest_runs(every.filter("validation_only"))),
     )
+
+
+def stored_surrogate(results: Results) -> Surrogate:
+    """Surrogate R² that is fitted once for the same features, weights and code."""
+
+    def surrogate(features: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+        content = hashlib.sha256(f"surrogate|{run_code()}|{features.shape}".encode())
+        content.update(features.tobytes())
+        content.update(weights.tobytes())
+        digest = content.hexdigest()
+        known = results.get(digest)
+        if known is None:
+            known = results[digest] = Result(surrogate_r2(features, weights))
+        return known.document
+
+    return surrogate
 
 
 def _exclusion_note(runs: pl.DataFrame) -> str:

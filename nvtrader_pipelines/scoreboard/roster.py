@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.components.component import content_hash
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.splits import Holdout
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
@@ -57,8 +58,11 @@ class _EntrantReader:
     store: Store
     gross_limit: float
 
-    def from_run(self, name: str, key: str) -> Entrant:
-        """Build the entrant of the last completed run of an experiment, or of the run with an id prefix."""
+    def from_run(self, name: str, key: str, *, after_tests: bool = False) -> Entrant:
+        """Build the entrant of the last completed run of an experiment, or of the run with an id prefix.
+
+        Sessions after the `test_last` of its experiment score it only if asked for.
+        """
         runs = walk_forward_runs(self.store, ["run_id", "experiment", "partition_key", "finished_at"])
         found = runs.filter(pl.col("experiment") == key).sort("finished_at", "run_id")
         if found.is_empty():
@@ -71,13 +75,16 @@ class _EntrantReader:
         row = found.row(-1, named=True)
         library = self.store.policies
         sealed = library.read_sealed(row["partition_key"], row["run_id"])
+        spec = self.store.ledger.read(row["partition_key"])
+        test_last = spec.splitter.test_last if isinstance(spec.splitter, Holdout) else None
         return run_entrant(
             name,
-            self.store.ledger.read(row["partition_key"]),
+            spec,
             sealed.as_parent,
             library.read_run(sealed),
             sealed.chosen,
             sealed.thresholds,
+            latest=None if after_tests else test_last,
             run_id=sealed.run_id,
             training_seconds=training_seconds(self.store.ledger, sealed.run_id),
             warnings=sealed.warnings,
@@ -91,7 +98,7 @@ class _EntrantReader:
             )
         spec = read_entrant_spec(path)
         if isinstance(spec, RunEntrantSpec):
-            return self.from_run(path.stem, spec.run or path.stem)
+            return self.from_run(path.stem, spec.run or path.stem, after_tests=spec.after_tests)
         if isinstance(spec, BaselineEntrantSpec):
             return baseline_entrant(path.stem, spec)
         if isinstance(spec, Sb3EntrantSpec):
@@ -106,15 +113,18 @@ class _EntrantReader:
 def read_roster(store: Store, gross_limit: float) -> Roster:
     """Read the entrants of a home: runs, newest first, then files, then baselines.
 
-    A file replaces the run or baseline of its name and kind; an invalid file replaces none.
+    A file replaces the run or baseline of its name and kind, or with `judged: false` takes it out; an invalid file does
+    neither.
     """
     reader, roster = _EntrantReader(store, gross_limit), Roster()
-    runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
-    experiments = runs["experiment"].unique(maintain_order=True).to_list()
-    rules = distinct_baselines(_last_specs(store, roster), experiments)
-    paths = sorted(
+    every = sorted(
         path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
+    paths = [path for path in every if not _is_left_out(path)]
+    left_out = {path.stem for path in every}.difference(path.stem for path in paths)
+    runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
+    experiments = [name for name in runs["experiment"].unique(maintain_order=True) if name not in left_out]
+    rules = distinct_baselines(_last_specs(store, roster, experiments), experiments)
     n_files = Counter(path.stem for path in paths)
     from_files: dict[str, Entrant] = {}
     for path in paths:
@@ -161,9 +171,19 @@ def _require_own_name(entrant: Entrant, experiments: Collection[str], rules: Map
             )
 
 
-def _last_specs(store: Store, roster: Roster) -> list[ExperimentSpec]:
-    """Read the last version run of every experiment; unreadable ones become problems of the roster."""
+def _is_left_out(path: Path) -> bool:
+    """Whether a file keeps a run from being judged."""
+    try:
+        spec = read_entrant_spec(path)
+    except StorageError:  # a problem of the roster
+        return False
+    return isinstance(spec, RunEntrantSpec) and not spec.judged
+
+
+def _last_specs(store: Store, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:
+    """Read the last version run of these experiments; unreadable ones become problems of the roster."""
     runs = walk_forward_runs(store, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
+    runs = runs.filter(pl.col("experiment").is_in(experiments))
     last = runs.group_by("experiment", maintain_order=True).last()
     found = []
     for name, key in last.select("experiment", "partition_key").iter_rows():

@@ -31,6 +31,7 @@ class ScorecardPart(BaseModel):
 class Contest(ScorecardPart):
     """Terms shared by entrants that are ranked together; every account starts in cash."""
 
+    name: str = ""  # of the window; contests of two names with the same terms are the same
     source: str
     panel_digest: str  # panel with all names of the source
     first_session: date
@@ -42,8 +43,13 @@ class Contest(ScorecardPart):
 
     @property
     def digest(self) -> str:
-        """First 16 hexadecimal digits of the content hash."""
-        return content_hash(self)[:ID_LENGTH]
+        """First 16 hexadecimal digits of the hash of its terms."""
+        return content_hash(self.without_name)[:ID_LENGTH]
+
+    @property
+    def without_name(self) -> "Contest":
+        """Copy without a name."""
+        return self.model_copy(update={"name": ""})
 
     @property
     def window(self) -> tuple[date, date]:
@@ -163,8 +169,9 @@ class Scorecard(ScorecardPart):
         """Hash of the card without times and measurements: equal results give equal digests."""
         data = self.data.model_copy(update={"snapshot_ids": {}})  # different snapshots may hold the same rows
         same = Measurements(judged_at=datetime.fromisoformat("1980-01-01T00:00:00+00:00"))
-        measurements = {"measured": same, "training_seconds": None}
-        return content_hash(self.model_copy(update={**measurements, "data": data, "code_version": ""}))
+        contest = self.contest and self.contest.without_name
+        without = {"measured": same, "training_seconds": None, "data": data, "contest": contest, "code_version": ""}
+        return content_hash(self.model_copy(update=without))
 
     @property
     def as_json(self) -> str:
@@ -183,6 +190,7 @@ class Scorecard(ScorecardPart):
         return {
             "judgement": hashlib.sha256(moment.encode()).hexdigest()[:ID_LENGTH],
             "contest": contest.digest if contest else None,
+            "contest_name": contest.name if contest else None,
             "entrant": self.entrant,
             "kind": self.kind,
             "source": self.source,
@@ -255,7 +263,7 @@ def _heading(card: Scorecard) -> str:
     costs = " + ".join(_format_cost(cost) for cost in contest.costs) or "none"
     return (
         f"{card.kind}, scored {card.measured.judged_at:%Y-%m-%d %H:%M} UTC on `{contest.source}`, "
-        f"{contest.first_session} to {contest.last_session} ({contest.n_sessions} sessions). Contest "
+        f"{contest.first_session} to {contest.last_session} ({contest.n_sessions} sessions). Contest {contest.name} "
         f"`{contest.digest}`: orders fill at the {contest.fill}, costs {costs}, gross at most {contest.gross_limit:g}, "
         f"start in cash; decides every {_format_sessions(card.rebal_freq)}."
     )

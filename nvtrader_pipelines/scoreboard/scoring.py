@@ -22,8 +22,17 @@ from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.experiments.code_digest import scoring_code
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
+from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
-from nvtrader_pipelines.scoreboard.contest_backtest import ContestRun, Meter, admit_entrants, run_contest_backtest
+from nvtrader_pipelines.scoreboard.contest_backtest import (
+    ContestRun,
+    Meter,
+    admit_entrants,
+    default_contest,
+    run_contest_backtest,
+)
+from nvtrader_pipelines.scoreboard.contest_results import backtest_digest, pack_backtest, unpack_backtest
+from nvtrader_pipelines.scoreboard.contests import COMMON, ContestSpec
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
 from nvtrader_pipelines.scoreboard.entrants import Entrant
@@ -39,6 +48,7 @@ from nvtrader_pipelines.scoreboard.scorecard import (
     attempt_id,
 )
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
+from nvtrader_pipelines.storage.judgements import Results
 
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
@@ -84,6 +94,8 @@ class SourceMarket:
     panels: Mapping[str, MarketPanel]  # entrant to the panel of its names
     returns: pl.DataFrame  # rows of gold.returns, source of the stress scenarios
     read_population: Callable[[Contest], TrialPopulation]
+    contests: Mapping[str, ContestSpec] = field(default_factory=lambda: {COMMON: ContestSpec()})
+    results: Results = field(default_factory=dict)  # backtests and stress tests that are not made again
 
 
 def score_entrants(
@@ -95,13 +107,15 @@ def score_entrants(
 ) -> list[Scorecard]:
     """Score every entrant on one source; a refused entrant gets a card with the reason.
 
-    Refused entrants do not shape the window: after a failed backtest the window is chosen again without them.
+    The contest is the first one of the market that a run can be scored in. Refused entrants do not shape its window:
+    after a failed backtest the window is chosen again without them.
     """
     failed: dict[str, str] = {}
     scored_in, runs = None, []
+    named = default_contest(market.whole, entrants, market.panels, market.contests)
     while True:
         eligible = [entrant for entrant in entrants if entrant.name not in failed]
-        found = admit_entrants(market.whole, eligible, market.panels)
+        found = admit_entrants(market.whole, eligible, market.panels, named)
         if (scored_in, tuple(run.entrant for run in runs)) == (found.contest, found.admitted):
             break
         scored_in = found.contest
@@ -110,7 +124,7 @@ def score_entrants(
     contest, reasons = found.contest, {**found.refused, **failed}
     cards = []
     if runs:
-        stress = stress_results(contest, [run.entrant for run in runs], market.returns, report)
+        stress = stress_results(contest, [run.entrant for run in runs], market.returns, report, market.results)
         cards = score_runs(contest, runs, market.read_population(contest), stress, judged_at)
     by_name = {entrant.name: entrant for entrant in entrants}
     return [
@@ -123,16 +137,26 @@ def _run_all(
     contest: Contest, admitted: Sequence[Entrant], market: SourceMarket, meter: Meter, report: Callable[[str], None]
 ) -> tuple[list[ContestRun], dict[str, str]]:
     """Backtest the admitted entrants; return their runs and the reasons of failed ones."""
+    results, panels = market.results, market.panels
+    digests = {each.name: backtest_digest(each, panels[each.name], contest) for each in admitted}
+    known = {name: result for name, digest in digests.items() if (result := results.get(digest))}
+    new = [each for each in admitted if each.name not in known]
     window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
-    runs, failed = [], {}
-    for number, entrant in enumerate(admitted, start=1):
-        report(f"{entrant.name} ({number} of {len(admitted)}): {window}")
+    if known:
+        report(f"{len(known)} entrants were already walked over {window}, {len(new)} are new")
+    found = {
+        each.name: unpack_backtest(known[each.name], each, panels[each.name]) for each in admitted if each not in new
+    }
+    failed, countdown = {}, Countdown(len(new), meter.clock)
+    for entrant in new:
         try:
-            runs.append(run_contest_backtest(entrant, market.panels[entrant.name], contest, meter))
+            run = found[entrant.name] = run_contest_backtest(entrant, panels[entrant.name], contest, meter)
+            results[digests[entrant.name]] = pack_backtest(run)
+            report(f"{entrant.name}: {window} ({countdown.count()})")
         except ValueError as error:
             failed[entrant.name] = str(error)
-            report(f"{entrant.name} is refused: {error}")
-    return runs, failed
+            report(f"{entrant.name} is refused: {error} ({countdown.count()})")
+    return [found[each.name] for each in admitted if each.name in found], failed
 
 
 def score_runs(

@@ -28,6 +28,7 @@ class Home:
     landing = _Place("data/landing")  # files delivered by vendors, never rewritten
     experiments = _Place("data/experiments")  # experiment specs as YAML
     entrants = _Place("data/entrants")  # entrants of the scoreboard besides runs: YAML specs and the files they name
+    contests = _Place("data/contests.yaml")  # contests by name, as YAML
     market_file = _Place("data/market.yaml")  # market sources to ingest, as YAML
     policies = _Place("data/rl/policies")  # trained policies by experiment and run
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
@@ -44,6 +45,7 @@ class Home:
     ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL is set
     pictures = _Place("warehouse/pictures")  # plots of the assets as PNG files, in a folder per asset
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
+    judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
     mlflow = _Place("warehouse/mlflow")  # MLflow store
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)

@@ -9,6 +9,7 @@ from nvtrader_pipelines.storage.home import Home
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+    from nvtrader_pipelines.storage.judgements import Judgements
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.medallion import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -55,6 +56,13 @@ class Store:
         from nvtrader_pipelines.storage.audit_log import JsonlAudit
 
         return JsonlAudit(self.home)
+
+    @cached_property
+    def judgements(self) -> "Judgements":
+        """Results of backtests and stress tests by digest."""
+        from nvtrader_pipelines.storage.judgements import Judgements
+
+        return Judgements(self.home)
 
     @cached_property
     def panels(self) -> "Panels":

@@ -1,6 +1,7 @@
 import os
 
 import dagster as dg
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.orchestration import sensors
@@ -9,7 +10,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, 
 from nvtrader_pipelines.orchestration.resources import StoreResource
 from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
 from tests.runs.small_runs import land
 from tests.storage.ledger.run_rows import RUN_ID, run_row
@@ -203,39 +204,53 @@ def test_invalid_experiment_file_is_skipped_without_blocking_others(home, instan
     assert "broken.yaml is skipped" in capsys.readouterr().err
 
 
-def judgements(home, instance, cursor=None) -> tuple[list[dg.RunRequest], str | None]:
-    """What the sensor asks for, and where it reads on."""
+def judgements(home, instance) -> list[dg.RunRequest]:
+    """What the sensor asks for."""
     resources = {"store": StoreResource(root=str(home.root))}
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources) as context:
-        ticked = sensors.policy_retrained.evaluate_tick(context)
-        return list(ticked.run_requests or ()), ticked.cursor
+    with dg.build_sensor_context(instance=instance, resources=resources) as context:
+        return list(sensors.policy_retrained.evaluate_tick(context).run_requests or ())
 
 
-def test_evaluated_run_requests_one_judgement_of_the_current_contest(home, instance):
-    @dg.asset(key=["evaluation", "walk_forward_evaluation"])
-    def stub() -> None: ...
+@pytest.fixture
+def with_run(home):
+    """The home with the row of a completed run."""
+    store = Store(home)
+    row = dict.fromkeys(RUNS.schema.names()) | {"run_id": "a" * 16, "kind": "walk_forward", "spec_hash": "b"}
+    store.tables.replace(RUNS, pl.DataFrame([row], schema=RUNS.schema), {})
 
-    assert judgements(home, instance)[0] == []
-    dg.materialize([stub], instance=instance)
-    (first,), cursor = judgements(home, instance)
+
+def test_home_without_a_run_is_not_judged(home, instance):
+    assert judgements(home, instance) == []
+
+
+@pytest.mark.usefixtures("with_run")
+def test_new_run_requests_one_judgement_of_the_current_contest(home, instance):
+    (first,) = judgements(home, instance)
     assert first.run_key == first.tags[CONTEST] == contest_digest(Store(home))
-    assert judgements(home, instance, cursor)[0] == []
-    dg.materialize([stub], instance=instance)
-    (second,), _ = judgements(home, instance, cursor)
-    assert second.run_key == first.run_key  # which Dagster does not launch again: no other run competes
+    home.contests.write_text("calm: {first: 2015-01-01}")
+    (second,) = judgements(home, instance)
+    assert second.run_key != first.run_key
 
 
+@pytest.mark.usefixtures("with_run")
 def test_contest_judged_by_command_line_is_skipped(home, instance):
-    @dg.asset(key=["evaluation", "walk_forward_evaluation"])
-    def stub() -> None: ...
-
     @dg.job(name="judgement", tags={CONTEST: contest_digest(Store(home))})
     def judged() -> None: ...
 
-    dg.materialize([stub], instance=instance)
-    assert judgements(home, instance)[0]
+    assert judgements(home, instance)
     assert judged.execute_in_process(instance=instance).success
-    assert judgements(home, instance)[0] == []
+    assert judgements(home, instance) == []
+
+
+@pytest.mark.usefixtures("with_run")
+def test_judgement_waits_for_the_last_run_of_a_sweep(home, instance):
+    @dg.job(name="experiment")
+    def experiment() -> None: ...
+
+    run = instance.create_run_for_job(experiment, status=dg.DagsterRunStatus.STARTED)
+    assert judgements(home, instance) == []
+    instance.report_run_canceled(run)
+    assert len(judgements(home, instance)) == 1
 
 
 def ended(instance, how=None) -> tuple[dg.DagsterRun, dg.DagsterEvent]:

@@ -19,8 +19,10 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
     MIN_WINDOW_SESSIONS,
     Meter,
     admit_entrants,
+    default_contest,
     run_contest_backtest,
 )
+from nvtrader_pipelines.scoreboard.contests import ContestSpec
 from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.scoreboard.entrants import Entrant, TrainingSpan, baseline_entrant, run_entrant, weights_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest
@@ -211,6 +213,51 @@ def test_without_a_year_runs_take_precedence_over_files(plan, entrant):
     assert [each.name for each in found.admitted] == ["tiny", "longer"]
     assert found.contest.n_sessions == 100
     assert "at least 100 sessions" in found.refused["shorter"]
+
+
+def test_pinned_window_refuses_an_entrant_that_starts_later_and_does_not_move(plan, entrant):
+    late = trained_entrant("late", dt.date(2015, 1, 2), dt.date(2016, 3, 1))
+    named = "early", ContestSpec(first=plan.window[0], last=dt.date(2017, 6, 1))
+    entrants = [late, entrant, EQUAL_WEIGHT]
+    found = admit_entrants(plan.panel, entrants, {each.name: plan.panel for each in entrants}, named)
+    assert found.contest.window == (plan.window[0], dt.date(2017, 6, 1))
+    assert found.contest.name == "early"
+    assert [each.name for each in found.admitted] == ["tiny", "equal_weight"]
+    assert "'early'" in found.refused["late"]
+    assert "2016-03-02" in found.refused["late"]
+
+
+def test_sessions_after_the_last_test_score_no_entrant(plan, entrant):
+    ended = replace(entrant, name="ended", latest=dt.date(2017, 6, 1))
+    entrants = [entrant, ended]
+    panels = {each.name: plan.panel for each in entrants}
+    common = admit_entrants(plan.panel, entrants, panels)
+    assert common.contest.window == (plan.window[0], dt.date(2017, 6, 1))
+    assert common.refused == {}
+    pinned = admit_entrants(plan.panel, entrants, panels, ("all", ContestSpec(last=plan.window[1])))
+    assert pinned.contest.last_session == plan.window[1]
+    assert "its tests end on 2017-06-01" in pinned.refused["ended"]
+
+
+def test_contest_outside_the_market_is_refused(plan, entrant):
+    with pytest.raises(ValueError, match="2040-01-01"):
+        admit_entrants(plan.panel, [entrant], {"tiny": plan.panel}, ("far", ContestSpec(last=dt.date(2040, 1, 1))))
+
+
+def test_default_contest_is_the_first_that_a_run_can_be_scored_in(plan, entrant):
+    contests = {
+        "before": ContestSpec(first=plan.panel.sessions[5].item()),
+        "tests": ContestSpec(first=plan.window[0]),
+        "common": ContestSpec(),
+    }
+    panels = {"tiny": plan.panel, "equal_weight": plan.panel}
+    assert default_contest(plan.panel, [EQUAL_WEIGHT, entrant], panels, contests)[0] == "tests"
+    assert default_contest(plan.panel, [EQUAL_WEIGHT], panels, contests)[0] == "common"
+
+
+def test_contest_digest_does_not_depend_on_its_name(plan):
+    contest = contest_on(plan.panel, plan.window)
+    assert contest.model_copy(update={"name": "tests"}).digest == contest.digest
 
 
 def test_entrant_without_unseen_session_is_refused(plan):

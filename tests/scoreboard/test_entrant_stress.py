@@ -28,7 +28,7 @@ CONTEST = Contest(
 
 
 def results(*entrants, contest=CONTEST):
-    found = stress_results(contest, entrants, ROWS, lambda _: None, STRESS)
+    found = stress_results(contest, entrants, ROWS, lambda _: None, {}, STRESS)
     return {name: {each.scenario: each for each in worlds} for name, worlds in found.items()}
 
 
@@ -74,3 +74,14 @@ def test_window_without_scenario_gives_one_note():
     (only,) = results(rule("equal_weight"), contest=late)["equal_weight"].values()
     assert only.scenario == "none"
     assert "2017-05-22 to 2017-11-10" in only.note
+
+
+def test_stress_test_that_was_made_is_not_made_again():
+    stored, lines = {}, []
+    first = stress_results(CONTEST, [rule("a")], ROWS, lines.append, stored, STRESS)
+    again = stress_results(CONTEST, [rule("a"), rule("b")], ROWS, lines.append, stored, STRESS)
+    assert again["a"] == first["a"]
+    assert [line.partition(":")[0] for line in lines] == ["a", "b"]
+    longer = rule("c", Momentum(months=60))
+    stress_results(CONTEST, [rule("a"), longer], ROWS, lines.append, stored, STRESS)
+    assert [line.partition(":")[0] for line in lines[2:]] == ["a", "c"]  # since both see a longer history

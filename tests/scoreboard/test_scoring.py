@@ -237,3 +237,34 @@ def test_entrant_that_fails_to_open_does_not_shorten_the_window():
     assert (found["early"].refusal, found["equal_weight"].refusal) == ("", "")
     assert (found["late"].refusal, found["worse"].refusal) == ("it is broken", "it is broken")
     assert found["late"].contest == found["early"].contest
+
+
+def test_entrant_that_did_not_change_is_not_walked_again():
+    walked = []
+
+    def opened(name):
+        def open_policy(panel, window):
+            walked.append(name)
+            return EqualWeight().start()
+
+        return open_policy
+
+    def scored(names):
+        walked.clear()
+        entrants = [
+            ENTRANTS[0],
+            *(Entrant(name, "weights", MarketChoice(), 5, {"name": name}, opened(name)) for name in names),
+        ]
+        panels = {each.name: PANEL for each in entrants}
+        market = SourceMarket(PANEL, panels, pl.DataFrame(schema=RETURNS), lambda _: TRIALS, results=results)
+        meter = Meter(time.perf_counter, lambda: 1)
+        return {card.entrant: card for card in score_entrants(entrants, market, meter, AT, lines.append)}
+
+    results, lines = {}, []
+    first = scored(["old"])
+    assert set(walked) == {"old"}
+    second = scored(["old", "new"])
+    assert set(walked) == {"new"}
+    assert second["old"].metrics == first["old"].metrics
+    assert second["old"].measured == first["old"].measured
+    assert any("1 of 1, 0:00:00 left" in line for line in lines)

@@ -1,20 +1,22 @@
 """Explainability of every policy by surrogate trees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
 from nvtrader_pipelines.evaluation.statistics import value_or_reason
 
 _KEYS = ("source", "symbol", "session")
+FloatArray = NDArray[np.float64]
+Surrogate = Callable[[FloatArray, FloatArray], float]  # R² from features and weights, as `surrogate_r2`
 
 
-def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame) -> pl.DataFrame:
+def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, surrogate: Surrogate) -> pl.DataFrame:
     """Surrogate R² of each account on the features, averaged over markets (ANSWERS)."""
     markets = features.partition_by("source", as_dict=True)
     no_features = features.clear()
@@ -22,7 +24,7 @@ def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame) -
     for each in held:
         walks.setdefault((each.policy, each.kind, each.source), []).append(each)
     rows = [
-        (policy, kind, *_surrogate(walk, markets.get((source,), no_features)))
+        (policy, kind, *_answer(walk, markets.get((source,), no_features), surrogate))
         for (policy, kind, source), walk in walks.items()
     ]
     each_market = table_of(rows, {"policy": pl.String, "kind": pl.String, "value": pl.Float64, "note": pl.String})
@@ -34,7 +36,9 @@ def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame) -
     )
 
 
-def _surrogate(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> tuple[float | None, str | None]:
+def _answer(
+    walk: Sequence[WindowHoldings], features: pl.DataFrame, surrogate: Surrogate
+) -> tuple[float | None, str | None]:
     weights = [
         pl.DataFrame(
             {
@@ -47,4 +51,4 @@ def _surrogate(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> tuple[
     ]
     rows = pl.concat(weights).join(features, on=["session", "symbol"]).sort("session", "symbol")
     known = rows.drop(*_KEYS, "weight").cast(pl.Float64).to_numpy()
-    return value_or_reason(partial(surrogate_r2, known, rows["weight"].to_numpy()))
+    return value_or_reason(partial(surrogate, known, rows["weight"].to_numpy()))

@@ -7,7 +7,7 @@ from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
-from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
+from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PRUDEX
 
@@ -27,7 +27,7 @@ from nvtrader_pipelines.storage.tables import PRUDEX
 )
 def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Scores of every experiment on the six axes of PRUDEX; equal weight scores 50."""
-    compass = prudex_compass(read_prudex_record(store))
+    compass = prudex_compass(read_prudex_record(store), surrogate=stored_surrogate(store.judgements))
     store.tables.replace(PRUDEX, compass.table, {})
     pictures = store_pictures(store.home, "prudex", prudex_figures(compass))
     scores = dg.MetadataValue.md(markdown_table(axis_scores(compass.table)))

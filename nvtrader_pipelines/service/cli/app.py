@@ -24,7 +24,7 @@ from nvtrader_pipelines.service.cli import (
     trade_command,
 )
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Verbose, open_store, require_home
+from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Judge, Verbose, open_store, require_home
 from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 
@@ -91,11 +91,12 @@ def materialize(
     ] = None,
     *,
     yes: experiment_commands.Yes = False,
+    judge: Judge = True,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Materialize the whole graph, recomputing only what changed, and print the results."""
-    experiment_commands.run_experiments(experiment or [], yes=yes, as_json=as_json, verbose=verbose)
+    experiment_commands.run_experiments(experiment or [], yes=yes, judge=judge, as_json=as_json, verbose=verbose)
 
 
 @app.command(epilog=EPILOG)

@@ -12,6 +12,7 @@ from nvtrader_pipelines.service.cli.options import (
     EPILOG,
     AsJson,
     Form,
+    Judge,
     Verbose,
     open_store,
     output_format,
@@ -106,6 +107,7 @@ def run(
         bool, typer.Option("--smoke", help="Only try one fold and seed with few steps in memory; no result.")
     ] = False,
     yes: Yes = False,
+    judge: Judge = True,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -116,7 +118,7 @@ def run(
     if smoke:
         smoke_experiments(experiment, as_json=as_json, verbose=verbose)
     else:
-        run_experiments(experiment, yes=yes, as_json=as_json, verbose=verbose)
+        run_experiments(experiment, yes=yes, judge=judge, as_json=as_json, verbose=verbose)
 
 
 def smoke_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
@@ -136,7 +138,7 @@ def smoke_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None
         print_line("no result: nothing was stored, registered or counted as a trial", style="yellow")
 
 
-def run_experiments(names: list[str], *, yes: bool, as_json: bool, verbose: bool) -> None:
+def run_experiments(names: list[str], *, yes: bool, judge: bool, as_json: bool, verbose: bool) -> None:
     """Bring experiments up to date, show their progress, and write their results and problems."""
     from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.service.cli.progress_display import show_progress
@@ -146,7 +148,7 @@ def run_experiments(names: list[str], *, yes: bool, as_json: bool, verbose: bool
         store, console = open_store(), wide_console()
         confirm = None if yes else confirm_long
         with show_progress(console, quiet=as_json or not console.is_terminal) as on_progress:
-            ran = run_pipeline(store, names, on_progress, confirm=confirm, quiet=as_json)
+            ran = run_pipeline(store, names, on_progress, confirm=confirm, judge=judge, quiet=as_json)
         chosen = ran.names if names else ()
         if as_json:
             write_rows(summary_rows(store, chosen), Format.JSON)

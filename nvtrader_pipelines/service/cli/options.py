@@ -17,6 +17,10 @@ EPILOG = (
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+Judge = Annotated[
+    bool,
+    typer.Option("--judge/--no-judge", help="Rank and validate all runs, and let the gate decide."),
+]
 Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 Account = Annotated[str, typer.Option("--account", help="Account of data/accounts; `paper` needs no file.")]
 

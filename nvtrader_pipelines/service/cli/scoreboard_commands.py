@@ -1,5 +1,6 @@
 """`nvtrader scoreboard`: show the ranking of all entrants; `update` scores them again."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,8 +47,7 @@ def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        on_progress = _ignore_progress if as_json else lambda text: print_line(text, "dim")
-        scored = score_all(store, datetime.now(UTC), on_progress)
+        scored = score_all(store, datetime.now(UTC), _progress(as_json=as_json))
         board = update_scoreboard(store)
         publish(store)
         _show(board, as_json=as_json)
@@ -60,24 +60,31 @@ def scoreboard(
     context: typer.Context,
     *,
     history: Annotated[str | None, typer.Option(metavar="NAME", help="All scorings of one entrant.")] = None,
+    contest: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Score all entrants on the sessions of this contest and rank them."),
+    ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Show the ranking of all entrants as of the last update, by contest."""
     if not is_without_command(context):
         return
-    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard
+    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard, score_contest
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        if history is None:
+        if contest is not None:
+            _show(score_contest(store, contest, datetime.now(UTC), _progress(as_json=as_json)), as_json=as_json)
+        elif history is None:
             _show(read_scoreboard(store), as_json=as_json)
         else:
             _show_history(read_history(store, history), history, as_json=as_json)
 
 
-def _ignore_progress(_: str) -> None:
-    """Show no progress."""
+def _progress(*, as_json: bool) -> Callable[[str], None]:
+    """Print each line of progress; none beside JSON."""
+    return (lambda _: None) if as_json else (lambda text: print_line(text, "dim"))
 
 
 def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
@@ -95,8 +102,9 @@ def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
 
 
 def _contest_table(rows: "pl.DataFrame", contest: str) -> Table:
-    source, first, last, n_sessions = rows.select("source", "first_session", "last_session", "n_sessions").row(0)
-    title = f"{source}, {first} to {last} ({n_sessions} sessions), contest {contest}"
+    columns = ("contest_name", "source", "first_session", "last_session", "n_sessions")
+    name, source, first, last, n_sessions = rows.select(columns).row(0)
+    title = f"contest {name}: {source}, {first} to {last} ({n_sessions} sessions), {contest}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for i, name in enumerate((*COLUMNS, *MORE_COLUMNS)):
         table.add_column(name, justify="left" if 0 < i < N_LEFT else "right", no_wrap=True)

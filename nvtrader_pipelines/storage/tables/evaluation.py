@@ -22,6 +22,7 @@ _CONTEST = TableSchema(
         pl.String,
         "digest of market, window, costs, fill and leverage, 16 hexadecimal digits; null without a contest",
     ),
+    Column("contest_name", pl.String, "name of the contest's window, as in data/contests.yaml; null without a contest"),
     Column("source", pl.String, "market source"),
     Column("first_session", pl.Date, "first session scored"),
     Column("last_session", pl.Date, "last session scored"),

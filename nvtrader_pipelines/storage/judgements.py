@@ -1,0 +1,74 @@
+"""Results of the judgement, kept by the digest of all they were made from, so that none is made twice."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+import polars as pl
+
+from nvtrader_pipelines.storage.home import Home
+
+DOCUMENT = "result.json"
+
+
+class Result(NamedTuple):
+    """Result of a judgement: a JSON document, and frames by name."""
+
+    document: Any
+    frames: Mapping[str, pl.DataFrame] = {}
+
+
+class Results(Protocol):
+    """Results by digest; a dictionary is one, too."""
+
+    def get(self, digest: str, /) -> Result | None:
+        """Return the result of this digest; None if it was never made."""
+        ...
+
+    def __setitem__(self, digest: str, result: Result, /) -> None:
+        """Keep a result."""
+        ...
+
+
+class Judgements:
+    """Results as folders of `warehouse/judgements`, which can be deleted at the cost of judging again."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.judgements
+
+    def get(self, digest: str, /) -> Result | None:
+        """Return the result of this digest; None if it was never made."""
+        place = self._folder / digest
+        try:
+            document = json.loads((place / DOCUMENT).read_bytes())
+            os.utime(place)
+        except FileNotFoundError:
+            return None
+        return Result(document, {path.stem: pl.read_parquet(path) for path in sorted(place.glob("*.parquet"))})
+
+    def __setitem__(self, digest: str, result: Result, /) -> None:
+        """Keep a result; of two processes that made the same, the first one's stays."""
+        aside = self._folder / f".{digest}.{uuid4().hex}"
+        aside.mkdir(parents=True)
+        for name, rows in result.frames.items():
+            rows.write_parquet(aside / f"{name}.parquet")
+        (aside / DOCUMENT).write_text(json.dumps(result.document))
+        try:
+            aside.rename(self._folder / digest)
+        except OSError:  # it exists
+            shutil.rmtree(aside)
+
+    def delete_unused(self, before: datetime) -> int:
+        """Delete the results that were last used before a moment; return their number."""
+        unused = [path for path in self._all() if path.stat().st_mtime < before.timestamp()]
+        for path in unused:
+            shutil.rmtree(path)
+        return len(unused)
+
+    def _all(self) -> list[Path]:
+        return list(self._folder.iterdir()) if self._folder.exists() else []

@@ -1,0 +1,41 @@
+import datetime as dt
+import os
+
+import polars as pl
+
+from nvtrader_pipelines.storage.judgements import Judgements, Result
+
+ROWS = pl.DataFrame(
+    {"policy": ["a", "b"], "session": [dt.date(2024, 1, 2)] * 2, "weights": [[0.25, 0.75], [1.0, 0.0]]},
+    schema={"policy": pl.Categorical(), "session": pl.Date, "weights": pl.List(pl.Float64)},
+)
+
+
+def test_stored_result_is_read_back_bit_for_bit(home):
+    results = Judgements(home)
+    results["one"] = Result({"seconds": 0.1, "latencies": [1e-3, 2e-3]}, {"curves": ROWS})
+    found = Judgements(home).get("one")
+    assert found is not None
+    assert found.document == {"seconds": 0.1, "latencies": [1e-3, 2e-3]}
+    assert found.frames["curves"].equals(ROWS)
+    assert found.frames["curves"].schema == ROWS.schema
+    assert results.get("other") is None
+
+
+def test_result_made_twice_keeps_the_first(home):
+    results = Judgements(home)
+    results["one"] = Result(1.0)
+    results["one"] = Result(2.0)
+    assert results.get("one") == Result(1.0)
+    assert [path.name for path in home.judgements.iterdir()] == ["one"]
+
+
+def test_results_that_were_not_used_are_deleted(home):
+    results = Judgements(home)
+    for digest in ("old", "used", "new"):
+        results[digest] = Result(digest)
+    for digest in ("old", "used"):
+        os.utime(home.judgements / digest, (0, 0))
+    results.get("used")
+    assert results.delete_unused(dt.datetime(2020, 1, 1, tzinfo=dt.UTC)) == 1
+    assert sorted(path.name for path in home.judgements.iterdir()) == ["new", "used"]
