@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import dagster as dg
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
@@ -134,7 +135,8 @@ def select_specs(home: Home, names: Sequence[str]) -> list[ExperimentSpec]:
         )
     if unknown:
         known_names = ", ".join(spec.name for spec in found.specs)
-        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}")
+        near = suggest(unknown[0], list(known))
+        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}{near}")
     return [known[name] for name in names] if names else list(found.specs)
 
 

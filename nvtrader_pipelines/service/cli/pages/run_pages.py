@@ -16,7 +16,7 @@ from nvtrader_pipelines.service.cli.output import (
     wide_console,
     write_rows,
 )
-from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, format_sharpe, period_table
+from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, sharpe_cells
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
 
 FIGURES = COLUMNS[1:]
@@ -27,13 +27,14 @@ def print_runs(runs: pl.DataFrame) -> None:
     lines = [
         {
             "run": short_id(run["run_id"]),
-            "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
-            "status": run["status"],
             "experiment": run["partition_key"],
+            "net Sharpe": sharpe_cells(run)[0],
+            "status": run["status"],
+            "Sharpe 95 %": sharpe_cells(run)[1],
+            "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
             "window": format_window(run),
-            "parent": short_id(run["parent_run_id"] or ""),
-            "net Sharpe [95 %]": format_sharpe(run),
             "started": f"{run['started_at']:%Y-%m-%d %H:%M}",
+            "parent": short_id(run["parent_run_id"] or ""),
         }
         for run in runs.iter_rows(named=True)
     ]
@@ -46,7 +47,8 @@ def print_runs(runs: pl.DataFrame) -> None:
 
 
 def print_run(document: Mapping[str, Any]) -> None:
-    """Print a run: facts, spec, policies, figures, events, views and warnings."""
+    """Print a run: verdict, facts, spec, policies, figures, events, views and warnings."""
+    wide_console().print(f"{document['verdict']}\n", style="bold")
     for name, value in document["run"].items():
         if value not in (None, {}, []):
             print_line(f"{name:<20} {_format_value(value)}")
@@ -70,7 +72,7 @@ def print_figures(figures: pl.DataFrame) -> None:
     console = wide_console()
     for period in figures["period"].unique(maintain_order=True) if len(figures) else ():
         console.print()
-        console.print(period_table(figures.filter(pl.col("period") == period), period))
+        print_period(figures.filter(pl.col("period") == period), period, console)
 
 
 def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
