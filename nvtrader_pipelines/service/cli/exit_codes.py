@@ -31,7 +31,7 @@ def input_errors() -> tuple[type[Exception], ...]:
 
 def requests_json(arguments: Sequence[str]) -> bool:
     """Whether a command line asks for JSON; also answers for one that cannot be parsed."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = zip(arguments, [*arguments[1:], ""], strict=False)
     return any(
         one in {"--json", "--format=json", "-fjson"} or (one in {"--format", "-f"} and after == "json")
         for one, after in pairs

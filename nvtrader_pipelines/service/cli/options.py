@@ -12,8 +12,8 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
-    "Exit codes: 0 done, 1 the pipeline failed, an account's holdings differ from the expected ones, orders may still "
-    "be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a missing file, 130 interrupted."
+    "Exit codes: 0 done, 1 the pipeline failed, the gate rejected a policy, an account's holdings differ from the "
+    "expected ones, orders may still be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a missing file, 130 interrupted."
 )
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]

@@ -40,7 +40,7 @@ def _least_width(column: Sequence[str], room: int) -> int:
     """Smallest width of a column: the longest word, and room for a line of a sentence."""
     header, *cells = column
     longest = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-    if longest > room - MIN_PROSE:  # a path, a digest: folded
+    if longest > max(room - MIN_PROSE, MIN_PROSE):  # a path, a digest: folded
         longest = MIN_PROSE
     prose = min(max(map(_width, cells), default=0), MIN_PROSE)
     return max(longest, prose, max(map(cell_len, header.split()), default=0))

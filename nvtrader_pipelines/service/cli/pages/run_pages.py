@@ -12,11 +12,13 @@ from nvtrader_pipelines.service.cli.output import (
     format_cell,
     print_line,
     print_part,
+    print_table,
     print_title,
     wide_console,
     write_rows,
 )
 from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, sharpe_cells
+from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
 
 FIGURES = COLUMNS[1:]
@@ -76,19 +78,27 @@ def print_figures(figures: pl.DataFrame) -> None:
 
 
 def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
-    """Print runs side by side, a column each, and the differences of their specs."""
-    columns: dict[str, list[str]] = {"": ["experiment", "kind", "window", *FIGURES, "best baseline"]}
-    for run in runs.iter_rows(named=True):
-        has_verdict = run["sharpe"] is not None
-        own = (
-            [*figure_cells({**run, "policy": ""})[1:], format_cell(run["best_baseline"])]
-            if has_verdict
-            else [""] * (len(FIGURES) + 1)
+    """Print a line of figures per run, and the differences of their specs."""
+    columns = ("run", "experiment", *FIGURES, "kind", "window", "best baseline")
+    cells = [
+        (
+            short_id(run["run_id"]),
+            run["partition_key"],
+            *_own_figures(run),
+            run["kind"],
+            format_window(run),
+            format_cell(run["best_baseline"]),
         )
-        columns[short_id(run["run_id"])] = [run["partition_key"], run["kind"], format_window(run), *own]
-    write_rows(pl.DataFrame(columns), Format.TABLE)
+        for run in runs.iter_rows(named=True)
+    ]
+    print_table(CellTable(columns, cells, numeric=range(2, 2 + len(FIGURES))))
     first = short_id(runs["run_id"][0])
     print_part("differences of the specs", differ.rename({"left": first, "right": "other"}), "the specs are the same")
+
+
+def _own_figures(run: Mapping[str, Any]) -> list[str]:
+    """Cells of a run's figures; empty without a verdict."""
+    return [""] * len(FIGURES) if run["sharpe"] is None else figure_cells({**run, "policy": ""})[1:]
 
 
 def format_window(run: Mapping[str, Any]) -> str:
