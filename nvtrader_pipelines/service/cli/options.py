@@ -13,7 +13,8 @@ from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
     "Exit codes: 0 done, 1 the pipeline failed, the gate rejected a policy, an account's holdings differ from the "
-    "expected ones, orders may still be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a missing file, 130 interrupted."
+    "expected ones, orders may still be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a "
+    "missing file, 130 interrupted."
 )
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
@@ -25,7 +26,7 @@ Account = Annotated[str, typer.Option("--account", help="Account of data/account
 
 def with_examples(*commands: str) -> str:
     """Return the end of a command's help: examples, then the exit codes."""
-    return "\n\n".join(("Examples:", *commands, "", EPILOG))
+    return "\n".join(("Examples:", *(f"  {command}" for command in commands), "", EPILOG))
 
 
 def output_format(form: Format | PageFormat, *, as_json: bool) -> Format:

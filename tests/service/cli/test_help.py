@@ -27,7 +27,7 @@ COMMANDS = dict(walk())
 
 def examples(command: Any) -> list[list[str]]:
     """Words of each example of a command's help, without the program's name."""
-    lines = [line.strip() for line in (command.epilog or "").split("\n\n")]
+    lines = [line.strip() for line in (command.epilog or "").splitlines()]
     return [shlex.split(line)[1:] for line in lines if line.startswith("nvtrader ")]
 
 

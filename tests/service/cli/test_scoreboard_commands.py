@@ -53,6 +53,7 @@ def test_scoreboard_of_empty_home_exits_with_3_and_next_command(tmp_path, comman
     found = command(small_home(tmp_path / "home"))(*arguments)
     assert found.exit_code == BAD_INPUT
     assert "`nvtrader materialize`" in found.stderr
-    assert (
-        json.loads(found.stderr)["exit_code"] == BAD_INPUT if "--json" in arguments else is_one_line_error(found.stderr)
-    )
+    if "--json" in arguments:
+        assert json.loads(found.stderr)["exit_code"] == BAD_INPUT
+    else:
+        assert is_one_line_error(found.stderr)
