@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import RootModel, SecretStr, ValidationError
 
-from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.explanation import explain, suggest
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import (
     KEY_ID,
@@ -54,8 +54,11 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         if name == DEFAULT_ACCOUNT:
             return SimulatedAccountSpec()
-        known = ", ".join(sorted({DEFAULT_ACCOUNT, *(each.stem for each in home.accounts.glob("*.yaml"))}))
-        raise StorageError(f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {known}")
+        known = sorted({DEFAULT_ACCOUNT, *(each.stem for each in home.accounts.glob("*.yaml"))})
+        raise StorageError(
+            f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {', '.join(known)}"
+            f"{suggest(name, known)}"
+        )
     try:
         return AccountFile.model_validate(read_document(path)).root
     except ValidationError as error:

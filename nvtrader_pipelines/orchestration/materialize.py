@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import dagster as dg
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
@@ -176,7 +177,8 @@ def select_experiments(
     unknown = [name for name in names if name not in owners and name not in broken]
     if unknown:
         known_names = ", ".join(spec.name for spec in found.specs)
-        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}")
+        near = suggest(unknown[0], [*owners, *broken])
+        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}{near}")
     for name in archived.intersection(names):
         raise ValueError(f"{name} is archived; `nvtrader experiments unarchive {name}` before it runs")
     problems = dict(broken[name] for name in (names or broken) if name in broken)

@@ -16,7 +16,7 @@ from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import BY_RUN
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RUNS, TABLES, Table
-from nvtrader_pipelines.storage.views import publish
+from nvtrader_pipelines.storage.views.publishing import publish
 
 OF_A_TRIAL = (RUNS, EVALUATIONS)  # deflation reads them, besides the returns of the ensemble and the baselines
 

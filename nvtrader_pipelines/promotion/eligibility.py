@@ -1,5 +1,6 @@
 """Checks that a sealed run may trade: files, ledger records, limits and current market."""
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
@@ -30,7 +31,9 @@ def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
     run = library.read_sealed(found.partition_key, run_id)
     names = policy_names(run)
     if ref.policy not in names:
-        raise StorageError(f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}")
+        raise StorageError(
+            f"run {run_id} has no policy {ref.policy!r}; it has {', '.join(names)}{suggest(ref.policy, names)}"
+        )
     return run
 
 

@@ -17,6 +17,7 @@ from nvtrader_pipelines.promotion.eligibility import (
     sealed_run,
 )
 from nvtrader_pipelines.promotion.recency import eligibility_message
+from nvtrader_pipelines.runs.run_tables import suggest_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
@@ -141,9 +142,11 @@ def find_policy(store: Store, text: str) -> PolicyRef:
         raise StorageError(
             f"{name} has no run whose policies are all trained; `nvtrader experiments run {name.partition('@')[0]}`"
         )
-    if not sealed and not (name and store.ledger.runs()["run_id"].str.starts_with(name).any()):
+    known = store.ledger.runs()
+    if not sealed and not (name and known["run_id"].str.starts_with(name).any()):
+        near = suggest_run(known, name) or ";"
         raise StorageError(
-            f"{name!r} is neither an experiment that was run nor the prefix of a run id; see `nvtrader policies`"
+            f"{name!r} is neither an experiment that was run nor the prefix of a run id{near} see `nvtrader policies`"
         )
     if not sealed:
         found = store.ledger.find_run(name)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import polars as pl
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import PHASES
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
@@ -87,3 +88,15 @@ def walk_forward_runs(store: Store, columns: Sequence[str] | None = None) -> pl.
     runs = store.tables.read(RUNS).filter(pl.col("kind") == WALK_FORWARD)
     runs = runs.filter(~pl.col("run_id").is_in(store.ledger.deleted()))
     return runs if columns is None else runs.select(columns)
+
+
+def suggest_run(runs: pl.DataFrame, text: str) -> str:
+    """Return `; did you mean …?` with the experiment, version or beginning of a run's id that is nearest to a text.
+
+    Args:
+        runs: rows of the ledger.
+        text: name or beginning of an id that no run has.
+    """
+    keys = runs["partition_key"].unique(maintain_order=True)
+    names = [key.partition("@")[0] for key in keys]
+    return suggest(text, [*names, *keys, *runs["run_id"].str.head(len(text))])

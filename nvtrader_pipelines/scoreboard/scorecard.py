@@ -225,7 +225,15 @@ class Scorecard(ScorecardPart):
         }
 
 
-METRICS_WITHOUT_INTERVAL = ("cagr", "volatility", "max_drawdown", "turnover_per_year", "cost_per_year")
+METRICS_WITHOUT_INTERVAL = (
+    "cagr",
+    "volatility",
+    "sortino",
+    "calmar",
+    "max_drawdown",
+    "turnover_per_year",
+    "cost_per_year",
+)
 
 
 def _total_return(result: StressResult) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.specs import document_differences
@@ -32,7 +33,11 @@ def version_changes(ledger: Ledger, partition_key: str) -> pl.DataFrame:
 
 
 def _row(ledger: Ledger, column: str, value: str) -> dict[str, Any]:
-    rows = ledger.versions().filter(pl.col(column) == value)
+    versions = ledger.versions()
+    rows = versions.filter(pl.col(column) == value)
     if rows.is_empty():
-        raise StorageError(f"version {value} is not registered; `nvtrader experiments list` shows the registered ones")
+        near = suggest(value, versions[column].to_list()) or ";"
+        raise StorageError(
+            f"version {value} is not registered{near} `nvtrader experiments list` shows the registered ones"
+        )
     return rows.row(0, named=True)

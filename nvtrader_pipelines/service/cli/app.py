@@ -23,14 +23,27 @@ from nvtrader_pipelines.service.cli import (
     scoreboard_commands,
     trade_command,
 )
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Form, Judge, Verbose, open_store, require_home
-from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, JsonErrorGroup, exit_on_error
+from nvtrader_pipelines.service.cli.options import (
+    AsJson,
+    Form,
+    Judge,
+    PageForm,
+    Verbose,
+    is_json,
+    open_store,
+    output_format,
+    require_file_path,
+    require_home,
+    with_examples,
+)
+from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 app = typer.Typer(
     name="nvtrader",
-    epilog=EPILOG,
+    cls=JsonErrorGroup,
+    epilog=with_examples("nvtrader materialize", "nvtrader scoreboard", "nvtrader runs show ppo-residual"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -38,16 +51,16 @@ app = typer.Typer(
 app.add_typer(experiment_commands.app, name="experiments")
 app.add_typer(run_commands.app, name="runs")
 app.add_typer(policy_commands.app, name="policies")
-app.command("components", epilog=EPILOG)(component_commands.components)
-app.command("schema", epilog=EPILOG)(component_commands.schema)
+app.command("components", epilog=component_commands.COMPONENTS_EXAMPLES)(component_commands.components)
+app.command("schema", epilog=component_commands.SCHEMA_EXAMPLES)(component_commands.schema)
 app.add_typer(scoreboard_commands.app, name="scoreboard")
-app.command("trade", epilog=EPILOG)(trade_command.trade)
+app.command("trade", epilog=trade_command.EXAMPLES)(trade_command.trade)
 app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
-app.command("halt", epilog=EPILOG)(halt_commands.halt)
-app.command("resume", epilog=EPILOG)(halt_commands.resume)
-app.command("backup", epilog=EPILOG)(backup_commands.backup)
-app.command("restore", epilog=EPILOG)(backup_commands.restore)
+app.command("halt", epilog=halt_commands.HALT_EXAMPLES)(halt_commands.halt)
+app.command("resume", epilog=halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
+app.command("backup", epilog=backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
+app.command("restore", epilog=backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - the signature of a callback
@@ -68,23 +81,29 @@ def _options(
     """From market prices to portfolio policies, tested and traded on paper or at a broker."""
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader init my-home"))
 def init(
     folder: Annotated[Path, typer.Argument(help="New or empty folder.")],
     *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Create a home: a folder with the shipped experiments, for your data and for results."""
     from nvtrader_pipelines.storage.new_home import create_home
 
     with exit_on_error(verbose=verbose):
-        root = shlex.quote(str(create_home(folder).root))
+        home = create_home(folder)
+        if is_json(form, as_json=as_json):
+            write_json({"home": str(home.root)})
+            return
+        root = shlex.quote(str(home.root))
         enter = f"export {VARIABLE}={root}" if Home.fixed() else f"cd {root}"
         for line in ("created; next:", f"  {enter}", "  nvtrader materialize", "  nvtrader ui"):
             print_line(line)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader materialize", "nvtrader materialize ppo-growth ppo-cvar"))
 def materialize(
     experiment: Annotated[
         list[str] | None, typer.Argument(help="Names of experiments; default: all of data/experiments.")
@@ -92,14 +111,17 @@ def materialize(
     *,
     yes: experiment_commands.Yes = False,
     judge: Judge = True,
+    form: Form = Format.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Materialize the whole graph, recomputing only what changed, and print the results."""
-    experiment_commands.run_experiments(experiment or [], yes=yes, judge=judge, as_json=as_json, verbose=verbose)
+    experiment_commands.run_experiments(
+        experiment or [], output_format(form, as_json=as_json), yes=yes, judge=judge, verbose=verbose
+    )
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader ui", "nvtrader ui --port 3100"))
 def ui(
     *,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000,
@@ -115,40 +137,49 @@ def ui(
         raise typer.Exit(serve(require_home(), port))
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=with_examples(
+        "nvtrader sql",
+        "nvtrader sql 'SHOW TABLES'",
+        "nvtrader sql 'SELECT policy, period, sharpe FROM evaluation.walk_forward_evaluation' --format csv",
+    )
+)
 def sql(
     query: Annotated[str | None, typer.Argument(help="SQL query; without one, an interactive shell starts.")] = None,
     *,
     form: Form = Format.TABLE,
+    as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Query every table with DuckDB SQL."""
     from nvtrader_pipelines.service.cli.sql_shell import answer, run_shell
 
     with exit_on_error(verbose=verbose):
-        store = open_store()
+        store, chosen = open_store(), output_format(form, as_json=as_json)
         if query is None:
-            run_shell(store, form)
+            run_shell(store, chosen)
         else:
-            write_rows(answer(store, query), form)
+            write_rows(answer(store, query), chosen)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader report", "nvtrader report --output ~/results.html"))
 def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; default: warehouse/report.html.")
     ] = None,
     *,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Write all results into one self-contained HTML file."""
-    from nvtrader_pipelines.service.report.report import write_report
-
     with exit_on_error(verbose=verbose):
         store = open_store()
-        path, facts = write_report(store, output or store.home.report)
-        if as_json:
+        target = require_file_path((output or store.home.report).expanduser())
+        from nvtrader_pipelines.service.report.report import write_report
+
+        path, facts = write_report(store, target)
+        if is_json(form, as_json=as_json):
             write_json({"path": str(path), **facts})
             return
         console = wide_console()
@@ -157,15 +188,15 @@ def report(
         console.print(str(path), soft_wrap=True)
 
 
-@app.command(epilog=EPILOG)
-def tables(*, form: Form = Format.TABLE, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples("nvtrader tables", "nvtrader tables --format csv"))
+def tables(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """List every table with its rows, size and snapshot."""
     with exit_on_error(verbose=verbose):
-        write_rows(open_store().tables.describe_all(), form)
+        write_rows(open_store().tables.describe_all(), output_format(form, as_json=as_json))
 
 
-@app.command(epilog=EPILOG)
-def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples("nvtrader doctor", "nvtrader doctor --json"))
+def doctor(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Check versions, paths, free disk, missing parts, and whether each account may trade."""
     import polars as pl
 
@@ -173,10 +204,7 @@ def doctor(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
 
     with exit_on_error(verbose=verbose):
         rows = [asdict(each) for each in run_checks(open_store())]
-        if as_json:
-            write_json(rows)
-        else:
-            write_rows(pl.DataFrame(rows), Format.TABLE)
+        write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json))
         if any(row["problem"] for row in rows):
             raise typer.Exit(FAILED)
 

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, Verbose, open_store
-from nvtrader_pipelines.service.cli.output import plain_console, print_line, write_json
+from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, open_store, with_examples
+from nvtrader_pipelines.service.cli.output import PageFormat, plain_console, print_line, write_json
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.backups.manifest import OnFile
 
+BACKUP_EXAMPLES = with_examples("nvtrader backup home.tar", "nvtrader backup /mnt/backups --json")
+RESTORE_EXAMPLES = with_examples("nvtrader restore home.tar my-home")
+
 
 def backup(
     target: Annotated[Path, typer.Argument(help="New file, or a folder for a file named after the home and the time.")],
     *,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -30,6 +34,7 @@ def backup(
     The file holds `data/` and `warehouse/` with a SHA-256 of every file. Locks, logs of steps and the views, which are
     published again, are left out; so is a ledger in Postgres, which the command names.
     """
+    as_json = is_json(form, as_json=as_json)
     with exit_on_error(verbose=verbose):
         from nvtrader_pipelines.storage.backups.writing import write_backup
 
@@ -52,6 +57,7 @@ def restore(
     file: Annotated[Path, typer.Argument(help="File that `nvtrader backup` wrote.")],
     folder: Annotated[Path, typer.Argument(help="New or empty folder for the home.")],
     *,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -59,6 +65,7 @@ def restore(
 
     Runs that were under way are interrupted in the restored home; the next command that needs them resumes them.
     """
+    as_json = is_json(form, as_json=as_json)
     with exit_on_error(verbose=verbose):
         from nvtrader_pipelines.orchestration.instance import close_copied_runs
         from nvtrader_pipelines.storage.backups.restoring import restore_backup

@@ -8,13 +8,21 @@ import typer
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, Verbose
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, require_file_path, with_examples
+from nvtrader_pipelines.service.cli.output import Format, PageFormat, wide_console, write_json, write_rows
 
+COMPONENTS_EXAMPLES = with_examples("nvtrader components", "nvtrader components rewards")
+SCHEMA_EXAMPLES = with_examples("nvtrader schema", "nvtrader schema experiment --output experiment.schema.json")
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
 
 
-def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def components(
+    family: Family = None,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
 
@@ -23,14 +31,14 @@ def components(family: Family = None, *, as_json: AsJson = False, verbose: Verbo
     with exit_on_error(verbose=verbose):
         if family is None:
             rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
-            if as_json:
+            if is_json(form, as_json=as_json):
                 write_json(dict(rows))
             else:
                 shown = [(name, ", ".join(kinds)) for name, kinds in rows]
                 write_rows(pl.DataFrame(shown, schema=["family", "members"], orient="row"), Format.TABLE)
             return
         members = family_members(family)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json([member.model_dump(mode="json") for member in members])
             return
         console = wide_console()
@@ -55,5 +63,5 @@ def schema(
         if output is None:
             write_json(document)
         else:
-            write_atomically(output, f"{json.dumps(document, indent=1)}\n".encode())
+            write_atomically(require_file_path(output), f"{json.dumps(document, indent=1)}\n".encode())
             wide_console().print(f"{output}", soft_wrap=True)

@@ -1,11 +1,15 @@
-"""Exit codes, and errors printed in one line; the trace only with --verbose."""
+"""Exit codes, and errors printed in one line or as JSON; the trace only with --verbose."""
 
+import json
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from nvtrader_pipelines.execution.errors import NotReconciled
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
@@ -14,6 +18,8 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 FAILURES = (PipelineError, NotReconciled)
+INTERRUPTION = "interrupted; finished steps are stored, run the command again to resume"
+_as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
 
 def input_errors() -> tuple[type[Exception], ...]:
@@ -23,6 +29,43 @@ def input_errors() -> tuple[type[Exception], ...]:
     return StorageError, ValueError, OSError, PolarsError
 
 
+def requests_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON; also answers for one that cannot be parsed."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=False)
+    return any(
+        one in {"--json", "--format=json", "-fjson"} or (one in {"--format", "-f"} and after == "json")
+        for one, after in pairs
+    )
+
+
+class JsonErrorGroup(TyperGroup):
+    """Group of commands whose errors, wrong usage included, are JSON where JSON is asked for."""
+
+    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - by keyword
+        """Run a command line and exit."""
+        arguments = sys.argv[1:] if args is None else list(args)
+        if not (standalone_mode and requests_json(arguments)):
+            return super().main(args, standalone_mode=standalone_mode, **options)
+        before = _as_json.set(True)
+        try:
+            code = super().main(arguments, standalone_mode=False, **options)
+        except typer.TyperException as error:
+            print_error(error.format_message(), error.exit_code)
+            code = error.exit_code
+        finally:
+            _as_json.reset(before)
+        sys.exit(code)
+
+
+def print_error(message: str, code: int, style: str = "red") -> None:
+    """Print an error on stderr, in one line or as JSON."""
+    if _as_json.get():
+        sys.stderr.write(json.dumps({"error": message, "exit_code": code}) + "\n")
+        return
+    prefix = "" if code == INTERRUPTED else "error: "
+    plain_console(stderr=True, soft_wrap=True).print(f"{prefix}{message}", style=style)
+
+
 @contextmanager
 def exit_on_error(*, verbose: bool) -> Iterator[None]:
     """Exit with a one-line error and an exit code instead of a trace.
@@ -30,22 +73,25 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
     Exit codes: 1 for a failed pipeline, an account that differs or an unexpected error, 3 for bad input or a missing
     file, 130 for an interruption.
     """
-    console = plain_console(stderr=True, soft_wrap=True)
     try:
         yield
     except typer.Exit:  # the command's own exit code
         raise
     except KeyboardInterrupt:
-        console.print("interrupted; finished steps are stored, run the command again to resume", style="yellow")
-        sys.exit(INTERRUPTED)
+        message, code, style = INTERRUPTION, INTERRUPTED, "yellow"
     except (*FAILURES, *input_errors()) as error:
-        if verbose:
-            traceback.print_exc()
-        console.print(f"error: {error}", style="red")
-        sys.exit(FAILED if isinstance(error, FAILURES) else BAD_INPUT)
+        message, code, style = str(error), FAILED if isinstance(error, FAILURES) else BAD_INPUT, "red"
+        _print_trace(verbose=verbose)
     except Exception as error:  # noqa: BLE001 - last resort: print the type and how to see more
-        if verbose:
-            traceback.print_exc()
-        message = " ".join(str(error).split())
-        console.print(f"error: unexpected {type(error).__name__}: {message}; run again with --verbose")
-        sys.exit(FAILED)
+        text = " ".join(str(error).split())
+        message, code, style = f"unexpected {type(error).__name__}: {text}; run again with --verbose", FAILED, ""
+        _print_trace(verbose=verbose)
+    else:
+        return
+    print_error(message, code, style)
+    sys.exit(code)
+
+
+def _print_trace(*, verbose: bool) -> None:
+    if verbose:
+        traceback.print_exc()

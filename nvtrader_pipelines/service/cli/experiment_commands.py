@@ -9,30 +9,47 @@ import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, exit_on_error
 from nvtrader_pipelines.service.cli.options import (
-    EPILOG,
     AsJson,
     Form,
     Judge,
+    PageForm,
     Verbose,
+    is_json,
     open_store,
     output_format,
     require_home,
+    with_examples,
 )
-from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import (
+    Format,
+    PageFormat,
+    print_line,
+    wide_console,
+    write_json,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
 
-app = typer.Typer(help="Experiments: write, check, list, compare, run and archive them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Experiments: write, check, list, compare, run and archive them.",
+    epilog=with_examples("nvtrader experiments list", "nvtrader experiments run my-first"),
+    no_args_is_help=True,
+)
 Name = Annotated[str, typer.Argument(help="Name of an experiment; an ablation includes its variants.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start trainings of more than a day without a question.")]
+LIST_FIRST = ("partition_key", "last_status", "runs")  # columns that narrow terminals show
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=with_examples("nvtrader experiments new my-first", "nvtrader experiments new my-second --like ppo-growth")
+)
 def new(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and dashes.")],
     *,
     like: Annotated[str | None, typer.Option("--like", help="Extend this experiment of data/experiments.")] = None,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -41,13 +58,13 @@ def new(
 
     with exit_on_error(verbose=verbose):
         path = write_experiment(require_home(), name, like)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json({"name": name, "path": str(path)})
             return
         wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", soft_wrap=True)
 
 
-@app.command("list", epilog=EPILOG)
+@app.command("list", epilog=with_examples("nvtrader experiments list", "nvtrader experiments list --all"))
 def list_(
     *,
     everything: Annotated[
@@ -57,22 +74,23 @@ def list_(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """List the experiments of data/experiments and every version that ran, with their runs.
+    """List the experiments of data/experiments and every version that ran, with their runs."""
+    import polars as pl
 
-    Example: nvtrader experiments list --all
-    """
     from nvtrader_pipelines.service.documents.experiment_facts import list_experiments
 
     with exit_on_error(verbose=verbose):
         rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
-        write_rows(rows, output_format(form, as_json=as_json))
+        write_rows(rows.select(*LIST_FIRST, pl.exclude(LIST_FIRST)), output_format(form, as_json=as_json))
         if n_hidden:
             typer.echo(f"{n_hidden} archived or without file and run: nvtrader experiments list --all", err=True)
         for problem in problems:
             typer.secho(f"skipped: {problem}", err=True, fg="yellow")
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=with_examples("nvtrader experiments diff ppo-growth", "nvtrader experiments diff ppo-growth ppo-cvar")
+)
 def diff(
     left: Annotated[str, typer.Argument(help="Name, version (name@hash8) or YAML file.")],
     right: Annotated[
@@ -99,8 +117,10 @@ def diff(
             write_rows(comparison.fields.rename(names), Format.TABLE)
 
 
-@app.command(epilog=EPILOG)
-def run(
+@app.command(
+    epilog=with_examples("nvtrader experiments run my-first", "nvtrader experiments run ppo-growth ppo-cvar --json")
+)
+def run(  # noqa: PLR0913 - a parameter per option
     experiment: Annotated[list[str], typer.Argument(help="Names of experiments in data/experiments.")],
     *,
     smoke: Annotated[
@@ -108,27 +128,28 @@ def run(
     ] = False,
     yes: Yes = False,
     judge: Judge = True,
+    form: Form = Format.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train and evaluate experiments (of an ablation, each variant) and print the results.
-
-    Example: nvtrader experiments run my-idea --smoke
-    """
+    """Train and evaluate experiments (of an ablation, each variant) and print the results."""
+    chosen = output_format(form, as_json=as_json)
     if smoke:
-        smoke_experiments(experiment, as_json=as_json, verbose=verbose)
+        smoke_experiments(experiment, chosen, verbose=verbose)
     else:
-        run_experiments(experiment, yes=yes, judge=judge, as_json=as_json, verbose=verbose)
+        run_experiments(experiment, chosen, yes=yes, judge=judge, verbose=verbose)
 
 
-def smoke_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None:
+def smoke_experiments(names: list[str], form: Format, *, verbose: bool) -> None:
     """Try experiments in memory and write what was tried."""
+    import polars as pl
+
     from nvtrader_pipelines.orchestration.materialize import smoke_pipeline
 
     with exit_on_error(verbose=verbose):
-        tried = smoke_pipeline(open_store(), names, quiet=as_json)
-        if as_json:
-            write_json([{**asdict(each), "is_result": False} for each in tried])
+        tried = smoke_pipeline(open_store(), names, quiet=form is not Format.TABLE)
+        if form is not Format.TABLE:
+            write_rows(pl.DataFrame([{**asdict(each), "is_result": False} for each in tried]), form)
             return
         for each in tried:
             print_line(
@@ -138,20 +159,20 @@ def smoke_experiments(names: list[str], *, as_json: bool, verbose: bool) -> None
         print_line("no result: nothing was stored, registered or counted as a trial", style="yellow")
 
 
-def run_experiments(names: list[str], *, yes: bool, judge: bool, as_json: bool, verbose: bool) -> None:
+def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, verbose: bool) -> None:
     """Bring experiments up to date, show their progress, and write their results and problems."""
     from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.service.cli.progress_display import show_progress
     from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 
     with exit_on_error(verbose=verbose):
-        store, console = open_store(), wide_console()
+        store, console, quiet = open_store(), wide_console(), form is not Format.TABLE
         confirm = None if yes else confirm_long
-        with show_progress(console, quiet=as_json or not console.is_terminal) as on_progress:
-            ran = run_pipeline(store, names, on_progress, confirm=confirm, judge=judge, quiet=as_json)
+        with show_progress(console, quiet=quiet or not console.is_terminal) as on_progress:
+            ran = run_pipeline(store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
         chosen = ran.names if names else ()
-        if as_json:
-            write_rows(summary_rows(store, chosen), Format.JSON)
+        if quiet:
+            write_rows(summary_rows(store, chosen), form)
         else:
             print_summary(store, chosen, console)
         for name, problem in ran.problems.items():
@@ -175,7 +196,7 @@ def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
         raise ValueError(f"no training was started; {refusal}")
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader experiments validate", "nvtrader experiments validate my-first"))
 def validate(
     experiment: Annotated[list[str] | None, typer.Argument(help="Names of experiments; default: all files.")] = None,
     *,
@@ -183,10 +204,7 @@ def validate(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check files of data/experiments and plan them on the market, without registering or running them.
-
-    Example: nvtrader experiments validate my-idea
-    """
+    """Check files of data/experiments and plan them on the market, without registering or running them."""
     from nvtrader_pipelines.service.documents.experiment_facts import validate_experiments
 
     with exit_on_error(verbose=verbose):
@@ -196,44 +214,40 @@ def validate(
             raise typer.Exit(BAD_INPUT)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader experiments show my-first"))
 def show(
     experiment: Annotated[str, typer.Argument(help="Name of an experiment in data/experiments.")],
     *,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show an experiment: state, versions, last run, folds, seeds, training time and its resolved spec.
-
-    Example: nvtrader experiments show my-idea
-    """
+    """Show an experiment: state, versions, last run, folds, seeds, training time and its resolved spec."""
     from nvtrader_pipelines.service.cli.pages.experiment_pages import print_experiment
     from nvtrader_pipelines.service.documents.experiment_facts import experiment_document
 
     with exit_on_error(verbose=verbose):
         document = experiment_document(open_store(), experiment)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json(document)
         else:
             print_experiment(document)
 
 
-@app.command(epilog=EPILOG)
-def archive(name: Name, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Take an experiment out of lists, sensors and `materialize`; its file, runs and trials stay.
+@app.command(epilog=with_examples("nvtrader experiments archive my-first"))
+def archive(
+    name: Name, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Take an experiment out of lists, sensors and `materialize`; its file, runs and trials stay."""
+    _set_archived(name, archived=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
-    Example: nvtrader experiments archive my-idea
-    """
-    _set_archived(name, archived=True, as_json=as_json, verbose=verbose)
 
-
-@app.command(epilog=EPILOG)
-def unarchive(name: Name, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Put an archived experiment back.
-
-    Example: nvtrader experiments unarchive my-idea
-    """
-    _set_archived(name, archived=False, as_json=as_json, verbose=verbose)
+@app.command(epilog=with_examples("nvtrader experiments unarchive my-first"))
+def unarchive(
+    name: Name, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Put an archived experiment back."""
+    _set_archived(name, archived=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
 def _set_archived(name: str, *, archived: bool, as_json: bool, verbose: bool) -> None:

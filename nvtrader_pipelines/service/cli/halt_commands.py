@@ -6,15 +6,32 @@ from datetime import UTC, datetime
 import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, Reason, Verbose, current_user, open_store
-from nvtrader_pipelines.service.cli.output import print_line, write_json
+from nvtrader_pipelines.service.cli.options import (
+    AsJson,
+    PageForm,
+    Reason,
+    Verbose,
+    current_user,
+    is_json,
+    open_store,
+    with_examples,
+)
+from nvtrader_pipelines.service.cli.output import PageFormat, print_line, write_json
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 NO_REASON = "no reason was given"
+HALT_EXAMPLES = with_examples("nvtrader halt", 'nvtrader halt --reason "the prices look wrong"')
+RESUME_EXAMPLES = with_examples("nvtrader resume", 'nvtrader resume --reason "the prices are right again"')
 
 
-def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def halt(
+    reason: Reason = NO_REASON,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Stop all trading at once: place no further order, and cancel open orders at brokers.
 
     If an order may still be open, the command names it and exits with 1; trading is stopped all the same. If the audit
@@ -23,20 +40,20 @@ def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbos
     from nvtrader_pipelines.desk.halt import halt as engage
 
     with exit_on_error(verbose=verbose):
-        store, by = open_store(), current_user()
+        store, by, quiet = open_store(), current_user(), is_json(form, as_json=as_json)
         failure = None
         try:
             message = engage(store, by, reason, _now)
         except StorageError as error:  # open orders at brokers must be cancelled all the same
             message, failure = str(error), error
-        if failure is None and not as_json:
+        if failure is None and not quiet:
             _print_message(store, message)
         from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
 
         cancelled, still_open = cancel_all_orders(
             store, CancelRequest(f"trading was stopped by {by}: {reason}", by, _now)
         )
-        if as_json:
+        if quiet:
             found = {"message": message, "kill_switch": _halt_reason(store)}
             write_json(found | {"cancelled": cancelled, "still_open": still_open})
         else:
@@ -47,14 +64,20 @@ def halt(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbos
             raise typer.Exit(FAILED)
 
 
-def resume(reason: Reason = NO_REASON, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def resume(
+    reason: Reason = NO_REASON,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Release the kill switch: trading resumes at the next step."""
     from nvtrader_pipelines.desk.halt import resume as release
 
     with exit_on_error(verbose=verbose):
         store = open_store()
         message = release(store, current_user(), reason, _now)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json({"message": message, "kill_switch": _halt_reason(store)})
         else:
             _print_message(store, message)

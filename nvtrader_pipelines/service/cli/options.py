@@ -2,21 +2,24 @@
 
 import getpass
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.output import Format
+from nvtrader_pipelines.service.cli.output import Format, PageFormat
 from nvtrader_pipelines.storage.home import Home, require_usable_root
 from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
-    "Exit codes: 0 done, 1 the pipeline failed, an account's holdings differ from the expected ones, orders may still "
-    "be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a missing file, 130 interrupted."
+    "Exit codes: 0 done, 1 the pipeline failed, the gate rejected a policy, an account's holdings differ from the "
+    "expected ones, orders may still be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a "
+    "missing file, 130 interrupted."
 )
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
 Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+PageForm = Annotated[PageFormat, typer.Option("--format", "-f", help="table or json.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, as --format json does; errors are JSON, too.")]
 Judge = Annotated[
     bool,
     typer.Option("--judge/--no-judge", help="Rank and validate all runs, and let the gate decide."),
@@ -25,9 +28,33 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audi
 Account = Annotated[str, typer.Option("--account", help="Account of data/accounts; `paper` needs no file.")]
 
 
-def output_format(form: Format, *, as_json: bool) -> Format:
+def with_examples(*commands: str) -> str:
+    """Return the end of a command's help: examples, then the exit codes."""
+    return "\n".join(("Examples:", *(f"  {command}" for command in commands), "", EPILOG))
+
+
+def output_format(form: Format | PageFormat, *, as_json: bool) -> Format:
     """Output format of `--format` and `--json`."""
-    return Format.JSON if as_json else form
+    return Format.JSON if as_json else Format(form)
+
+
+def is_json(form: PageFormat, *, as_json: bool) -> bool:
+    """Whether `--format` or `--json` asks for JSON."""
+    return output_format(form, as_json=as_json) is Format.JSON
+
+
+def require_file_path(path: Path) -> Path:
+    """Return the path of a file to write.
+
+    Raises:
+        ValueError: if it is a folder, or lies below a file.
+    """
+    if path.is_dir():
+        raise ValueError(f"--output must name a file, but {path} is a folder; name a file in it")
+    above = next((each for each in path.absolute().parents if each.exists()), path)
+    if above.is_file():
+        raise ValueError(f"--output must name a file in a folder, but {above} is a file; name another path")
+    return path
 
 
 def is_without_command(context: typer.Context) -> bool:

@@ -1,6 +1,7 @@
 """Output of commands: tables, lines, CSV and JSON."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+from nvtrader_pipelines.service.cli.table_layout import PADDING, CellTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,14 +29,23 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class PageFormat(StrEnum):
+    """Output format of a document, which has no rows for CSV."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
 def plain_console(**options: Any) -> Console:
     """Console that never reads data as markup or emoji."""
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 def wide_console() -> Console:
-    """Console of the terminal; in a pipe or file, one wide enough for tables."""
-    console = plain_console()
+    """Console of the terminal or of $COLUMNS; in a pipe or file, one wide enough for tables."""
+    console, columns = plain_console(), os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return plain_console(width=int(columns))
     return console if console.is_terminal else plain_console(width=WIDTH)
 
 
@@ -48,11 +60,16 @@ def format_cell(value: object) -> str:
     return str(value)
 
 
-def format_bounded(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Format a figure with its bounds, in the columns `<name>_low` and `<name>_high`; empty if there is none."""
+def format_figure(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Format a figure; empty if there is none."""
+    return "" if row[name] is None else f"{row[name]:{form}}"
+
+
+def format_interval(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Format the bounds of a figure, in the columns `<name>_low` and `<name>_high`; empty if there are none."""
     if row[name] is None:
         return ""
-    return f"{row[name]:{form}} [{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
+    return f"[{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
 
 
 def flatten_column(values: "pl.Series") -> "pl.Series":
@@ -81,16 +98,29 @@ def write_rows(rows: "pl.DataFrame", form: Format) -> None:
     elif form is Format.CSV:
         sys.stdout.write(rows.select(flatten_column(rows[name]) for name in rows.columns).write_csv())
     else:
-        table = Table(box=None, header_style="bold")
-        for name, kind in rows.schema.items():
-            table.add_column(name, justify="right" if kind.is_numeric() else "left", overflow="fold")
-        for row in rows.head(MAX_ROWS).iter_rows():
-            table.add_row(*(format_cell(value) for value in row))
-        console = wide_console()
-        console.print(table)
+        numeric = [i for i, kind in enumerate(rows.dtypes) if kind.is_numeric()]
+        cells = [[format_cell(value) for value in row] for row in rows.head(MAX_ROWS).iter_rows()]
+        print_table(CellTable(rows.columns, cells, numeric))
         count = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
         more = f"… {len(rows) - MAX_ROWS:,} more; --format csv writes all of the {count}"
-        console.print(more if len(rows) > MAX_ROWS else count, style="dim")
+        wide_console().print(more if len(rows) > MAX_ROWS else count, style="dim")
+
+
+def print_table(table: CellTable, title: str = "", console: Console | None = None) -> None:
+    """Print the columns that fit the console, the most important first, and name those that do not."""
+    console = console or wide_console()
+    widths = table.fit_widths(console.width)
+    layout = Table(box=None, header_style="bold", width=sum(widths) + PADDING * len(widths))
+    for i, width in enumerate(widths):
+        justify = "right" if i in table.numeric else "left"
+        layout.add_column(table.columns[i], width=width, justify=justify, overflow="fold", vertical="top")
+    for i, row in enumerate(table.rows):
+        layout.add_row(*row[: len(widths)], style="bold" if i in table.bold else None)
+    if title:
+        console.print(title, style="bold")
+    console.print(layout)
+    if left_out := table.columns[len(widths) :]:
+        console.print(f"left out: {', '.join(left_out)}; a wider terminal or --json shows them", style="dim")
 
 
 def print_part(title: str, rows: "pl.DataFrame", if_empty: str) -> None:

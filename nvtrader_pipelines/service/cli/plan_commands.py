@@ -5,31 +5,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import (
-    EPILOG,
     AsJson,
     Form,
+    PageForm,
     Reason,
     Verbose,
     current_user,
+    is_json,
     is_without_command,
     open_store,
     output_format,
+    with_examples,
 )
-from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.plan_records import PlanRecord
 
-app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.", epilog=EPILOG)
+EXAMPLES = with_examples("nvtrader plans", "nvtrader plans --account paper --format csv", "nvtrader plans show 3f2a")
+app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.", epilog=EXAMPLES)
+MAX_CANDIDATES = 5  # ids in a message
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
 RequiredReason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit and in the preference data.")]
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def plans(
     context: typer.Context,
     *,
@@ -43,7 +48,7 @@ def plans(
         list_(account=account, form=form, as_json=as_json, verbose=verbose)
 
 
-@app.command("list", epilog=EPILOG)
+@app.command("list", epilog=with_examples("nvtrader plans list", "nvtrader plans list --account paper --json"))
 def list_(
     *, account: AccountFilter = None, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
@@ -58,35 +63,56 @@ def list_(
             write_rows(rows, output_format(form, as_json=as_json))
 
 
-@app.command(epilog=EPILOG)
-def show(plan: Plan, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples("nvtrader plans show 3f2a"))
+def show(plan: Plan, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show a plan: its findings with figure and bound, and the weights after each stage."""
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
 
     with exit_on_error(verbose=verbose):
         record = _find_plan(_records(open_store()), plan)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json(_document(record))
         else:
             print_plan(record)
 
 
-@app.command(epilog=EPILOG)
-def approve(plan: Plan, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples('nvtrader plans approve 3f2a --reason "the first buys"'))
+def approve(
+    plan: Plan,
+    reason: Reason = "",
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Approve a waiting plan despite its soft findings; it is traded at its fill session."""
-    _record_decision("approve", plan, reason, as_json=as_json, verbose=verbose)
+    _record_decision("approve", plan, reason, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
-@app.command(epilog=EPILOG)
-def override(plan: Plan, reason: RequiredReason, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples('nvtrader plans override 3f2a --reason "earnings tomorrow"'))
+def override(
+    plan: Plan,
+    reason: RequiredReason,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Override a plan: keep the current holdings, place no order."""
-    _record_decision("override", plan, reason, as_json=as_json, verbose=verbose)
+    _record_decision("override", plan, reason, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
-@app.command(epilog=EPILOG)
-def reject(plan: Plan, reason: RequiredReason, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples('nvtrader plans reject 3f2a --reason "a stale price"'))
+def reject(
+    plan: Plan,
+    reason: RequiredReason,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Reject a plan: place no order."""
-    _record_decision("reject", plan, reason, as_json=as_json, verbose=verbose)
+    _record_decision("reject", plan, reason, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
 def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool, verbose: bool) -> None:
@@ -128,12 +154,14 @@ def _find_plan(records: "Mapping[str, PlanRecord]", text: str) -> "PlanRecord":
     Raises:
         ValueError: if no plan or several plans match.
     """
-    found = [record for plan_id, record in records.items() if plan_id.startswith(text)]
+    found = [plan_id for plan_id in records if plan_id.startswith(text)]
     if len(found) == 1:
-        return found[0]
+        return records[found[0]]
     if not found:
-        raise ValueError(f"no plan's id begins with {text!r}; list them with `nvtrader plans`")
-    raise ValueError(f"{len(found)} plans begin with {text!r}; give more of the id (see `nvtrader plans`)")
+        near = suggest(text, [plan_id[: len(text)] for plan_id in records]) or ";"
+        raise ValueError(f"no plan's id begins with {text!r}{near} list them with `nvtrader plans`")
+    shown = ", ".join(found[-MAX_CANDIDATES:])  # the newest
+    raise ValueError(f"{len(found)} plans begin with {text!r} ({shown}); give more of the id")
 
 
 def _document(record: "PlanRecord") -> dict[str, Any]:

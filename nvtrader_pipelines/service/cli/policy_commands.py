@@ -4,19 +4,22 @@ from typing import Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
 from nvtrader_pipelines.service.cli.options import (
-    EPILOG,
     AsJson,
+    PageForm,
     Reason,
     Verbose,
     current_user,
+    is_json,
     is_without_command,
     open_store,
+    with_examples,
 )
-from nvtrader_pipelines.service.cli.output import write_json
+from nvtrader_pipelines.service.cli.output import PageFormat, write_json
 
-app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EPILOG)
+EXAMPLES = with_examples("nvtrader policies", "nvtrader policies --all --json", "nvtrader policies show ppo-residual")
+app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EXAMPLES)
 Policy = Annotated[
     str,
     typer.Argument(
@@ -28,17 +31,28 @@ All = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def policies(
-    context: typer.Context, *, everything: All = False, as_json: AsJson = False, verbose: Verbose = False
+    context: typer.Context,
+    *,
+    everything: All = False,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """List all trained policies, newest first, the active one marked; or run a subcommand."""
     if is_without_command(context):
-        list_(everything=everything, as_json=as_json, verbose=verbose)
+        list_(everything=everything, form=form, as_json=as_json, verbose=verbose)
 
 
-@app.command("list", epilog=EPILOG)
-def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command("list", epilog=with_examples("nvtrader policies list", "nvtrader policies list --all"))
+def list_(
+    *,
+    everything: All = False,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """List all trained policies, newest first, the active one marked."""
     from nvtrader_pipelines.promotion.policy_cards import read_library
     from nvtrader_pipelines.promotion.rounds import newer_run_message
@@ -48,15 +62,21 @@ def list_(*, everything: All = False, as_json: AsJson = False, verbose: Verbose 
         store = open_store()
         library = read_library(store, seeds=everything)
         newer = newer_run_message(store, library.active) if library.active else None
-        if as_json:
+        if is_json(form, as_json=as_json):
             cards = [card.document() for card in library.cards]
             write_json({"policies": cards, "newer": newer, "problems": library.problems})
         else:
             print_library(library, newer, everything=everything)
 
 
-@app.command(epilog=EPILOG)
-def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples("nvtrader policies show ppo-residual", "nvtrader policies show ppo-residual/seed-0"))
+def show(
+    policy: Policy,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
     from nvtrader_pipelines.promotion.decision_log import read_promotions_of
     from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
@@ -66,22 +86,42 @@ def show(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -
         store = open_store()
         card = read_library_card(store, find_policy(store, policy))
         promotions = read_promotions_of(store, card.ref)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json({**card.document(), "promotions": promotions.to_dicts()})
         else:
             print_card(card, promotions)
 
 
-@app.command(epilog=EPILOG)
-def activate(policy: Policy, reason: Reason = "", *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(
+    epilog=with_examples(
+        "nvtrader policies activate ppo-residual", 'nvtrader policies activate 3f2a --reason "a longer history"'
+    )
+)
+def activate(
+    policy: Policy,
+    reason: Reason = "",
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Activate a policy from the next close on; the gate's verdict is only recorded."""
-    _decide(policy, reason, through_gate=False, as_json=as_json, verbose=verbose)
+    _decide(policy, reason, through_gate=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
-@app.command(epilog=EPILOG)
-def promote(policy: Policy, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Submit a policy to the promotion gate; if it passes, it is active from the next close on."""
-    _decide(policy, "", through_gate=True, as_json=as_json, verbose=verbose)
+@app.command(epilog=with_examples("nvtrader policies promote ppo-residual"))
+def promote(
+    policy: Policy,
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Submit a policy to the promotion gate; if it passes, it is active from the next close on.
+
+    If the gate rejects it, the command exits with 1.
+    """
+    _decide(policy, "", through_gate=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
@@ -104,3 +144,5 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
             write_json(decision.row())
         else:
             print_decision(decision)
+        if not decision.activated:
+            raise typer.Exit(FAILED)

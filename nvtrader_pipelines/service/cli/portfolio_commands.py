@@ -7,35 +7,50 @@ import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import (
-    EPILOG,
     Account,
     AsJson,
+    PageForm,
     Reason,
     Verbose,
     current_user,
+    is_json,
     is_without_command,
     open_store,
+    with_examples,
 )
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
+from nvtrader_pipelines.service.cli.output import PageFormat, print_line, print_lines, print_part, write_json
 
 if TYPE_CHECKING:
     import polars as pl
 
-app = typer.Typer(help="State of an account, and differences from its expected holdings.", epilog=EPILOG)
+EXAMPLES = with_examples("nvtrader portfolio", "nvtrader portfolio --account paper --json")
+app = typer.Typer(help="State of an account, and differences from its expected holdings.", epilog=EXAMPLES)
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def portfolio(
-    context: typer.Context, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+    context: typer.Context,
+    account: Account = "paper",
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
     if is_without_command(context):
-        _show(account, as_json=as_json, verbose=verbose)
+        _show(account, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
-@app.command("accept-differences", epilog=EPILOG)
+@app.command(
+    "accept-differences", epilog=with_examples('nvtrader portfolio accept-differences --reason "bought ten by hand"')
+)
 def accept_differences(
-    reason: Reason, account: Account = "paper", *, as_json: AsJson = False, verbose: Verbose = False
+    reason: Reason,
+    account: Account = "paper",
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Accept holdings that differ from what was expected; trading then resumes."""
     from nvtrader_pipelines.desk.desk import Desk
@@ -47,7 +62,7 @@ def accept_differences(
         event = desk.accept(by, reason)
         desk.mirror()
         publish(store)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json(event.model_dump(mode="json"))
         else:
             differences = "; ".join(event.detail["differences"])

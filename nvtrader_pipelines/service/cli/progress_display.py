@@ -62,7 +62,7 @@ class _Bar:
             self._progress.update(task, completed=step.share)
         if step.stage in ("done", "error"):
             self._progress.remove_task(self._tasks.pop(step.run_id))
-            self._progress.console.print(step.message, markup=False, highlight=False)
+            self._progress.console.print(step.message)
 
 
 class _Lines:
@@ -77,6 +77,4 @@ class _Lines:
         part = int(N_LINES * (step.share or 0.0))
         if step.stage in ("start", "done", "error") or part > self._parts.get(step.run_id, 0):
             self._parts[step.run_id] = part
-            self._console.print(
-                f"{step.timestamp:%H:%M:%S} {step.stage}: {step.message}", markup=False, highlight=False, soft_wrap=True
-            )
+            self._console.print(f"{step.timestamp:%H:%M:%S} {step.stage}: {step.message}", soft_wrap=True)

@@ -12,27 +12,30 @@ import typer
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import (
-    EPILOG,
     AsJson,
     Form,
+    PageForm,
     Verbose,
+    is_json,
     is_without_command,
     open_store,
     output_format,
+    with_examples,
 )
-from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_part, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.progress import Progress
 
-app = typer.Typer(help="Runs of experiments and their results.", epilog=EPILOG)
+EXAMPLES = with_examples("nvtrader runs", "nvtrader runs --format csv", "nvtrader runs show ppo-residual")
+app = typer.Typer(help="Runs of experiments and their results.", epilog=EXAMPLES)
 Prefix = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or the name of an experiment.")]
 All = Annotated[bool, typer.Option("--all", help="Also deleted runs and those of archived experiments.")]
 ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def runs(
     context: typer.Context,
     *,
@@ -46,7 +49,7 @@ def runs(
         list_(everything=everything, form=form, as_json=as_json, verbose=verbose)
 
 
-@app.command("list", epilog=EPILOG)
+@app.command("list", epilog=with_examples("nvtrader runs list", "nvtrader runs list --json"))
 def list_(
     *, everything: All = False, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
@@ -65,25 +68,26 @@ def list_(
             write_rows(rows, output_format(form, as_json=as_json))
 
 
-@app.command(epilog=EPILOG)
-def show(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Show a run: version, data, policies by digest, figures, events and views."""
+@app.command(epilog=with_examples("nvtrader runs show ppo-residual", "nvtrader runs show 3f2a --json"))
+def show(run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show a run: its verdict first, then version, data, policies by digest, figures, events and views."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_run
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, run_document
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
         document = run_document(store, find_run_by_name(store.ledger, run))
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json(document)
         else:
             print_run(document)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader runs compare ppo-growth ppo-cvar"))
 def compare(
     run: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs, named as for `show`.")],
     *,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -99,14 +103,18 @@ def compare(
         if len({each.run_id for each in found}) < len(found):
             raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
         table, differ = compare_runs(store, found), compare_specs(store.ledger, found)
-        if as_json:
+        if is_json(form, as_json=as_json):
             write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
         else:
             print_comparison(table, differ)
 
 
-@app.command(epilog=EPILOG)
-def replay(
+@app.command(
+    epilog=with_examples(
+        "nvtrader runs replay ppo-residual", "nvtrader runs replay ppo-residual --from 2020-02-03 --to 2020-05-29"
+    )
+)
+def replay(  # noqa: PLR0913 - its options
     run: Prefix,
     *,
     first: Annotated[
@@ -121,6 +129,7 @@ def replay(
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Use the market data the run recorded instead of the current.")
     ] = False,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -134,11 +143,14 @@ def replay(
         days = (first.date() if first else None, last.date() if last else None)
         run_id = require_trained_run(store, run).run_id
         window = replay_window(store, run_id, days)
-        _execute(store, replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned), as_json=as_json)
+        steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
+        _execute(store, steps, as_json=is_json(form, as_json=as_json))
 
 
-@app.command(epilog=EPILOG)
-def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples("nvtrader runs forward ppo-residual"))
+def forward(
+    run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
     """Walk a run's last policies over all sessions since its tests; no order is placed.
 
     The walk is a new run. It shows whether the policies have held up, and it has no account. `nvtrader trade` trades:
@@ -151,34 +163,34 @@ def forward(run: Prefix, *, as_json: AsJson = False, verbose: Verbose = False) -
     with exit_on_error(verbose=verbose):
         store = _current_store()
         run_id = require_trained_run(store, run).run_id
-        _execute(store, forward_run(store, run_id, Launch(uuid4().hex)), as_json=as_json)
+        steps = forward_run(store, run_id, Launch(uuid4().hex))
+        _execute(store, steps, as_json=is_json(form, as_json=as_json))
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=with_examples("nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes"))
 def delete(
     run: Prefix,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Delete a run's policies, rows, pictures and MLflow run; it remains a trial in the ledger.
-
-    Example: nvtrader runs delete 3f2a91c0 --yes
-    """
+    """Delete a run's policies, rows, pictures and MLflow run; it remains a trial in the ledger."""
     from nvtrader_pipelines.orchestration.run_deletion import delete_run, plan_deletion
     from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
+        json_wanted = is_json(form, as_json=as_json)
         deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
-        if not as_json:
+        if not json_wanted:
             print_deletion(deletion)
         if not yes:
             confirm_deletion(deletion.run.run_id)
         delete_run(store, deletion)
-        if as_json:
+        if json_wanted:
             write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.kept})
         else:
             wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")

@@ -5,27 +5,45 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import EPILOG, AsJson, Verbose, is_without_command, open_store
-from nvtrader_pipelines.service.cli.output import format_bounded, format_cell, print_line, wide_console, write_json
+from nvtrader_pipelines.service.cli.options import (
+    AsJson,
+    Form,
+    Verbose,
+    is_without_command,
+    open_store,
+    output_format,
+    with_examples,
+)
+from nvtrader_pipelines.service.cli.output import (
+    Format,
+    format_cell,
+    format_figure,
+    format_interval,
+    print_line,
+    print_table,
+    wide_console,
+    write_json,
+    write_rows,
+)
+from nvtrader_pipelines.service.cli.table_layout import CellTable
 
 if TYPE_CHECKING:
     import polars as pl
 
-COLUMNS = ("rank", "entrant", "kind", "net Sharpe [95 %]", "less best baseline [95 %]", "information ratio [95 %]")
-MORE_COLUMNS = ("deflated", "CAGR", "max DD", "turnover/y", "before")
-N_LEFT = 3  # rank, and the text columns
+COLUMNS = ("rank", "entrant", "net Sharpe", "Sharpe 95 %", "kind", "less best baseline", "difference 95 %", "deflated")
+MORE_COLUMNS = ("CAGR", "max DD", "information ratio", "ratio 95 %", "turnover/y", "before")
+TEXT_COLUMNS = ("entrant", "kind")
 HISTORY = (
     "judged_at",
-    "contest",
+    "sharpe",
     "first_session",
     "last_session",
-    "sharpe",
     "information_ratio",
     "deflated_information_ratio",
+    "contest",
+    "note",
 )
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
@@ -35,27 +53,29 @@ LEGEND = (
     "scoring."
 )
 
+EXAMPLES = with_examples(
+    "nvtrader scoreboard", "nvtrader scoreboard --format csv", "nvtrader scoreboard --contest common"
+)
+app = typer.Typer(help="All entrants on common sessions, ranked within contests.", epilog=EXAMPLES)
 
-app = typer.Typer(help="All entrants on common sessions, ranked within contests.", epilog=EPILOG)
 
-
-@app.command(epilog=EPILOG)
-def update(*, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@app.command(epilog=with_examples("nvtrader scoreboard update", "nvtrader scoreboard update --json"))
+def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Score all entrants on common sessions: runs, baselines, and files of data/entrants."""
     from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
-        store = open_store()
-        scored = score_all(store, datetime.now(UTC), _progress(as_json=as_json))
+        store, chosen = open_store(), output_format(form, as_json=as_json)
+        scored = score_all(store, datetime.now(UTC), _progress(chosen))
         board = update_scoreboard(store)
         publish(store)
-        _show(board, as_json=as_json)
-        if not as_json:
+        _show(board, chosen)
+        if chosen is Format.TABLE:
             print_line(f"new scorecards: {scored.n_new}, in {store.home.scorecards}")
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def scoreboard(
     context: typer.Context,
     *,
@@ -64,6 +84,7 @@ def scoreboard(
         str | None,
         typer.Option(metavar="NAME", help="Score all entrants on the sessions of this contest and rank them."),
     ] = None,
+    form: Form = Format.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -73,44 +94,52 @@ def scoreboard(
     from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard, score_contest
 
     with exit_on_error(verbose=verbose):
-        store = open_store()
+        store, chosen = open_store(), output_format(form, as_json=as_json)
         if contest is not None:
-            _show(score_contest(store, contest, datetime.now(UTC), _progress(as_json=as_json)), as_json=as_json)
+            _show(score_contest(store, contest, datetime.now(UTC), _progress(chosen)), chosen)
         elif history is None:
-            _show(read_scoreboard(store), as_json=as_json)
+            _show(read_scoreboard(store), chosen)
         else:
-            _show_history(read_history(store, history), history, as_json=as_json)
+            _show_history(read_history(store, history), history, chosen)
 
 
-def _progress(*, as_json: bool) -> Callable[[str], None]:
-    """Print each line of progress; none beside JSON."""
-    return (lambda _: None) if as_json else (lambda text: print_line(text, "dim"))
+def _progress(form: Format) -> Callable[[str], None]:
+    """Print each line of progress beside a table."""
+    return (lambda text: print_line(text, "dim")) if form is Format.TABLE else (lambda _: None)
 
 
-def _show(board: "pl.DataFrame", *, as_json: bool) -> None:
-    if as_json:
-        write_json(board.to_dicts())
+def _show(board: "pl.DataFrame", form: Format) -> None:
+    if form is not Format.TABLE:
+        _write(board, form)
         return
-    console = wide_console()
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
         ranked, unranked = rows.filter(rows["rank"].is_not_null()), rows.filter(rows["rank"].is_null())
         if len(ranked):
-            console.print(_contest_table(ranked, str(contest)))
+            _print_contest(ranked, str(contest))
         for name, note in unranked.select("entrant", "note").iter_rows():
-            console.print(f"not ranked: {name}: {note}", style="yellow", soft_wrap=True)
-    console.print(LEGEND, style="dim")
+            print_line(f"not ranked: {name}: {note}", "yellow")
+    wide_console().print(LEGEND, style="dim")
 
 
-def _contest_table(rows: "pl.DataFrame", contest: str) -> Table:
-    columns = ("contest_name", "source", "first_session", "last_session", "n_sessions")
-    name, source, first, last, n_sessions = rows.select(columns).row(0)
-    title = f"contest {name}: {source}, {first} to {last} ({n_sessions} sessions), {contest}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for i, name in enumerate((*COLUMNS, *MORE_COLUMNS)):
-        table.add_column(name, justify="left" if 0 < i < N_LEFT else "right", no_wrap=True)
-    for row in rows.iter_rows(named=True):
-        table.add_row(*_cells(row), style=None if row["kind"] == "baseline" else "bold")
-    return table
+def _write(rows: "pl.DataFrame", form: Format) -> None:
+    """Write rows as CSV, or as JSON with a line per field."""
+    if form is Format.JSON:
+        write_json(rows.to_dicts())
+    else:
+        write_rows(rows, form)
+
+
+def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
+    fields = ("contest_name", "source", "first_session", "last_session", "n_sessions")
+    name, source, first, last, n_sessions = rows.select(fields).row(0)
+    columns = (*COLUMNS, *MORE_COLUMNS)
+    table = CellTable(
+        columns,
+        [_cells(row) for row in rows.iter_rows(named=True)],
+        [i for i, name in enumerate(columns) if name not in TEXT_COLUMNS],
+        [i for i, kind in enumerate(rows["kind"]) if kind != "baseline"],
+    )
+    print_table(table, f"contest {name}: {source}, {first} to {last} ({n_sessions} sessions), {contest}")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -118,26 +147,25 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         str(row["rank"]),
         row["entrant"],
+        format_figure(row, "sharpe", ".2f"),
+        format_interval(row, "sharpe", ".2f"),
         row["kind"],
-        format_bounded(row, "sharpe", ".2f"),
-        format_bounded(row, "sharpe_difference", "+.2f"),
-        format_bounded(row, "information_ratio", "+.2f"),
-        "" if row["deflated_information_ratio"] is None else f"{row['deflated_information_ratio']:.2f}",
+        format_figure(row, "sharpe_difference", "+.2f"),
+        format_interval(row, "sharpe_difference", "+.2f"),
+        format_figure(row, "deflated_information_ratio", ".2f"),
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
+        format_figure(row, "information_ratio", "+.2f"),
+        format_interval(row, "information_ratio", "+.2f"),
         f"{row['turnover_per_year']:.1f}",
         "" if before is None else f"{before} ({row['previous_sharpe']:.2f})",
     ]
 
 
-def _show_history(rows: "pl.DataFrame", name: str, *, as_json: bool) -> None:
-    if as_json:
-        write_json(rows.to_dicts())
+def _show_history(rows: "pl.DataFrame", name: str, form: Format) -> None:
+    if form is not Format.TABLE:
+        _write(rows, form)
         return
-    title = f"{name}: all scorings, newest first"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for column in (*HISTORY, "note"):
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows.iter_rows(named=True):
-        table.add_row(*(format_cell(row[column]) for column in (*HISTORY, "note")))
-    wide_console().print(table)
+    cells = [[format_cell(row[column]) for column in HISTORY] for row in rows.iter_rows(named=True)]
+    table = CellTable([column.replace("_", " ") for column in HISTORY], cells)
+    print_table(table, f"{name}: all scorings, newest first")

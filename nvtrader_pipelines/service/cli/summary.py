@@ -4,18 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.output import format_bounded
+from nvtrader_pipelines.service.cli.output import format_figure, format_interval, print_table
+from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
-COLUMNS = ("policy", "net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]")
+COLUMNS = (
+    "policy",
+    *("net Sharpe", "Sharpe 95 %", "less best baseline", "difference 95 %"),
+    *("CAGR", "max DD", "turnover/y", "cost/y"),
+)
 NEXT = (
     'nvtrader sql "SELECT policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
     "WHERE period = 'fold' ORDER BY policy, fold\"",
@@ -40,14 +43,15 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
     """Print a table per period, the warnings, the paths, and three commands to try next."""
     verdicts = summary_rows(store, names)
     for period in verdicts["period"].unique(maintain_order=True):
-        console.print(period_table(verdicts.filter(pl.col("period") == period), period))
+        console.print()
+        print_period(verdicts.filter(pl.col("period") == period), period, console)
     console.print("A difference whose interval contains 0 is no evidence of beating the baseline.", style="dim")
     print_warnings(store, console)
     home = store.home
     console.print(f"\ntables  {home.iceberg}\nviews   {home.duckdb_file}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:
-        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
 
 
 def print_warnings(store: Store, console: Console) -> None:
@@ -59,19 +63,19 @@ def print_warnings(store: Store, console: Console) -> None:
         console.print(f"note: {prefix}{warning}", style="yellow", soft_wrap=True)
 
 
-def period_table(verdicts: pl.DataFrame, period: str) -> Table:
-    """Table of a period: experiments first, then single policies, then baselines."""
+def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
+    """Print the table of a period: experiments first, then single policies, then baselines."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
-    table = Table(
-        title=f"{period.replace('_', ' ')} ({first} to {last}), net of costs", title_justify="left", box=SIMPLE_HEAD
-    )
-    for i, name in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
     rows = with_validation_mark(with_distinct_names(verdicts.unique(own, maintain_order=True)))
-    for row in sort_accounts(rows).iter_rows(named=True):
-        table.add_row(*figure_cells(row), style="bold" if row["kind"] == "ensemble" else None)
-    return table
+    accounts = list(sort_accounts(rows).iter_rows(named=True))
+    table = CellTable(
+        COLUMNS,
+        [figure_cells(row) for row in accounts],
+        numeric=range(1, len(COLUMNS)),
+        bold=[i for i, row in enumerate(accounts) if row["kind"] == "ensemble"],
+    )
+    print_table(table, f"{period.replace('_', ' ')} ({first} to {last}), net of costs", console)
 
 
 def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
@@ -100,15 +104,20 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
     """Format the figures of an account as the cells of a row."""
     return [
         str(row["policy"]),
-        format_sharpe(row),
+        *sharpe_cells(row),
+        *difference_cells(row),
         f"{row['cagr']:.1%}",
         f"{row['max_drawdown']:.0%}",
         f"{row['turnover_per_year']:.1f}",
         f"{row['cost_per_year']:.2%}",
-        format_bounded(row, "sharpe_difference", "+.2f"),
     ]
 
 
-def format_sharpe(row: Mapping[str, Any]) -> str:
-    """Format the Sharpe ratio with its interval; empty if there is none."""
-    return format_bounded(row, "sharpe", ".2f")
+def sharpe_cells(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Format the Sharpe ratio and its interval; empty if there is none."""
+    return format_figure(row, "sharpe", ".2f"), format_interval(row, "sharpe", ".2f")
+
+
+def difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Format the difference to the best baseline's Sharpe ratio and its interval; empty if there is none."""
+    return format_figure(row, "sharpe_difference", "+.2f"), format_interval(row, "sharpe_difference", "+.2f")

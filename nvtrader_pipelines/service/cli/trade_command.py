@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import Account, AsJson, Verbose, current_user, open_store
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console, write_json
+from nvtrader_pipelines.service.cli.options import (
+    Account,
+    AsJson,
+    PageForm,
+    Verbose,
+    current_user,
+    is_json,
+    open_store,
+    with_examples,
+)
+from nvtrader_pipelines.service.cli.output import PageFormat, print_line, print_lines, wide_console, write_json
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -20,6 +29,11 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.execution.errors import NotReconciled
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
+EXAMPLES = with_examples(
+    "nvtrader trade",
+    "nvtrader trade --from 2017-03-01 --to 2017-06-30",
+    "nvtrader trade --account paper --json",
+)
 Days = tuple[date | None, date | None]  # first and last, inclusive
 FirstDay = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
 LastDay = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last session to trade.")]
@@ -27,12 +41,13 @@ WAIT = "With --from or --to: wait for a person at soft findings, as without thes
 Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
 
-def trade(
+def trade(  # noqa: PLR0913 - its options
     first: FirstDay = None,
     last: LastDay = None,
     account: Account = "paper",
     *,
     wait: Wait = False,
+    form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -53,11 +68,12 @@ def trade(
         store, days = open_store(), (first.date() if first else None, last.date() if last else None)
         require_history(store, account, days)
         desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
-        not_reconciled = trade_sessions(desk, days, acknowledge=acknowledge, quiet=as_json)
+        quiet = is_json(form, as_json=as_json)
+        not_reconciled = trade_sessions(desk, days, acknowledge=acknowledge, quiet=quiet)
         desk.mirror()
         publish(store)
         document = trade_document(store, account, days)
-        if as_json:
+        if quiet:
             write_json(document)
         else:
             print_account(document)
@@ -205,14 +221,22 @@ def _session_line(document: Mapping[str, Any]) -> str:
 def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:
     if not document["n_sessions"]:
         return {}
-    sharpe = document["sharpe"]
     return {
         "return": f"{document['total_return']:+.2%}",
-        "net Sharpe": "" if sharpe is None else f"{sharpe:.2f}",
+        "net Sharpe": _sharpe_line(document["sharpe"], document["n_sessions"]),
         "max drawdown": f"{document['max_drawdown']:.1%}",
         "turnover/y": f"{document['turnover_per_year']:.2f}",
         "cost/y": f"{document['cost_per_year']:.2%}",
     }
+
+
+def _sharpe_line(sharpe: float | None, n_sessions: int) -> str:
+    """Annualized Sharpe ratio, or why there is none."""
+    from nvtrader_pipelines.evaluation.stress.verdict import MIN_SESSIONS
+
+    if sharpe is None:
+        return f"none: {n_sessions} sessions are too few, at least {MIN_SESSIONS} are needed"
+    return f"{sharpe:.2f}, annualized from {n_sessions} sessions"
 
 
 def _format_counts(n: int, parts: Mapping[str, int]) -> str:

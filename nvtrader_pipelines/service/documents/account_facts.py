@@ -143,7 +143,9 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
 
 
 def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
-    """Statistics of the sessions; null where there are too few."""
+    """Statistics of the sessions; the Sharpe ratio is null where there are too few."""
+    from nvtrader_pipelines.evaluation.stress.verdict import MIN_SESSIONS  # slow to import, and only trades need it
+
     if not states:
         return {}
     returns, turnover, cost = (
@@ -151,7 +153,7 @@ def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
     )
     return {
         "total_return": total_return(returns),
-        "sharpe": statistics_of(returns)["sharpe"] if len(states) > 1 else None,
+        "sharpe": statistics_of(returns)["sharpe"] if len(states) >= MIN_SESSIONS else None,
         "max_drawdown": max_drawdown(returns),
         "turnover_per_year": turnover_per_year(turnover),
         "cost_per_year": cost_per_year(cost),

@@ -191,5 +191,8 @@ def read_named_experiment(home: Home, name: str) -> ExperimentSpec:
     named = [each for spec in found.specs for each in (*spec.variants(), spec) if each.name == name]
     if not named:
         known = ", ".join(spec.name for spec in found.specs) or "none"
-        raise StorageError(f"no experiment is named {name!r}; there are: {known}; or name a version or a YAML file")
+        near = suggest(name, [spec.name for spec in found.specs])
+        raise StorageError(
+            f"no experiment is named {name!r}; there are: {known}; or name a version or a YAML file{near}"
+        )
     return named[0]

@@ -6,8 +6,9 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts
+from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
@@ -32,8 +33,9 @@ def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
     if len(found):
         return ledger.run(found["run_id"][0])
     if text and not ledger.runs(with_deleted=True)["run_id"].str.starts_with(text).any():
+        near = suggest_run(runs, text) or ";"
         raise StorageError(
-            f"no run's id begins with {text!r}, and no experiment of that name has a run; see `nvtrader runs`"
+            f"no run's id begins with {text!r}, and no experiment of that name has a run{near} see `nvtrader runs`"
         )
     return ledger.find_run(text)
 
@@ -82,11 +84,13 @@ def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
 def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
     """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
+    figures = verdict_rows(store, run.run_id)
     return {
+        "verdict": run_verdict(store, run, figures),
         "run": run.model_dump(mode="json"),
         "spec": version_content(store.ledger, run.partition_key),
         "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
-        "figures": verdict_rows(store, run.run_id).to_dicts(),
+        "figures": figures.to_dicts(),
         "events": store.ledger.events(run.run_id).select("timestamp", "stage", "fold", "seed", "message").to_dicts(),
         "views": run_views(run.run_id) if completed else [],
         "warnings": [warning for warnings in completed for warning in warnings],

@@ -46,7 +46,7 @@ _RESULTS = TableSchema(
         "probability that the information ratio exceeds what the best of all trials reaches by luck",
     ),
     Column("probabilistic_sharpe", pl.Float64, "probability that the true Sharpe ratio is above 0"),
-    EVALUATION.only("cagr", "max_drawdown", "turnover_per_year", "cost_per_year"),
+    EVALUATION.only("sortino", "calmar", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year"),
 )
 SCORECARDS = Table(
     "evaluation",

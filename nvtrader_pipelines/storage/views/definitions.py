@@ -1,6 +1,7 @@
 """DuckDB views over the current files of the tables."""
 
 import duckdb
+import polars as pl
 from pyiceberg.types import IcebergType, ListType, NestedField
 
 from nvtrader_pipelines.components.ids import short_id

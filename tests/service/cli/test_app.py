@@ -139,6 +139,16 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
+def test_report_refuses_a_folder_or_a_path_below_a_file(empty):
+    (empty / "file").write_text("")
+    for path, words in ((empty, "is a folder"), (empty / "file" / "report.html", "is a file")):
+        found = CliRunner().invoke(app, ["report", "--output", str(path)])
+        assert found.exit_code == BAD_INPUT
+        assert words in found.stderr
+        assert is_one_line_error(found.stderr)
+    assert [path.name for path in empty.iterdir()] == ["file"]
+
+
 def test_doctor_of_built_home_finds_no_problem(built_home, invoke):
     found = invoke("doctor", "--json")
     checks = {each["check"]: each for each in json.loads(found.stdout)}
@@ -231,8 +241,7 @@ def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command
     home.market_file.write_text("sources:\n  - kind: landng\n")
     found = command(home)("materialize", "--json")
     assert found.exit_code == BAD_INPUT
-    assert is_one_line_error(found.stderr), found.stderr
-    assert "market.yaml is not a valid market" in found.stderr
+    assert json.loads(found.stderr)["error"].startswith("market.yaml is not a valid market")
 
     home.market_file.write_text("sources:\n  - kind: landing\n")
     home.warehouse.mkdir(exist_ok=True)
@@ -240,16 +249,18 @@ def test_invalid_document_exits_with_3_and_failing_step_with_1(tmp_path, command
     found = nvtrader(home, "materialize", "--json", "--verbose", command=fast_nvtrader)
     assert found.returncode == FAILED
     assert found.stdout == ""
-    assert "error: market: bronze__bars failed: FileExistsError" in found.stderr
+    error = json.loads(found.stderr.splitlines()[-1])
+    assert error["exit_code"] == FAILED
+    assert error["error"].startswith("market: bronze__bars failed: FileExistsError")
     assert "in store_copies" in found.stderr  # the trace of the step
 
 
 def test_materialize_prints_results_paths_and_next_commands(built_home):
     printed = (built_home.root.parent / "built-home.txt").read_text()
-    for column in ("net Sharpe [95 %]", "CAGR", "max DD", "turnover/y", "cost/y", "less best baseline [95 %]"):
+    for column in ("net Sharpe", "Sharpe 95 %", "less best baseline", "CAGR", "max DD", "turnover/y", "cost/y"):
         assert column in printed
     for policy in ("tiny", "equal_weight", "buy_and_hold", "minimum_variance", "mean_cvar"):
-        assert f"\n  {policy} " in printed
+        assert f"\n {policy} " in printed
     assert str(built_home.duckdb_file) in printed
     assert len(printed.split("try next\n")[1].splitlines()) == 3
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.promotion import active_policy, eligibility
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
 from nvtrader_pipelines.runs.run_tables import complete_run
-from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
@@ -46,9 +46,14 @@ def words(text) -> list[str]:
 def test_policies_table_is_at_most_180_wide(invoke, run):
     shown = invoke("policies").stdout
     heads, line, count = words(shown)[:3]
-    assert heads == "policy run version tested net Sharpe [95 %] less best baseline [95 %] deflated state"
-    assert line.startswith(f"small {run.run_id[:8]} {KEY} {run.as_parent.window[0]} to {run.as_parent.window[1]} ")
-    assert line.endswith("can trade")
+    columns = (
+        "policy run net Sharpe state Sharpe 95 % less best baseline",
+        "difference 95 % best baseline deflated tested",
+    )
+    assert heads == f"{' '.join(columns)} version"
+    assert line.startswith(f"small {run.run_id[:8]} ")
+    assert " can trade " in line
+    assert line.endswith(f" {run.as_parent.window[0]} to {run.as_parent.window[1]} {KEY}")
     assert count == "1 row"
     assert max(map(len, shown.splitlines()[:2])) <= 180
     assert invoke("policies", "list").stdout == shown
@@ -121,11 +126,11 @@ def test_activate_shows_and_records_verdict(invoke, store, run):
     assert read_active(store) == active
 
 
-def test_promote_of_weaker_policy_exits_with_0_and_activates_nothing(invoke, store, run):
+def test_promote_of_weaker_policy_exits_with_1_and_activates_nothing(invoke, store, run):
     """An untrained network does not beat the best of two baselines."""
     store.home.promotion_file.write_text("least_sessions: 40\n")
     found = invoke("policies", "promote", "small", "--json")
-    assert found.exit_code == 0
+    assert found.exit_code == FAILED
     row = json.loads(found.stdout)
     assert (row["policy"], row["passed"], row["activated"], row["decision"]) == ("small", False, False, "gate")
     assert row["baseline_difference_low"] < 0.0

@@ -2,9 +2,9 @@ import datetime as dt
 import io
 
 import pytest
-from rich.console import Console
 
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.service.cli.output import plain_console
 from nvtrader_pipelines.service.cli.progress_display import N_LINES, follow_run, show_progress
 
 AT = dt.datetime(2024, 1, 2, 12, tzinfo=dt.UTC)
@@ -25,7 +25,7 @@ def steps(run_id="run"):
 
 @pytest.fixture(params=[True, False], ids=["terminal", "pipe"])
 def console(request):
-    return Console(file=io.StringIO(), force_terminal=request.param, width=120)
+    return plain_console(file=io.StringIO(), force_terminal=request.param, width=120)
 
 
 def test_follow_run_returns_run_id(console):
@@ -34,7 +34,7 @@ def test_follow_run_returns_run_id(console):
 
 
 def test_progress_in_a_pipe_prints_start_end_and_tenths():
-    console = Console(file=io.StringIO(), width=120)
+    console = plain_console(file=io.StringIO(), width=120)
     with show_progress(console) as on_progress:
         follow_run(steps(), on_progress)
     lines = console.file.getvalue().splitlines()
@@ -44,7 +44,7 @@ def test_progress_in_a_pipe_prints_start_end_and_tenths():
 
 
 def test_progress_on_terminal_shows_one_bar_per_run():
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    console = plain_console(file=io.StringIO(), force_terminal=True, width=120)
     with show_progress(console) as on_progress:
         for each in (step("start", 0.0), step("start", 0.0, run_id="other"), step("train.step", 0.25, "a quarter")):
             on_progress(each)

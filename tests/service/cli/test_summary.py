@@ -1,9 +1,9 @@
 import polars as pl
 import pytest
-from rich.console import Console
 
 from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
+from nvtrader_pipelines.service.cli.output import plain_console
 from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -30,10 +30,10 @@ def evaluated_home(tmp_path):
 
 
 def test_summary_marks_accounts_and_names_validation_only_runs(evaluated_home):
-    console = Console(width=200)
+    console = plain_console(width=200)
     with console.capture() as shown:
         print_summary(Store(evaluated_home), (), console)
-    lines = [line.split("0.50 [0.10, 0.90]")[0].strip() for line in shown.get().splitlines() if "0.50 [" in line]
+    lines = [line.split("0.50")[0].strip() for line in shown.get().splitlines() if "[0.10, 0.90]" in line]
     assert sorted(lines) == ["cv (validation only)", "ppo"]
     assert f"note: cv (run 22222222): {VALIDATION_ONLY}" in shown.get()
     assert "note: a common warning" in shown.get()

@@ -76,7 +76,9 @@ def assert_printed(found, document):
     lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
     assert f"sessions 12, {document['first_session']} to {document['last_session']}" in lines
     assert f"orders {document['n_orders']} placed, {document['n_fills']} filled, 0 cancelled" in lines
-    for name in ("equity", "return", "net Sharpe", "max drawdown", "turnover/y", "cost/y", "plans", "picture"):
+    assert document["sharpe"] is None
+    assert "net Sharpe none: 12 sessions are too few, at least 63 are needed" in lines
+    for name in ("equity", "return", "max drawdown", "turnover/y", "cost/y", "plans", "picture"):
         assert any(line.startswith(f"{name} ") for line in lines), name
     (comparison,) = [line for line in lines if line.startswith("back-test ")]
     assert f" on {document['last_session']}; largest difference" in comparison
@@ -215,7 +217,8 @@ def test_trade_exits_with_1_until_differences_are_accepted(store, invoke, accoun
     assert f"DIFFERS          at the close of {days[1]}" in failed.stdout  # the account is still printed
     assert store.tables.read(PORTFOLIO_STATE, {"account": [account]})["n_differences"].sum() == 1
     again = invoke("trade", *window, "--json")
-    assert (again.exit_code, again.stderr) == (FAILED, failed.stderr)
+    assert again.exit_code == FAILED
+    assert f"error: {json.loads(again.stderr)['error']}\n" == failed.stderr
     assert json.loads(again.stdout)["last_session"] == str(days[1])
     assert "nothing trades until" in invoke("portfolio", "--account", account).stdout
     known = {each["check"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}

@@ -7,8 +7,8 @@ from nvtrader_pipelines.promotion.decision_log import PromotionRow
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.promote import activation_command
-from nvtrader_pipelines.service.cli.output import Format, format_bounded, print_line, print_part, write_rows
-from nvtrader_pipelines.service.cli.summary import format_sharpe
+from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
+from nvtrader_pipelines.service.cli.summary import difference_cells, sharpe_cells
 
 LEGEND = (
     "net Sharpe and difference: in the reported period of the run's tests; deflated: probability that the information "
@@ -100,16 +100,15 @@ def print_decision(row: PromotionRow) -> None:
 
 def _library_row(card: LibraryCard) -> Row:
     score = card.score
+    sharpe, *others = _sharpe_columns(score).items()
     return {
         "": "*" if card.active else "",
         "policy": card.policy,
         "run": short_id(card.run_id),
-        "version": card.partition_key,
-        "tested": f"{score['first_session']} to {score['last_session']}" if score else "",
-        "net Sharpe [95 %]": format_sharpe(score) if score else "",
-        "less best baseline [95 %]": _format_difference(score) if score else "",
+        **dict([sharpe, ("state", _state(card)), *others]),
         "deflated": "" if card.deflated_sharpe is None else f"{card.deflated_sharpe:.2f}",
-        "state": _state(card),
+        "tested": f"{score['first_session']} to {score['last_session']}" if score else "",
+        "version": card.partition_key,
     }
 
 
@@ -152,16 +151,18 @@ def _score_row(name: str, row: Row) -> Row:
     return {
         "account": name,
         "period": row["period"],
-        "sessions": f"{row['first_session']} to {row['last_session']}",
-        "net Sharpe [95 %]": format_sharpe(row),
-        "less best baseline [95 %]": _format_difference(row),
+        **_sharpe_columns(row),
         "CAGR": f"{row['cagr']:.1%}",
         "max DD": f"{row['max_drawdown']:.0%}",
         "turnover/y": f"{row['turnover_per_year']:.1f}",
+        "sessions": f"{row['first_session']} to {row['last_session']}",
     }
 
 
-def _format_difference(row: Row) -> str:
-    if row.get("sharpe_difference") is None:
-        return ""
-    return f"{format_bounded(row, 'sharpe_difference', '+.2f')} {row['best_baseline']}"
+def _sharpe_columns(row: Row | None) -> dict[str, str]:
+    """Sharpe ratio and difference to the best baseline, with their intervals; empty without a verdict."""
+    own = row or {"sharpe": None}
+    difference = own if own.get("sharpe_difference") is not None else {"sharpe_difference": None, "best_baseline": ""}
+    names = ("net Sharpe", "Sharpe 95 %", "less best baseline", "difference 95 %")
+    cells = dict(zip(names, (*sharpe_cells(own), *difference_cells(difference)), strict=True))
+    return {**cells, "best baseline": difference["best_baseline"]}

@@ -12,11 +12,13 @@ from nvtrader_pipelines.service.cli.output import (
     format_cell,
     print_line,
     print_part,
+    print_table,
     print_title,
     wide_console,
     write_rows,
 )
-from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, format_sharpe, period_table
+from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, sharpe_cells
+from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
 
 if TYPE_CHECKING:
@@ -30,13 +32,14 @@ def print_runs(runs: pl.DataFrame) -> None:
     lines = [
         {
             "run": short_id(run["run_id"]),
-            "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
-            "status": run["status"],
             "experiment": run["partition_key"],
+            "net Sharpe": sharpe_cells(run)[0],
+            "status": run["status"],
+            "Sharpe 95 %": sharpe_cells(run)[1],
+            "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
             "window": format_window(run),
-            "parent": short_id(run["parent_run_id"] or ""),
-            "net Sharpe [95 %]": format_sharpe(run),
             "started": f"{run['started_at']:%Y-%m-%d %H:%M}",
+            "parent": short_id(run["parent_run_id"] or ""),
         }
         for run in runs.iter_rows(named=True)
     ]
@@ -49,7 +52,8 @@ def print_runs(runs: pl.DataFrame) -> None:
 
 
 def print_run(document: Mapping[str, Any]) -> None:
-    """Print a run: facts, spec, policies, figures, events, views and warnings."""
+    """Print a run: verdict, facts, spec, policies, figures, events, views and warnings."""
+    wide_console().print(f"{document['verdict']}\n", style="bold")
     for name, value in document["run"].items():
         if value not in (None, {}, []):
             print_line(f"{name:<20} {_format_value(value)}")
@@ -86,23 +90,31 @@ def print_figures(figures: pl.DataFrame) -> None:
     console = wide_console()
     for period in figures["period"].unique(maintain_order=True) if len(figures) else ():
         console.print()
-        console.print(period_table(figures.filter(pl.col("period") == period), period))
+        print_period(figures.filter(pl.col("period") == period), period, console)
 
 
 def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
-    """Print runs side by side, a column each, and the differences of their specs."""
-    columns: dict[str, list[str]] = {"": ["experiment", "kind", "window", *FIGURES, "best baseline"]}
-    for run in runs.iter_rows(named=True):
-        has_verdict = run["sharpe"] is not None
-        own = (
-            [*figure_cells({**run, "policy": ""})[1:], format_cell(run["best_baseline"])]
-            if has_verdict
-            else [""] * (len(FIGURES) + 1)
+    """Print a line of figures per run, and the differences of their specs."""
+    columns = ("run", "experiment", *FIGURES, "kind", "window", "best baseline")
+    cells = [
+        (
+            short_id(run["run_id"]),
+            run["partition_key"],
+            *_own_figures(run),
+            run["kind"],
+            format_window(run),
+            format_cell(run["best_baseline"]),
         )
-        columns[short_id(run["run_id"])] = [run["partition_key"], run["kind"], format_window(run), *own]
-    write_rows(pl.DataFrame(columns), Format.TABLE)
+        for run in runs.iter_rows(named=True)
+    ]
+    print_table(CellTable(columns, cells, numeric=range(2, 2 + len(FIGURES))))
     first = short_id(runs["run_id"][0])
     print_part("differences of the specs", differ.rename({"left": first, "right": "other"}), "the specs are the same")
+
+
+def _own_figures(run: Mapping[str, Any]) -> list[str]:
+    """Cells of a run's figures; empty without a verdict."""
+    return [""] * len(FIGURES) if run["sharpe"] is None else figure_cells({**run, "policy": ""})[1:]
 
 
 def format_window(run: Mapping[str, Any]) -> str:

@@ -1,0 +1,70 @@
+"""Verdict on a run as sentences: whether it beats its best baseline after deflation, with figures."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.trial_validation import reported_period
+from nvtrader_pipelines.promotion.findings import ACTIVE, MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import VALIDATION
+
+EQUAL_WEIGHT = "equal_weight"
+
+
+def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
+    """Whether a run beats its references in the reported period, after deflation for all trials.
+
+    Args:
+        store: the store.
+        run: the run.
+        figures: rows of its verdict by account and period.
+    """
+    if figures.is_empty():
+        return f"no verdict yet: the run is {run.status}"
+    period = reported_period(figures["period"])
+    accounts = figures.filter(period=period)
+    own = accounts.filter(kind="ensemble").row(0, named=True)
+    if own["best_baseline"] is None:
+        return f"{own['policy']} has no baseline to beat; net Sharpe ratio {_bounded(own, 'sharpe', '.2f')}"
+    rows = store.tables.read(VALIDATION, {"run_id": [run.run_id]}).filter(period=period)
+    over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(list(ACTIVE))).to_dicts()}
+    deflated = [_deflated(row) for row in over.values()]
+    parts = [
+        f"{own['policy']} {_claim(over.get('best_baseline'))} its best baseline, {own['best_baseline']}, "
+        f"{describe_period(period)}: net Sharpe ratio {_bounded(own, 'sharpe', '.2f')}, "
+        f"difference to the best baseline's {_bounded(own, 'sharpe_difference', '+.2f')}",
+        *_equal_weight(accounts, own["best_baseline"]),
+        *dict.fromkeys(deflated or [f"not deflated: a {run.kind} run is no trial"]),
+    ]
+    return "; ".join(parts)
+
+
+def _claim(row: Mapping[str, Any] | None) -> str:
+    probability = row["deflated_sharpe"] if row else None
+    return "beats" if probability is not None and probability >= MIN_DEFLATED else "is not shown to beat"
+
+
+def _equal_weight(accounts: pl.DataFrame, best_baseline: str) -> list[str]:
+    """Sharpe ratio of 1/N, where it is not the best baseline."""
+    found = accounts.filter(policy=EQUAL_WEIGHT)["sharpe"].drop_nulls()
+    return [f"{EQUAL_WEIGHT} has {found[0]:.2f}"] if len(found) and best_baseline != EQUAL_WEIGHT else []
+
+
+def _deflated(row: Mapping[str, Any]) -> str:
+    """Information ratio against a reference, deflated for the trials."""
+    if row["deflated_sharpe"] is None:
+        return f"no deflated information ratio against {row['reference']}: {row['note']}"
+    trials = "1 trial" if row["n_trials"] == 1 else f"{row['n_trials']} trials"
+    return (
+        f"information ratio {row['sharpe']:+.2f} against {row['reference']}, deflated for {trials}: probability "
+        f"{format_probability(row['deflated_sharpe'], MIN_DEFLATED)} (required: at least {MIN_DEFLATED})"
+    )
+
+
+def _bounded(row: Mapping[str, Any], name: str, form: str) -> str:
+    if row[name] is None:
+        return "undefined"
+    return f"{row[name]:{form}} [{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
