@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import polars as pl
 import psutil
@@ -15,7 +16,7 @@ from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.scoreboard.contest_backtest import Meter
+from nvtrader_pipelines.scoreboard.contest_backtest import Meter, admit_entrants, default_contest
 from nvtrader_pipelines.scoreboard.contests import (
     ContestSpec,
     contests_of,
@@ -27,7 +28,14 @@ from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Scorecard, attempt_id, markdown
-from nvtrader_pipelines.scoreboard.scoring import SourceMarket, TrialPopulation, refusal_card, score_entrants
+from nvtrader_pipelines.scoreboard.scoring import (
+    SourceMarket,
+    TrialPopulation,
+    make_share,
+    refusal_card,
+    score_entrants,
+)
+from nvtrader_pipelines.scoreboard.shares import share_processes
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
@@ -115,12 +123,33 @@ def _score_source(
     report: Report,
 ) -> list[Scorecard]:
     """Score the entrants on one source."""
-    found, without = {}, []
+    market, problems = _read_market(store, whole, entrants, contests)
+    without = [refusal_card(each.name, problems[each.name], at, each) for each in entrants if each.name in problems]
+    able = [each for each in entrants if each.name not in problems]
+    return [*score_entrants(able, market, _meter(), at, report), *without]
+
+
+def judge_share(store: Store, source: str, contests: Mapping[str, ContestSpec], share: tuple[int, int]) -> None:
+    """Make the results of every n-th entrant on one source, given its first number and n, for another process."""
+    roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
+    entrants = [each for each in roster.entrants if each.market.source == source]
+    whole = store.panels.read(MarketChoice(source=entrants[0].market.source))
+    market, problems = _read_market(store, whole, entrants, contests)
+    able = [each for each in entrants if each.name not in problems]
+    named = default_contest(whole, able, market.panels, contests)
+    make_share(admit_entrants(whole, able, market.panels, named), market, _meter(), lambda _: None, share)
+
+
+def _read_market(
+    store: Store, whole: MarketPanel, entrants: Sequence[Entrant], contests: Mapping[str, ContestSpec]
+) -> tuple[SourceMarket, dict[str, str]]:
+    """Read the market of the entrants on one source, and the reasons of those whose names form no panel."""
+    found, problems = {}, {}
     for each in entrants:
         try:
             found[each.name] = store.panels.read(each.market)
         except ValueError as error:
-            without.append(refusal_card(each.name, str(error), at, each))
+            problems[each.name] = str(error)
     market = SourceMarket(
         whole,
         found,
@@ -128,10 +157,14 @@ def _score_source(
         lambda contest: _read_population(store, contest),
         contests,
         store.judgements,
+        partial(share_processes, store.home, whole.source, contests),
     )
+    return market, problems
+
+
+def _meter() -> Meter:
     process = psutil.Process()
-    meter = Meter(time.perf_counter, lambda: process.memory_info().rss)
-    return [*score_entrants([each for each in entrants if each.name in found], market, meter, at, report), *without]
+    return Meter(time.perf_counter, lambda: process.memory_info().rss)
 
 
 def _read_population(store: Store, contest: Contest) -> TrialPopulation:

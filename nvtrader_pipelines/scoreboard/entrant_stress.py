@@ -38,10 +38,10 @@ def stress_results(
     entrants. Stored results are not made again. `report` receives one progress line per test.
     """
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
+    longer = with_history_of(entrants, stress)
     found: dict[str, tuple[StressResult, ...]] = {}
     for market in dict.fromkeys(each.market for each in entrants):
         own = [each for each in entrants if each.market == market]
-        longer = stress.with_history(max(each.lookback for each in own))
         digests = {each.name: stress_digest(each, contest, canonical_json(longer)) for each in own}
         found |= {name: unpack_stress(known) for name, digest in digests.items() if (known := results.get(digest))}
         new = [each for each in own if each.name not in found]
@@ -58,6 +58,11 @@ def stress_results(
             results[digests[entrant.name]] = pack_stress(found[entrant.name])
             report(f"{entrant.name}: {len(markets)} stress scenarios ({countdown.count()})")
     return found
+
+
+def with_history_of(entrants: Sequence[Entrant], stress: StressTest = CARD_STRESS_TEST) -> StressTest:
+    """Stress test with enough history for the longest lookback of the entrants."""
+    return stress.with_history(max(each.lookback for each in entrants))
 
 
 def _results(

@@ -1,6 +1,7 @@
 """Scorecards from contest runs: metrics with intervals, deflated inference, stress and timing."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -25,6 +26,7 @@ from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.scoreboard.contest_backtest import (
+    Admission,
     ContestRun,
     Meter,
     admit_entrants,
@@ -34,7 +36,7 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
 from nvtrader_pipelines.scoreboard.contest_results import backtest_digest, pack_backtest, unpack_backtest
 from nvtrader_pipelines.scoreboard.contests import COMMON, ContestSpec
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
-from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
+from nvtrader_pipelines.scoreboard.entrant_stress import stress_results, with_history_of
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.scorecard import (
     EXTERNAL_KINDS,
@@ -48,7 +50,7 @@ from nvtrader_pipelines.scoreboard.scorecard import (
     attempt_id,
 )
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
-from nvtrader_pipelines.storage.judgements import Results
+from nvtrader_pipelines.storage.judgements import Result, Results
 
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
@@ -96,6 +98,7 @@ class SourceMarket:
     read_population: Callable[[Contest], TrialPopulation]
     contests: Mapping[str, ContestSpec] = field(default_factory=lambda: {COMMON: ContestSpec()})
     results: Results = field(default_factory=dict)  # backtests and stress tests that are not made again
+    start_shares: Callable[[int], AbstractContextManager[int]] = lambda _: nullcontext(1)  # given the new entrants
 
 
 def score_entrants(
@@ -113,6 +116,11 @@ def score_entrants(
     failed: dict[str, str] = {}
     scored_in, runs = None, []
     named = default_contest(market.whole, entrants, market.panels, market.contests)
+    first = admit_entrants(market.whole, entrants, market.panels, named)
+    known = _known_backtests(first.contest, first.admitted, market)
+    with market.start_shares(len(first.admitted) - len(known)) as n_shares:
+        if n_shares > 1:
+            make_share(first, market, meter, report, (0, n_shares))
     while True:
         eligible = [entrant for entrant in entrants if entrant.name not in failed]
         found = admit_entrants(market.whole, eligible, market.panels, named)
@@ -133,13 +141,26 @@ def score_entrants(
     ]
 
 
+def make_share(
+    found: Admission, market: SourceMarket, meter: Meter, report: Callable[[str], None], share: tuple[int, int]
+) -> None:
+    """Backtest and stress every n-th admitted entrant, given its first number and n."""
+    own = found.admitted[share[0] :: share[1]]
+    _run_all(found.contest, own, market, meter, report)
+    stress_results(found.contest, own, market.returns, report, market.results, with_history_of(found.admitted))
+
+
+def _known_backtests(contest: Contest, admitted: Sequence[Entrant], market: SourceMarket) -> dict[str, Result]:
+    """Stored backtests of the admitted entrants, by name."""
+    digests = {each.name: backtest_digest(each, market.panels[each.name], contest) for each in admitted}
+    return {name: result for name, digest in digests.items() if (result := market.results.get(digest))}
+
+
 def _run_all(
     contest: Contest, admitted: Sequence[Entrant], market: SourceMarket, meter: Meter, report: Callable[[str], None]
 ) -> tuple[list[ContestRun], dict[str, str]]:
     """Backtest the admitted entrants; return their runs and the reasons of failed ones."""
-    results, panels = market.results, market.panels
-    digests = {each.name: backtest_digest(each, panels[each.name], contest) for each in admitted}
-    known = {name: result for name, digest in digests.items() if (result := results.get(digest))}
+    panels, known = market.panels, _known_backtests(contest, admitted, market)
     new = [each for each in admitted if each.name not in known]
     window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
     if known:
@@ -151,7 +172,7 @@ def _run_all(
     for entrant in new:
         try:
             run = found[entrant.name] = run_contest_backtest(entrant, panels[entrant.name], contest, meter)
-            results[digests[entrant.name]] = pack_backtest(run)
+            market.results[backtest_digest(entrant, panels[entrant.name], contest)] = pack_backtest(run)
             report(f"{entrant.name}: {window} ({countdown.count()})")
         except ValueError as error:
             failed[entrant.name] = str(error)

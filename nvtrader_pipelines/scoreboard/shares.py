@@ -1,0 +1,53 @@
+"""Processes that judge shares of many new entrants; their results are read from `warehouse/judgements`."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from nvtrader_pipelines.policies.training import PRELOADED
+from nvtrader_pipelines.scoreboard.contests import ContestSpec
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+MIN_SHARE = 8  # new entrants per process: starting one takes as long as judging five
+Contests = Mapping[str, ContestSpec]
+
+
+@contextmanager
+def share_processes(home: Home, source: str, contests: Contests, n_new: int) -> Iterator[int]:
+    """Start a process for each share of the entrants but the first; yield the number of shares.
+
+    At the end the processes are awaited; after an error they are ended. Results that a process did not make are made by
+    the caller.
+    """
+    n_shares = max(1, min(os.cpu_count() or 1, n_new // MIN_SHARE))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    processes = [
+        context.Process(target=_judge_share, args=(home, source, dict(contests), (number, n_shares)), daemon=True)
+        for number in range(1, n_shares)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        yield n_shares
+    except BaseException:
+        for process in processes:
+            process.terminate()
+        raise
+    finally:
+        for process in processes:
+            process.join()
+
+
+def _judge_share(home: Home, source: str, contests: Contests, share: tuple[int, int]) -> None:
+    """Make the results of a share of the entrants on one source."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
+    import torch
+
+    from nvtrader_pipelines.scoreboard.cards import judge_share
+
+    torch.set_num_threads(1)
+    judge_share(Store(home), source, contests, share)
