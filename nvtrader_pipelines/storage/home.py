@@ -1,7 +1,9 @@
 """Paths of a home: `data/` holds inputs and records, `warehouse/` what is built from them."""
 
+import hashlib
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -40,7 +42,6 @@ class Home:
     warehouse = _Place("warehouse")  # folder of everything that is built from `data/`
     iceberg = _Place("warehouse/iceberg")  # data and metadata files of the tables
     catalog = _Place("warehouse/catalog.db")  # SQLite catalog of the tables
-    duckdb_file = _Place("warehouse/nvtrader.duckdb")  # DuckDB file with the published views
     deliveries = _Place("warehouse/deliveries")  # copy of every delivered file, named by digest
     ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL is set
     pictures = _Place("warehouse/pictures")  # plots of the assets as PNG files, in a folder per asset
@@ -50,33 +51,42 @@ class Home:
     mlflow = _Place("warehouse/mlflow")  # MLflow store
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
+    @property
+    def duckdb_file(self) -> Path:
+        """DuckDB file with the published views; beside the link of a linked home, since DuckDB resolves links."""
+        is_linked = self.root.is_symlink() and URL_PARTS.search(str(self.root.readlink()))
+        return self.root.with_suffix(".duckdb") if is_linked else self.root / "warehouse/nvtrader.duckdb"
+
     @classmethod
     def find(cls) -> Self:
         """Find the home: $NVTRADER_HOME, else the checkout of this package, else the current folder."""
-        return cls.fixed() or cls(Path.cwd())
+        return cls.fixed() or cls.at(Path.cwd())
 
     @classmethod
     def fixed(cls) -> Self | None:
         """Home that does not depend on the current folder: $NVTRADER_HOME, else the checkout, else none."""
         named = os.environ.get(VARIABLE)
         if named:
-            return cls(Path(named).expanduser().resolve())
-        checkout = cls(Path(__file__).resolve().parents[2])
+            return cls.at(Path(named))
+        checkout = cls.at(Path(__file__).parents[2])
         return checkout if checkout.experiments.is_dir() else None
 
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """Home in a folder; one whose path libraries would read as a URL is used through a link in the user's cache."""
+        root = folder.expanduser().resolve()
+        return cls(_link_to(root) if URL_PARTS.search(str(root)) else root)
 
-def require_usable_root(root: Path) -> None:
-    """Raise if a home cannot be used at a path.
 
-    Raises:
-        ValueError: if SQLAlchemy or DuckDB would read a part of the path as an option or a quoted character.
-    """
-    found = URL_PARTS.search(str(root))
-    if found:
-        raise ValueError(
-            f"the path of a home must hold no ? and no % before two hexadecimal digits, but {root} holds "
-            f"{found.group()}; rename the folder"
-        )
+def _link_to(root: Path) -> Path:
+    """Link to a home by a path without special characters."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nvtrader" / "homes"
+    link = cache / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    if not link.is_symlink():
+        cache.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # by another process
+            link.symlink_to(root)
+    return link
 
 
 def lock_path(home: Home, name: str) -> Path:

@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from nvtrader_pipelines.storage.home import Home
 
 
@@ -21,3 +23,14 @@ def test_inputs_and_built_files_have_separate_folders(tmp_path):
     built = (home.iceberg, home.catalog, home.duckdb_file, home.deliveries, home.ledger, home.mlflow, home.dagster)
     assert all(path.is_relative_to(tmp_path / "data") for path in (*inputs, *records))
     assert all(path.is_relative_to(home.warehouse) for path in built)
+
+
+@pytest.mark.parametrize("name", ["why?", "a%20b"])
+def test_home_at_a_path_that_reads_as_a_url_is_used_through_a_link(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    home = Home.at(tmp_path / name)
+    assert home == Home.at(tmp_path / name)
+    assert home.root.parent == tmp_path / "cache" / "nvtrader" / "homes"
+    assert home.root.resolve() == tmp_path / name
+    assert home.duckdb_file.parent == home.root.parent  # DuckDB would resolve a link
+    assert Home.at(tmp_path / "100% #1 [x] ü").root == tmp_path / "100% #1 [x] ü"

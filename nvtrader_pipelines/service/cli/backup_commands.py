@@ -71,20 +71,20 @@ def restore(
         from nvtrader_pipelines.storage.backups.restoring import restore_backup
         from nvtrader_pipelines.storage.views.publishing import publish
 
-        home = Home(folder.expanduser().resolve())
+        root = folder.expanduser().resolve()
         with _show_files("restoring", quiet=as_json) as on_file:
-            manifest = restore_backup(file, home.root, on_file)
-        store = Store(home)
+            manifest = restore_backup(file, root, on_file)
+        store = Store(Home.at(root))
         closed = close_copied_runs(store)
         publish(store)
         if as_json:
-            facts = {"home": str(home.root), "n_files": len(manifest.files), "interrupted_runs": closed}
+            facts = {"home": str(root), "n_files": len(manifest.files), "interrupted_runs": closed}
             write_json({**facts, "outside": manifest.outside})
             return
         print_line(f"{len(manifest.files):,} files of {manifest.root} as of {manifest.created_at:%Y-%m-%d %H:%M:%S}Z")
         for part in manifest.outside:
             print_line(f"not in the backup: {part}", "yellow")
-        print_line(f"export NVTRADER_HOME={shlex.quote(str(home.root))}")
+        print_line(f"export NVTRADER_HOME={shlex.quote(str(root))}")
 
 
 @contextmanager

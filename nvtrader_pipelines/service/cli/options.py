@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.output import Format, PageFormat
-from nvtrader_pipelines.storage.home import Home, require_usable_root
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
@@ -73,7 +73,7 @@ def require_home() -> Home:
     """Return the home folder.
 
     Raises:
-        ValueError: if $NVTRADER_HOME is no folder, the current folder is no home, or a home cannot be used at its path.
+        ValueError: if $NVTRADER_HOME is no folder, or the current folder is no home.
     """
     home = Home.find()
     if not home.root.is_dir():
@@ -83,7 +83,6 @@ def require_home() -> Home:
             f"the current folder must be a home, but {home.root} has no data/experiments; enter a home, or create one "
             "with `nvtrader init DIR`"
         )
-    require_usable_root(home.root)
     return home
 
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import require_usable_root
 
 
 def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
@@ -18,9 +17,7 @@ def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
 
     Raises:
         StorageError: if the folder holds anything, or the file is no backup, damaged or incomplete.
-        ValueError: if no home can be used at the folder's path.
     """
-    require_usable_root(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError(f"a backup is restored to a new or empty folder, but {folder} holds files; name another")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
             created_at=datetime.now(UTC),
-            root=str(home.root),
+            root=str(home.root.resolve()),
             outside=outside,
             files=archive.digests,
         )

@@ -73,10 +73,3 @@ def test_backup_to_a_folder_is_named_after_home_and_time(store, home, command, t
     (file,) = (tmp_path / "backups").iterdir()
     assert (done.exit_code, file.match("home-2*Z.tar")) == (0, True)
     assert str(file) in done.stdout.replace("\n", "")
-
-
-@pytest.mark.parametrize("name", ["why?", "a%20b"])
-def test_home_at_a_path_that_reads_as_a_url_is_refused(command, tmp_path, name):
-    (tmp_path / name).mkdir()
-    done = command(Home(tmp_path / name))("tables")
-    assert (done.exit_code, "the path of a home must hold no ?" in done.stderr) == (3, True)
