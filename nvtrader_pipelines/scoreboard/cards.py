@@ -35,7 +35,7 @@ from nvtrader_pipelines.scoreboard.scoring import (
     refusal_card,
     score_entrants,
 )
-from nvtrader_pipelines.scoreboard.shares import share_processes
+from nvtrader_pipelines.scoreboard.shares import Contests, Share, share_processes
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
@@ -129,8 +129,9 @@ def _score_source(
     return [*score_entrants(able, market, _meter(), at, report), *without]
 
 
-def judge_share(store: Store, source: str, contests: Mapping[str, ContestSpec], share: tuple[int, int]) -> None:
-    """Make the results of every n-th entrant on one source, given its first number and n, for another process."""
+def judge_share(home: Home, source: str, contests: Contests, share: Share) -> None:
+    """Make the results of a share of the entrants on one source, which another process scores."""
+    store = Store(home)
     roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
     entrants = [each for each in roster.entrants if each.market.source == source]
     whole = store.panels.read(MarketChoice(source=entrants[0].market.source))
@@ -157,7 +158,7 @@ def _read_market(
         lambda contest: _read_population(store, contest),
         contests,
         store.judgements,
-        partial(share_processes, store.home, whole.source, contests),
+        partial(share_processes, judge_share, store.home, whole.source, contests),
     )
     return market, problems
 

@@ -3,22 +3,24 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.scoreboard.contests import ContestSpec
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.store import Store
 
 MIN_SHARE = 8  # new entrants per process: starting one takes as long as judging five
 Contests = Mapping[str, ContestSpec]
+Share = tuple[int, int]  # its number, and the number of shares
+JudgeShare = Callable[[Home, str, Contests, Share], None]
 
 
 @contextmanager
-def share_processes(home: Home, source: str, contests: Contests, n_new: int) -> Iterator[int]:
+def share_processes(judge: JudgeShare, home: Home, source: str, contests: Contests, n_new: int) -> Iterator[int]:
     """Start a process for each share of the entrants but the first; yield the number of shares.
 
+    Each calls `judge` with the home, the source, its contests, and the number of its share and of all shares.
     At the end the processes are awaited; after an error they are ended. Results that a process did not make are made by
     the caller.
     """
@@ -26,7 +28,9 @@ def share_processes(home: Home, source: str, contests: Contests, n_new: int) -> 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     processes = [
-        context.Process(target=_judge_share, args=(home, source, dict(contests), (number, n_shares)), daemon=True)
+        context.Process(
+            target=_judge_share, args=(judge, home, source, dict(contests), (number, n_shares)), daemon=True
+        )
         for number in range(1, n_shares)
     ]
     for process in processes:
@@ -42,12 +46,9 @@ def share_processes(home: Home, source: str, contests: Contests, n_new: int) -> 
             process.join()
 
 
-def _judge_share(home: Home, source: str, contests: Contests, share: tuple[int, int]) -> None:
-    """Make the results of a share of the entrants on one source."""
+def _judge_share(judge: JudgeShare, home: Home, source: str, contests: Contests, share: Share) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
     import torch
 
-    from nvtrader_pipelines.scoreboard.cards import judge_share
-
     torch.set_num_threads(1)
-    judge_share(Store(home), source, contests, share)
+    judge(home, source, contests, share)
