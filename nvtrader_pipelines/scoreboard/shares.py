@@ -27,10 +27,9 @@ def share_processes(judge: JudgeShare, home: Home, source: str, contests: Contes
     n_shares = max(1, min(os.cpu_count() or 1, n_new // MIN_SHARE))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
+    given = judge, home, source, dict(contests)
     processes = [
-        context.Process(
-            target=_judge_share, args=(judge, home, source, dict(contests), (number, n_shares)), daemon=True
-        )
+        context.Process(target=_judge_share, args=(*given, (number, n_shares)), daemon=True)
         for number in range(1, n_shares)
     ]
     for process in processes:

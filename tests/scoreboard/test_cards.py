@@ -2,6 +2,7 @@ import datetime as dt
 import hashlib
 import json
 import re
+import shutil
 
 import polars as pl
 import pytest
@@ -18,15 +19,19 @@ from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.scoreboard.cards import (
     external_attempts,
+    judge_share,
     read_history,
     read_scoreboard,
     score_all,
     update_scoreboard,
 )
+from nvtrader_pipelines.scoreboard.contests import BUILT_IN, COMMON
 from nvtrader_pipelines.scoreboard.roster import distinct_baselines
 from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCORECARDS
 from tests.policies.small_learners import SPEC
 from tests.runs.small_runs import EXPERIMENT, run_whole, small_home
@@ -247,3 +252,15 @@ def test_later_baseline_renames_no_earlier_one():
         "equal_weight-sample",
         "buy_and_hold-?",
     ]
+
+
+def test_share_of_another_process_is_not_judged_again(store, season):
+    again = Store(Home(store.home.root))
+    shutil.rmtree(store.home.judgements)
+    judge_share(store.home, "landing", {COMMON: BUILT_IN[COMMON]}, (0, 2))
+    lines = []
+    result = score_all(again, START + dt.timedelta(days=9), lines.append)
+    assert result.n_new == 0
+    (known,) = [line for line in lines if "already walked" in line]
+    n_known, n_new = (int(word) for word in re.findall(r"(\d+) (?:entrants|are new)", known))
+    assert (n_known - n_new) in (0, 1)
