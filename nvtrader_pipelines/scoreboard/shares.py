@@ -47,7 +47,4 @@ def share_processes(judge: JudgeShare, home: Home, source: str, contests: Contes
 
 def _judge_share(judge: JudgeShare, home: Home, source: str, contests: Contests, share: Share) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
-    import torch
-
-    torch.set_num_threads(1)
     judge(home, source, contests, share)
