@@ -35,10 +35,11 @@ def market_is_current(store: Store) -> bool:
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: completed runs, files of entrants and contests, market panels and scoring code."""
+    """Digest of the contest: completed runs, archived experiments, files of entrants and contests, market panels and scoring code."""
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
-    state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), scoring_code()], default=str).encode())
+    archived = sorted(store.ledger.archived())
+    state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), archived, scoring_code()], default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         state.update(f"{path.relative_to(store.home.entrants)}|{digest}\n".encode())

@@ -111,7 +111,7 @@ class _EntrantReader:
 
 
 def read_roster(store: Store, gross_limit: float) -> Roster:
-    """Read the entrants of a home: runs, newest first, then files, then baselines.
+    """Read the entrants of a home: runs of unarchived experiments, newest first, then files, then baselines.
 
     A file replaces the run or baseline of its name and kind, or with `judged: false` takes it out; an invalid file does
     neither.
@@ -121,7 +121,7 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
         path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
     paths = [path for path in every if not _is_left_out(path)]
-    left_out = {path.stem for path in every}.difference(path.stem for path in paths)
+    left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived()
     runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = [name for name in runs["experiment"].unique(maintain_order=True) if name not in left_out]
     rules = distinct_baselines(_last_specs(store, roster, experiments), experiments)
