@@ -35,7 +35,7 @@ def market_is_current(store: Store) -> bool:
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: completed runs, archived experiments, files of entrants and contests, market panels and scoring code."""
+    """Digest of the contest: runs, archived names, entrants, contests, market panels and scoring code."""
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     archived = sorted(store.ledger.archived())
