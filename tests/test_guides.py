@@ -123,9 +123,10 @@ def test_blocks_of_a_guide_have_known_languages(guide):
 
 
 def documents(guide: Path) -> list[str]:
-    """YAML blocks of a guide, after those of the guides that it continues."""
+    """Experiments in the YAML blocks of a guide, after those of the guides that it continues."""
     before = CONTINUES.get(guide.stem)
-    return [*(documents(before) if before else []), *(text for name, text in blocks(guide) if name == "yaml")]
+    own = [text for name, text in blocks(guide) if name == "yaml" and text.startswith("# data/experiments/")]
+    return [*(documents(before) if before else []), *own]
 
 
 def versions(files: list[str], folder: Path) -> set[str]:
