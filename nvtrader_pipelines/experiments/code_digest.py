@@ -119,6 +119,8 @@ def _is_prose(node: object) -> bool:
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
             return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):  # imports for annotations
+            return True
     return False
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
-from nvtrader_pipelines.experiments.replay import recorded_fold_numbers
+from nvtrader_pipelines.experiments.recorded_folds import recorded_fold_numbers
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card

@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import active_policy, eligibility
 from nvtrader_pipelines.promotion import promote as promote_module
-from nvtrader_pipelines.promotion.active_policy import activate
+from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import activate_manually, mirror_active, read_gate
