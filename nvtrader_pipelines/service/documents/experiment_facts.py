@@ -11,11 +11,12 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived
 from nvtrader_pipelines.runs.training_time import estimate_training
+from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.spec_versions import version_content
-from nvtrader_pipelines.storage.specs import document_differences, experiment_name, read_experiment, read_experiments
+from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
 
 VALIDATION_SCHEMA = {
