@@ -346,6 +346,8 @@ def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentS
             f"version {partition_key} is damaged: its content has the hash {digest}, not {spec_hash}; restore the "
             "ledger from a backup"
         )
+    from nvtrader_pipelines.experiments.spec import ExperimentSpec  # a third of a second; lists of runs need none
+
     try:
         spec = ExperimentSpec.model_validate_json(content)
     except ValidationError as error:
