@@ -27,37 +27,37 @@ splitter: {kind: holdout, test_first: 2017-01-01}
 baselines: [{kind: equal_weight}]
 """
 RUN = "experiments run momentum"
-COMMANDS = {  # name to command, CPU seconds at most, and those before the imports of commands were split
-    "help": ("--help", 0.25, 0.6),
-    "sql": ("sql 'SELECT 1'", 0.5, 1.5),
-    "plans": ("plans", 0.8, 1.4),
-    "runs": ("runs", 0.8, 2.1),
-    "scoreboard": ("scoreboard", 0.8, 1.9),
-    "experiments": ("experiments list", 0.8, 1.9),
-    "policies": ("policies list", 0.8, 3.1),
-    "portfolio": ("portfolio", 0.8, 2.4),
-    "nothing_to_do": (RUN, 1.5, 5.3),
+COMMANDS = {  # name to command, and CPU seconds at most
+    "help": ("--help", 0.25),
+    "sql": ("sql 'SELECT 1'", 0.5),
+    "plans": ("plans", 0.8),
+    "runs": ("runs", 0.8),
+    "scoreboard": ("scoreboard", 0.8),
+    "experiments": ("experiments list", 0.8),
+    "policies": ("policies list", 0.8),
+    "portfolio": ("portfolio", 0.8),
+    "nothing_to_do": (RUN, 1.5),
 }
 ACTIVATE = "policies activate momentum --reason benchmark"
 
 
 def main() -> None:
     """Run one experiment in a new home, then measure each command in turn."""
-    commands = {name: command for name, (command, _, _) in COMMANDS.items()}
+    commands = {name: command for name, (command, _) in COMMANDS.items()}
     with TemporaryDirectory(prefix="nvtrader-commands-") as folder:
         home = Home(Path(folder))
         _write_home(home)
         for command in (RUN, ACTIVATE, *commands.values()):  # builds, compiles and publishes
             _cpu_seconds(home, command)
         rounds = [{name: _cpu_seconds(home, command) for name, command in commands.items()} for _ in range(N_ROUNDS)]
-    for name, (command, most, before) in COMMANDS.items():
+    for name, (command, most) in COMMANDS.items():
         report(
             f"command_{name}",
             median(seconds[name] for seconds in rounds),
             "s",
             Goal(value_at_most=most),
             note=f"user and system time of `nvtrader {command}`, median of {N_ROUNDS} processes, on a home with one "
-            f"run and its active policy; about {before} before commands imported only what they use",
+            "run and its active policy",
         )
 
 
