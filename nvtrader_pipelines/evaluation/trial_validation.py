@@ -16,6 +16,7 @@ from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MAX_BLOCKS
+from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     minimum_track_record_length,
@@ -114,12 +115,6 @@ def validate_sources(
         pl.concat([VALIDATION.to_frame(), *(trials.select(*VALIDATION) for trials, _ in found)]),
         pl.concat([OVERFITTING.to_frame(), *(overfitting.select(*OVERFITTING) for _, overfitting in found)]),
     )
-
-
-def reported_period(periods: pl.Series) -> str:
-    """Reported period among those of verdicts: the last `from_<year>`, else `all`."""
-    reported = periods.filter(periods.str.starts_with("from_")).sort()
-    return str(reported[-1]) if len(reported) else "all"
 
 
 def headlines(validation: Validation, n_trials: int = 20) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -2,7 +2,10 @@
 
 import ast
 import hashlib
+import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -119,6 +122,8 @@ def _is_prose(node: object) -> bool:
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
             return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):  # imports for annotations
+            return True
     return False
 
 
@@ -153,9 +158,36 @@ def code_digest(folders: Sequence[str] = DECIDING) -> str:
     """12 hexadecimal digits of the code in these folders of the package and of the libraries that decide results."""
     package = Path(str(files(PACKAGE)))
     paths = [path for folder in folders for path in (package / folder).rglob("*.py")]
-    libraries = (f"{library}=={version(library)}" for library in LIBRARIES)
-    syntax = syntax_digest({_module(path.relative_to(package)): path.read_bytes() for path in paths})
-    return _digest((syntax, *libraries))[:DIGITS]
+    sources = {_module(path.relative_to(package)): path.read_bytes() for path in paths}
+    libraries = [f"{library}=={version(library)}" for library in LIBRARIES]
+    stored = package / "__pycache__" / f"code-digest-{_digest(folders)[:DIGITS]}.txt"
+    content = _content_digest(sources, libraries)
+    return _read_digest(stored, content) or _write_digest(
+        stored, content, _digest((syntax_digest(sources), *libraries))[:DIGITS]
+    )
+
+
+def _content_digest(sources: Mapping[str, bytes], libraries: Sequence[str]) -> str:
+    """SHA-256 of all that a code digest depends on: to parse the sources takes a hundred times longer."""
+    hashes = (f"{name} {hashlib.sha256(source).hexdigest()}" for name, source in sorted(sources.items()))
+    return _digest((sys.version, *libraries, *hashes))
+
+
+def _read_digest(stored: Path, content: str) -> str | None:
+    """Read the digest that an earlier process stored for the same content; None if there is none."""
+    with suppress(OSError, ValueError):
+        known, digest = stored.read_text().split()
+        return digest if known == content else None
+    return None
+
+
+def _write_digest(stored: Path, content: str, digest: str) -> str:
+    """Store a digest for the next process, where the package can be written, and return it."""
+    temporary = stored.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        temporary.write_text(f"{content} {digest}")
+        temporary.replace(stored)
+    return digest
 
 
 def _module(path: Path) -> str:

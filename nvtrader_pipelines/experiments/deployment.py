@@ -13,7 +13,8 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, build_accounts
-from nvtrader_pipelines.experiments.replay import Parent, replay_plan
+from nvtrader_pipelines.experiments.recorded_folds import Parent
+from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import RecurrentPpoAgent

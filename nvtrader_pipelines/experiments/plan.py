@@ -4,13 +4,13 @@ import hashlib
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.dynamics import resolve_fill
-from nvtrader_pipelines.evaluation.backtest import Phase
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
@@ -22,10 +22,6 @@ SURVIVORSHIP = (
     "survivorship bias: the sample's 20 names are known to have lived through 1990-2022, "
     "so every result on it flatters all strategies, and those that buy losers most"
 )
-VALIDATION_ONLY = (
-    "validation only: policies were trained on sessions after their tests too, so results show their spread, not what "
-    "could have been earned"
-)
 INPUTS_OF_TESTS = (
     "inputs look back further than the sessions left out after a test ({wait} of {look_back}), so the first of a "
     "training after it contain tested prices (no returns); raise the splitter's embargo_size by {missing}"
@@ -36,8 +32,6 @@ HIGH_COST = (
     "pays; lower it unless it is meant"
 )
 FoldSeed = tuple[int, int]
-PlanKind = Literal["walk_forward", "replay", "forward"]
-PHASES: dict[PlanKind, Phase] = {"walk_forward": "test", "replay": "replay", "forward": "forward"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
-from nvtrader_pipelines.experiments.plan import PHASES, FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.plan_kinds import PHASES
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy

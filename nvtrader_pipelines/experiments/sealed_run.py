@@ -1,19 +1,24 @@
 """Sealed runs: manifests of runs with the digests of their policies."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import operator
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nvtrader_pipelines.experiments.code_digest import run_code
-from nvtrader_pipelines.experiments.plan import PlanKind, RunPlan
-from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
-from nvtrader_pipelines.experiments.replay import FoldDates, Parent, fold_dates
-from nvtrader_pipelines.portfolio.pipeline import Thresholds
+from nvtrader_pipelines.experiments.plan_kinds import PlanKind
+from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+
+if TYPE_CHECKING:  # takes half a second to import, and a list of runs reads manifests only
+    from nvtrader_pipelines.experiments.plan import RunPlan
+    from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 
 
 class SealedRun(BaseModel):

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.trial_validation import reported_period
+from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.figures.canvas import BLUE, GREY, ORANGE, TEXT, VERMILION, ink, new_figure, panel, png, readable
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}

@@ -1,6 +1,5 @@
 """The active policy: the last activation in the audit."""
 
-from datetime import datetime
 from typing import Annotated
 
 import polars as pl
@@ -8,11 +7,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
-from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
-from nvtrader_pipelines.promotion.eligibility import require_usable, sealed_run
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 
@@ -113,42 +109,6 @@ def require_every_activation(store: Store) -> None:
             f"the audit {store.audit.path} must have every activation of portfolio.active_policy, but lacks that of "
             f"{lost['policy'][-1]}, {lost['event_id'][-1]}: it was cut or replaced; restore the newest copy"
         )
-
-
-def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -> ActivePolicy:
-    """Activate a policy from the next close on; the active policy itself is left unchanged.
-
-    All checks precede the write: on an error the previous policy stays active.
-
-    Raises:
-        StorageError: if the run is unknown, not sealed, lacks the policy or is validation-only, its files are missing,
-            changed or do not open on the current market, its limits are looser than the desk's, or the audit is
-            damaged.
-    """
-    run = sealed_run(store, ref)
-    symbols = require_usable(store, run, ref.policy)
-    with file_lock(store.home.runtime / ".active_policy.lock"):
-        before = read_replaceable(store)
-        if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
-            return before
-        active = ActivePolicy(
-            partition_key=run.partition_key,
-            run_id=run.run_id,
-            policy=ref.policy,
-            sha256=run.sha256,
-            spec_hash=run.spec_hash,
-            snapshot_ids=run.snapshot_ids,
-            symbols=symbols,
-            code_version=run.code_version,
-            installed=run_code(),
-            activated_at=at,
-            by=by,
-            reason=reason,
-            previous_run_id=before.run_id if before else None,
-            previous_policy=before.policy if before else None,
-        )
-        store.audit.append([active.event])
-    return active
 
 
 def read_replaceable(store: Store) -> ActivePolicy | None:

@@ -2,7 +2,6 @@
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.code_digest import run_code
-from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -59,6 +58,8 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
     Raises:
         StorageError: if its files, records or limits do not allow it, or the market lacks its names or features.
     """
+    from nvtrader_pipelines.experiments.deployment import deploy  # slow to import, and cards open no network
+
     spec, panel = require_fit(store, run, policy)
     try:
         archives = store.policies.read_run(run)

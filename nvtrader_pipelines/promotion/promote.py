@@ -14,9 +14,9 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
+from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.promotion.active_policy import (
     ActivePolicy,
-    activate,
     activations,
     read_active,
     read_replaceable,

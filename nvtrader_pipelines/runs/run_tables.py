@@ -1,16 +1,17 @@
 """Rows of a run in the tables, replaced under its keys, and its row of completion."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.evaluation.backtest import BacktestRecord
-from nvtrader_pipelines.experiments.plan import PHASES
+from nvtrader_pipelines.experiments.plan_kinds import PHASES
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.storage.iceberg.commits import Where
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
@@ -20,6 +21,10 @@ from nvtrader_pipelines.storage.tables import (
     TRAJECTORIES,
     Table,
 )
+
+if TYPE_CHECKING:  # take half a second to import
+    from nvtrader_pipelines.evaluation.backtest import BacktestRecord
+    from nvtrader_pipelines.storage.iceberg.commits import Where
 
 WALK_FORWARD = "walk_forward"  # kind of a run that trained its policies, the only one that counts as a trial
 

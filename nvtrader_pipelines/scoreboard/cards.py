@@ -10,12 +10,12 @@ from functools import partial
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.scoreboard.board import LATEST, read_latest
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter, admit_entrants, default_contest
 from nvtrader_pipelines.scoreboard.contests import (
     ContestSpec,
@@ -44,11 +44,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
 UNUSED = timedelta(days=30)  # after which a stored result of a backtest or stress test is deleted
-CARD, PAGE, LATEST = "scorecard.json", "scorecard.md", "standing.json"
-NOT_SCORED = (
-    "there is no scoreboard yet; `nvtrader materialize` trains and scores every experiment, `nvtrader scoreboard "
-    "update` scores existing runs and the files of data/entrants"
-)
+CARD, PAGE = "scorecard.json", "scorecard.md"
 Report = Callable[[str], None]
 
 
@@ -228,42 +224,3 @@ def update_scoreboard(store: Store) -> pl.DataFrame:
     board = rank_entrants(store.tables.read(SCORECARDS), read_latest(store.home))
     store.tables.replace(SCOREBOARD, board, {})
     return board
-
-
-def read_scoreboard(store: Store) -> pl.DataFrame:
-    """Read the scoreboard as last written.
-
-    Raises:
-        StorageError: if there is no scoreboard.
-    """
-    board = store.tables.read(SCOREBOARD)
-    if board.is_empty():
-        raise StorageError(NOT_SCORED)
-    return board.sort("source", "rank", "entrant", nulls_last=True)
-
-
-def read_history(store: Store, entrant: str) -> pl.DataFrame:
-    """Read every distinct scorecard row of one entrant, newest first.
-
-    Raises:
-        StorageError: if there is no entrant of that name.
-    """
-    rows = store.tables.read(SCORECARDS)
-    names = rows["entrant"].unique().sort().to_list()
-    if not names:
-        raise StorageError(NOT_SCORED)
-    if entrant not in names:
-        raise StorageError(f"there is no entrant {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
-    return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
-
-
-def read_latest(home: Home) -> dict[str, str]:
-    """Read the scorecard digest of every entrant as of the last scoreboard update.
-
-    Raises:
-        StorageError: if nothing was scored yet.
-    """
-    path = home.scorecards / LATEST
-    if not path.exists():
-        raise StorageError(NOT_SCORED)
-    return json.loads(path.read_bytes())

@@ -10,7 +10,8 @@ import numpy as np
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.deployment import FoldPolicies, find_account
 from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds
-from nvtrader_pipelines.experiments.replay import Parent, replay_plan
+from nvtrader_pipelines.experiments.recorded_folds import Parent
+from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_card

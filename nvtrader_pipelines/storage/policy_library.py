@@ -1,5 +1,7 @@
 """Policy files in `data/rl/policies/<experiment>/<run>/`, sealed by a manifest of digests."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
@@ -9,19 +11,21 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
-from nvtrader_pipelines.experiments.replay import recorded_fold_numbers
-from nvtrader_pipelines.experiments.run_store import TrainedPolicy
+from nvtrader_pipelines.experiments.recorded_folds import recorded_fold_numbers
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:  # slow to import
+    from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+    from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+    from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
 NONE: Mapping[int, Any] = MappingProxyType({})

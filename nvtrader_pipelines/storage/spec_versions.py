@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.specs import document_differences
 
 
 def version_content(ledger: Ledger, partition_key: str) -> dict[str, Any]:

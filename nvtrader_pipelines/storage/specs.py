@@ -1,17 +1,13 @@
 """Experiment specs and the market spec, as YAML files that people write."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import polars as pl
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from nvtrader_pipelines.components.explanation import explain, suggest
-from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
@@ -112,14 +108,6 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     return path
 
 
-def document_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
-    """List the fields in which two documents differ, by dotted path; null for a missing one."""
-    sides = [dict(leaves(dict(side))) for side in (left, right)]
-    paths = [path for path in dict.fromkeys([*sides[0], *sides[1]]) if _texts(path, sides)[0] != _texts(path, sides)[1]]
-    rows = [(path, *_texts(path, sides)) for path in paths]
-    return pl.DataFrame(rows, schema=dict.fromkeys(("field", "left", "right"), pl.String), orient="row")
-
-
 def _valid(content: Any, model: type[Model], refusal: str) -> Model:
     try:
         return model.model_validate(content)
@@ -147,12 +135,3 @@ def _kind_first(value: Any) -> Any:
         names = sorted(value, key=lambda name: name != "kind")
         return {name: _kind_first(value[name]) for name in names}
     return [_kind_first(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _texts(path: str, sides: list[dict[str, Any]]) -> tuple[str | None, str | None]:
-    first, second = (_text(side[path]) if path in side else None for side in sides)
-    return first, second
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates
+from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from tests.experiments.pipelines import TIMINGS, piped, timed
 from tests.experiments.small import planned, trained
 

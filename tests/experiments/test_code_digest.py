@@ -151,6 +151,29 @@ def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatc
     assert run_code() != before
 
 
+def test_code_digest_of_unchanged_sources_is_read_and_not_parsed(package, monkeypatch):
+    (package / "__pycache__").mkdir(exist_ok=True)
+    before = run_code()
+    code_digest.cache_clear()
+    monkeypatch.setattr(identity, "syntax_digest", lambda sources: pytest.fail("parsed again"))
+    assert run_code() == before
+
+
+def test_code_digest_ignores_a_damaged_stored_digest(package):
+    (package / "__pycache__").mkdir(exist_ok=True)
+    before = run_code()
+    (stored,) = (package / "__pycache__").glob("code-digest-*.txt")
+    stored.write_text("damaged")
+    code_digest.cache_clear()
+    assert run_code() == before
+
+
+def test_syntax_digest_ignores_imports_for_annotations():
+    plain = b"from __future__ import annotations\nLIMIT = 3\n"
+    typed = plain + b"if TYPE_CHECKING:\n    from pathlib import Path\n"
+    assert syntax_digest({f"{PACKAGE}.a": plain}) == syntax_digest({f"{PACKAGE}.a": typed})
+
+
 def test_syntax_digest_ignores_a_local_name_that_its_new_module_defines_too():
     function = b"def squares(values):\n    name = [v * v for v in values]\n    return name\n"
     other = b"name = 3\nTWICE = [2 * v for v in (1, name)]\n"

@@ -9,7 +9,7 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
 from nvtrader_pipelines.experiments.deployment import deploy
 from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates
+from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from tests.experiments.small import EXPERIMENT, TABLES, archives_of_rule

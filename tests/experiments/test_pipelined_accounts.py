@@ -7,7 +7,7 @@ import pytest
 from nvtrader_pipelines.evaluation.backtest import backtest, walk
 from nvtrader_pipelines.evaluation.weights_backtest import Execution
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates
+from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from nvtrader_pipelines.experiments.stress_run import stressed_accounts
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline

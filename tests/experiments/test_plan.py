@@ -5,15 +5,10 @@ import pytest
 
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
-from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, VALIDATION_ONLY
-from nvtrader_pipelines.experiments.replay import (
-    FoldDates,
-    Parent,
-    fold_dates,
-    forward_plan,
-    recorded_fold_numbers,
-    replay_plan,
-)
+from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
+from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
+from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates, recorded_fold_numbers
+from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard

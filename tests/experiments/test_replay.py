@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
-from nvtrader_pipelines.experiments.replay import fold_dates, replay_plan
+from nvtrader_pipelines.experiments.recorded_folds import fold_dates
+from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES, planned

@@ -9,7 +9,8 @@ from nvtrader_pipelines.evaluation.splits import Block, CombinatorialPurged, Fol
 from nvtrader_pipelines.experiments.designs import BestOfNDesign
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, mean_thresholds
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates, replay_plan
+from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
+from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio, EqualWeight

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs, resolve_fill
 from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, total_cost
-from nvtrader_pipelines.preferences.pairs import PREFERENCE_PAIR, preference_pairs
+from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
+from nvtrader_pipelines.preferences.pairs import preference_pairs
 from tests.markets import synthetic_panel
 
 EVERY = 5

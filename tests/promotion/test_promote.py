@@ -10,9 +10,9 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion import active_policy, eligibility
+from nvtrader_pipelines.promotion import activation, eligibility
 from nvtrader_pipelines.promotion import promote as promote_module
-from nvtrader_pipelines.promotion.active_policy import activate
+from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import activate_manually, mirror_active, read_gate
@@ -157,7 +157,7 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
 
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
     made_with = eligibility.run_code()
-    for module in (active_policy, eligibility):
+    for module in (activation, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     decision = judge(store, "steady")
     assert not decision.activated

@@ -5,7 +5,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
-from nvtrader_pipelines.experiments.replay import FoldDates
+from nvtrader_pipelines.experiments.recorded_folds import FoldDates
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, walk_forward_runs, write_record

@@ -10,7 +10,7 @@ import pytest
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps, training_leaks
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged
-from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
+from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy

@@ -17,11 +17,10 @@ from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun
+from nvtrader_pipelines.scoreboard.board import read_history, read_scoreboard
 from nvtrader_pipelines.scoreboard.cards import (
     external_attempts,
     judge_share,
-    read_history,
-    read_scoreboard,
     score_all,
     update_scoreboard,
 )

@@ -8,7 +8,7 @@ import pytest
 
 from nvtrader_pipelines.envs.dynamics import resolve_fill
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
-from nvtrader_pipelines.experiments.replay import Parent, fold_dates
+from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold

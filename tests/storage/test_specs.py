@@ -4,10 +4,10 @@ import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import (
-    document_differences,
     read_experiment,
     read_experiments,
     read_market,

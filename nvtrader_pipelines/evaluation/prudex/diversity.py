@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.manifold import TSNE, trustworthiness
 from threadpoolctl import threadpool_limits
 
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
@@ -95,6 +94,8 @@ def embed(actions: NDArray[np.float64], seed: int = 0, n_embedded: int = N_EMBED
 
     Source: van der Maaten & Hinton (2008), by scikit-learn, started from the principal components.
     """
+    from sklearn.manifold import TSNE, trustworthiness  # half a second to import
+
     if len(actions) < _MIN_EMBEDDED:
         raise UndefinedStatisticError(f"t-SNE needs {_MIN_EMBEDDED} actions, got {len(actions)}")
     if np.ptp(_require_weights(actions), axis=0).max() <= _NOTHING:

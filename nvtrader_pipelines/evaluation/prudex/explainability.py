@@ -2,8 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import r2_score
-from sklearn.tree import DecisionTreeRegressor
 
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
 
@@ -27,6 +25,9 @@ def surrogate_r2(features: NDArray[np.float64], weights: NDArray[np.float64]) ->
 
     Source: Bastani et al. (2017), extraction of trees from models; here a single regression tree.
     """
+    from sklearn.metrics import r2_score  # half a second to import
+    from sklearn.tree import DecisionTreeRegressor
+
     if features.ndim != 2 or features.shape[0] != len(weights) or not np.isfinite(weights).all():
         n_bad = int((~np.isfinite(weights)).sum())
         raise ValueError(f"surrogate: features {features.shape}, weights {weights.shape}, {n_bad} not finite")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap
 
 from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, UndefinedStatisticError
 
@@ -42,6 +41,8 @@ def profile_band(
         ValueError: if there is no task or a score is not finite.
         UndefinedStatisticError: if a task has fewer than two seeds.
     """
+    from scipy.stats import bootstrap  # a third of a second to import
+
     checked = _require_scores(scores)
     fewest = min(len(seeds) for seeds in checked)
     if fewest < MIN_SEEDS:

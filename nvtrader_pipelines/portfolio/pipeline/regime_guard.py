@@ -8,13 +8,13 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
     Adjust,
     FloatArray,
     Situation,
-    Thresholds,
     move_towards,
     one_way_turnover,
     restrict_to,

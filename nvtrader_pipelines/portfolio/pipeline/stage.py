@@ -6,24 +6,14 @@ from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 ROUNDING = 1e-9  # tolerance of a weight or a sum of weights in every check
 MAX_LISTED = 5  # names in a reason
-
-
-class Thresholds(BaseModel):
-    """Thresholds fitted on one training period; None where the timing has no such threshold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    turbulence: float | None = None
-    drawdown: float | None = None  # loss from the peak, a positive fraction
-    trailing_return: float | None = None  # compounded, a fraction
-    turnover: float | None = None  # one-way, of one decision
 
 
 @dataclass(frozen=True, eq=False)

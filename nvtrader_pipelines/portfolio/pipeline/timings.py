@@ -7,13 +7,13 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
     Adjust,
     FloatArray,
     Situation,
-    Thresholds,
     scale_exposure,
 )
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming

@@ -10,13 +10,13 @@ from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
     Adjust,
     BoolArray,
     FloatArray,
     Situation,
-    Thresholds,
     require_finite,
     scale_exposure,
 )

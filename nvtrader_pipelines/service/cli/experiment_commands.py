@@ -77,7 +77,7 @@ def list_(
     """List the experiments of data/experiments and every version that ran, with their runs."""
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.experiment_facts import list_experiments
+    from nvtrader_pipelines.service.documents.experiment_list import list_experiments
 
     with exit_on_error(verbose=verbose):
         rows, problems, n_hidden = list_experiments(open_store(), everything=everything)

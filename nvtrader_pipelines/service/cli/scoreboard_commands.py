@@ -91,11 +91,13 @@ def scoreboard(
     """Show the ranking of all entrants as of the last update, by contest."""
     if not is_without_command(context):
         return
-    from nvtrader_pipelines.scoreboard.cards import read_history, read_scoreboard, score_contest
+    from nvtrader_pipelines.scoreboard.board import read_history, read_scoreboard
 
     with exit_on_error(verbose=verbose):
         store, chosen = open_store(), output_format(form, as_json=as_json)
         if contest is not None:
+            from nvtrader_pipelines.scoreboard.cards import score_contest  # takes half a second to import
+
             _show(score_contest(store, contest, datetime.now(UTC), _progress(chosen)), chosen)
         elif history is None:
             _show(read_scoreboard(store), chosen)

@@ -7,7 +7,7 @@ import polars as pl
 from rich.console import Console
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
+from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.output import format_figure, format_interval, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable

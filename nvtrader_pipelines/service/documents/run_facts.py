@@ -9,13 +9,13 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
+from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
-from nvtrader_pipelines.storage.specs import document_differences
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
-from nvtrader_pipelines.storage.views.definitions import run_views
+from nvtrader_pipelines.storage.views.run_views import run_views
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.trial_validation import reported_period
+from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.promotion.findings import ACTIVE, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store

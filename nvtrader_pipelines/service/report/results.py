@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.evaluation.differences import Differences, paired_differences
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.trial_validation import reported_period
+from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import ListType, NestedField
@@ -71,6 +70,8 @@ class _PartitionFiles:
     """Files of a partition, written one after the other."""
 
     def __init__(self, folder: Path, schema: Schema, constants: dict[str, str]) -> None:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow  # a quarter of a second to import, and reading needs none
+
         self._folder, self._schema, self._constants = folder, schema, constants
         fields = schema_to_pyarrow(schema)
         self._arrow = pa.schema([_constant_field(each) if each.name in constants else each for each in fields])

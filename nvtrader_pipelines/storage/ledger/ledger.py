@@ -1,9 +1,11 @@
 """Ledger of a home: immutable versions, runs, their policies and their events."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 import sqlalchemy as sa
@@ -15,13 +17,15 @@ from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
 from nvtrader_pipelines.storage.ledger.run_rows import Ending, LedgerRun, RunRow, metrics_to_json, to_json
 from nvtrader_pipelines.storage.ledger.schema import EVENTS, POLICIES, RUNS, SPECS, TABLES, VERSIONS, polars_schema
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.experiments.spec import ExperimentSpec
 
 
 class Ledger:
@@ -342,6 +346,8 @@ def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentS
             f"version {partition_key} is damaged: its content has the hash {digest}, not {spec_hash}; restore the "
             "ledger from a backup"
         )
+    from nvtrader_pipelines.experiments.spec import ExperimentSpec  # a third of a second; lists of runs need none
+
     try:
         spec = ExperimentSpec.model_validate_json(content)
     except ValidationError as error:

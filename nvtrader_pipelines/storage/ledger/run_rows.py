@@ -1,15 +1,19 @@
 """Rows of runs in the ledger."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from nvtrader_pipelines.experiments.code_digest import run_code
-from nvtrader_pipelines.experiments.plan import RunPlan
+
+if TYPE_CHECKING:  # takes half a second to import
+    from nvtrader_pipelines.experiments.plan import RunPlan
 
 RunKind = Literal["walk_forward", "replay", "forward"]
 Ending = Literal["done", "failed", "interrupted"]

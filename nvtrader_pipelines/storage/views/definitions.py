@@ -11,14 +11,8 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
-from nvtrader_pipelines.storage.tables import (
-    ACTION_LOGS,
-    EQUITY_CURVES,
-    REWARD_DECOMPOSITION,
-    RUNS,
-    TABLES,
-    TRAJECTORIES,
-)
+from nvtrader_pipelines.storage.tables import RUNS, TABLES
+from nvtrader_pipelines.storage.views.run_views import BY_RUN, run_views
 
 BY_ASSET = """
 CREATE OR REPLACE VIEW {prefix}rl.actions_by_asset AS
@@ -27,8 +21,6 @@ SELECT spec_hash, run_id, policy, kind, fold, step, session,
        unnest(executed_weights) AS executed_weight, unnest(trades) AS trade
 FROM {prefix}rl.action_logs
 """
-
-BY_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION)
 
 
 def quote_literal(text: str) -> str:
@@ -90,14 +82,6 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
             rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quote_literal(short_id(run_id))})"
             connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{quote_identifier(view)} AS {rows}")
     mirror_ledger(connection, store.ledger, prefix)
-
-
-def run_views(run_id: str) -> list[str]:
-    """Names of a run's views, `rl_<table>_run_<first 8 digits of its id>`.
-
-    Runs whose ids begin with the same digits share them.
-    """
-    return [f"rl_{table.table}_run_{short_id(run_id)}" for table in BY_RUN]
 
 
 def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix: str = "") -> None:

@@ -21,13 +21,21 @@ for commands in json.loads(sys.argv[1]):
     for command in commands:
         result = CliRunner().invoke(app, command.split())
         assert result.exit_code == 0, (command, result.output)
-    modules.append(sorted({name.partition(".")[0] for name in sys.modules}))
+    modules.append(sorted({part for name in sys.modules for part in (name, name.partition(".")[0])}))
 print(json.dumps(modules))
 """
 TRADING = {"torch", "stable_baselines3", "sb3_contrib", "gymnasium", "cvxpy", "skfolio", "highspy"}
 JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_calendars"}
 NEVER = TRADING | JUDGING | {"dagster"}
 TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
+SPEC = "nvtrader_pipelines.experiments.spec"
+LISTS = {  # on a home with runs and a scoreboard, each in a process of its own
+    "runs": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
+    "scoreboard": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
+    "experiments list": {"pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
+    "policies list": {"duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
+    "portfolio": {"duckdb", "pyarrow.dataset"},
+}
 STAGES = {  # in this order in one process: a stage sees the imports of earlier ones
     "kill switch": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
     "audit": (["plans"], NEVER | TABLES - {"polars"}),
@@ -59,3 +67,10 @@ def test_query_imports_duckdb_and_polars_alone(store, home):
     publish(store)
     (imported,) = imported_modules(home.root, [["sql VALUES(1)"]])
     assert imported & (NEVER | TABLES | {"prompt_toolkit"}) == {"duckdb", "polars", "pyarrow"}
+
+
+@pytest.mark.parametrize(("command", "unwanted"), LISTS.items(), ids=LISTS)
+def test_list_of_built_home_imports_no_unneeded_library(built_home, command, unwanted):
+    (imported,) = imported_modules(built_home.root, [[command]])
+    calendar = {"exchange_calendars"} if command in {"policies list", "portfolio"} else set()  # of the active policy
+    assert imported & (NEVER - calendar | unwanted) == set()

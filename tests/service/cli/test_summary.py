@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.experiments.plan import VALIDATION_ONLY
+from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
 from nvtrader_pipelines.service.cli.output import plain_console
 from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows

@@ -1,3 +1,5 @@
+import pytest
+
 from nvtrader_pipelines.storage.iceberg import fsync_io
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
@@ -26,3 +28,15 @@ def test_stream_closed_twice_is_synced_once(tmp_path, monkeypatch):
         stream.write(b"x")
     stream.close()
     assert (synced, (tmp_path / "a").read_bytes()) == ([str(tmp_path / "a")], b"x")
+
+
+def test_output_file_refuses_to_replace_unless_asked(tmp_path):
+    file = fsync_io.FsyncFileIO({FOLDER: str(tmp_path)}).new_output("/old/warehouse/iceberg/a/b")
+    with file.create() as stream:
+        stream.write(b"first")
+    with pytest.raises(FileExistsError):
+        file.create()
+    with file.create(overwrite=True) as stream:
+        stream.write(b"two")
+    with file.to_input_file().open() as stream:
+        assert (len(file), file.exists(), stream.read()) == (3, True, b"two")
