@@ -1,4 +1,5 @@
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -47,8 +48,10 @@ def test_restored_home_has_the_tables_and_the_views(built_home, restored):
     assert query_views(Store(restored), "SELECT count(*) FROM rl.runs").item() == 1
 
 
-def test_restored_home_trains_without_the_original(built_home, restored, fast_nvtrader):
+def test_restored_home_trains_without_the_original(built_home, restored, tmp_path, fast_nvtrader):
     before = file_states(built_home)
+    shutil.copytree(restored.root, tmp_path / "home")
+    restored = Home(tmp_path / "home")
     spec = {key: value for key, value in SWEEP.items() if key != "design"}
     (restored.experiments / "short.yaml").write_text(yaml.safe_dump({**spec, "name": "short"}))
     done = nvtrader(restored, "experiments", "run", "short", command=fast_nvtrader)

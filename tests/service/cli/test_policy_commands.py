@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from nvtrader_pipelines.desk import desk_market
-from nvtrader_pipelines.promotion import active_policy, eligibility
+from nvtrader_pipelines.promotion import activation, eligibility
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
 from nvtrader_pipelines.runs.run_tables import complete_run
@@ -139,7 +139,7 @@ def test_promote_of_weaker_policy_exits_with_1_and_activates_nothing(invoke, sto
 
 
 def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monkeypatch):
-    for module in (active_policy, eligibility):
+    for module in (activation, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     *_, note = invoke("policies", "activate", "small").stdout.splitlines()
     note_text = f"its run was made with code {run.code_version} but ffffffffffff is installed"
@@ -207,7 +207,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
 def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch):
     assert doctor_checks(invoke)["account paper"]["result"] == "simulated, not traded: no policy is active"
     invoke("policies", "activate", "small")
-    for module in (active_policy, eligibility):
+    for module in (activation, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
     monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     findings = doctor_checks(invoke)

@@ -108,9 +108,3 @@ def test_cut_backup_is_refused(backup, tmp_path):
 def test_restore_into_a_folder_with_files_is_refused(backup, home):
     with pytest.raises(StorageError, match="new or empty folder"):
         restore_backup(backup, home.root, ignore)
-
-
-@pytest.mark.parametrize("name", ["why?", "a%20b"])
-def test_restore_to_a_path_that_reads_as_a_url_is_refused(backup, tmp_path, name):
-    with pytest.raises(ValueError, match="the path of a home must hold no"):
-        restore_backup(backup, tmp_path / name, ignore)

@@ -59,7 +59,7 @@ def test_backup_copies_databases_with_uncommitted_pages_elsewhere(store, home, t
     store.ledger.register(ExperimentSpec(name="a"))
     writer = sqlite3.connect(home.ledger, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    writer.execute("INSERT INTO specs VALUES ('half', '2020-01-01 00:00:00')")
+    writer.execute("INSERT INTO specs VALUES ('half', '2020-01-01 00:00:00', NULL)")
     write_backup(store, target, lambda *_: None)
     writer.close()
     with tarfile.open(target) as tar:
