@@ -16,14 +16,10 @@ from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION,
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, remove_unused_partitions, whole_history_tags
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
-from nvtrader_pipelines.runs.input_digests import (
-    contest_digest,
-    market_digest,
-    market_is_current,
-    promotion_digest,
-    record_market_digest,
-)
+from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
+from nvtrader_pipelines.runs.market_state import market_digest, market_is_current, record_market_digest
+from nvtrader_pipelines.runs.pipeline_state import record_pipeline_state
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
@@ -260,4 +256,6 @@ def run_pipeline(
         else:
             run.print_progress("judgement: left for the next run without --no-judge")
         publish(store)
+    if judge and not problems:
+        record_pipeline_state(store, names, keys)
     return PipelineResult(done, problems)

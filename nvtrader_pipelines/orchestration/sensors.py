@@ -14,8 +14,8 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_promotion_current,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
-from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
-from nvtrader_pipelines.runs.planning import has_panel
+from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
+from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
 from nvtrader_pipelines.runs.registration import Registered, read_unarchived, register_experiments
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.runs.training_time import long_trainings

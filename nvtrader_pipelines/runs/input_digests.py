@@ -1,37 +1,13 @@
-"""Digests of the inputs of the market, the contest and the promotion gate."""
+"""Digests of the inputs of the contest and the promotion gate."""
 
 import hashlib
 import json
-from datetime import UTC, datetime
 
-from nvtrader_pipelines.experiments.code_digest import promotion_code, run_code, scoring_code
-from nvtrader_pipelines.runs.planning import has_panel
+from nvtrader_pipelines.experiments.code_digest import promotion_code, scoring_code
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
-from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
-
-
-def market_digest(home: Home) -> str:
-    """Digest of the market's inputs: landed files, sources and code; plus the day if live."""
-    market = read_market(home)
-    live = any(source.kind == "yahoo" for source in market.sources)
-    day = datetime.now(UTC).date().isoformat() if live else ""
-    content = "|".join((landing_fingerprint(home), market.model_dump_json(), run_code(), day))
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def market_is_current(store: Store) -> bool:
-    """Whether the market was built from the present inputs."""
-    marker = store.home.warehouse / "market.json"
-    return (
-        marker.exists()
-        and json.loads(marker.read_bytes()).get("state") == market_digest(store.home)
-        and has_panel(store)
-    )
 
 
 def contest_digest(store: Store) -> str:
@@ -52,8 +28,3 @@ def promotion_digest(home: Home, contest: str) -> str:
     """Digest of the promotion gate's inputs: the contest, the gate's own file and its code."""
     gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
     return hashlib.sha256(contest.encode() + b"|" + gate + promotion_code().encode()).hexdigest()[:32]
-
-
-def record_market_digest(home: Home, state: str) -> None:
-    """Store the state that the market was built from; compute it before the build."""
-    write_atomically(home.warehouse / "market.json", json.dumps({"state": state}).encode())

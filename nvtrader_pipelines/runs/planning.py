@@ -14,7 +14,7 @@ from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import MARKET_PANEL, REGIME_EVALUATION, STRESS, Table
+from nvtrader_pipelines.storage.tables import REGIME_EVALUATION, STRESS, Table
 
 TABLES_AFTER_VERDICT = (REGIME_EVALUATION, STRESS)  # may lack a run that has a verdict
 
@@ -98,8 +98,3 @@ def missing_tables(store: Store, run_id: str) -> list[Table]:
     return [
         table for table in TABLES_AFTER_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
     ]
-
-
-def has_panel(store: Store) -> bool:
-    """Whether any source has a panel."""
-    return not store.tables.read(MARKET_PANEL, columns=["source"]).is_empty()

@@ -18,8 +18,9 @@ from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
 from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_experiments
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.input_digests import contest_digest, market_is_current, promotion_digest
+from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
+from nvtrader_pipelines.runs.market_state import market_is_current
 from nvtrader_pipelines.runs.planning import completed_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse

@@ -14,7 +14,7 @@ from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.materialize import run_pipeline
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
-from nvtrader_pipelines.runs.input_digests import market_digest, record_market_digest
+from nvtrader_pipelines.runs.market_state import market_digest, record_market_digest
 from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store

@@ -28,6 +28,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_json,
     write_rows,
 )
+from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
@@ -161,25 +162,44 @@ def smoke_experiments(names: list[str], form: Format, *, verbose: bool) -> None:
 
 def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, verbose: bool) -> None:
     """Bring experiments up to date, show their progress, and write their results and problems."""
-    from nvtrader_pipelines.orchestration.materialize import run_pipeline
-    from nvtrader_pipelines.service.cli.progress_display import show_progress
-    from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
+    from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
 
     with exit_on_error(verbose=verbose):
-        store, console, quiet = open_store(), wide_console(), form is not Format.TABLE
-        confirm = None if yes else confirm_long
-        with show_progress(console, quiet=quiet or not console.is_terminal) as on_progress:
-            ran = run_pipeline(store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
-        chosen = ran.names if names else ()
-        if quiet:
-            write_rows(summary_rows(store, chosen), form)
-        else:
-            print_summary(store, chosen, console)
-        for name, problem in ran.problems.items():
-            prefix = "" if problem.startswith(name) else f"{name}: "  # problems of files begin with their name
-            typer.secho(f"skipped: {prefix}{problem}", err=True, fg="red")
-        if ran.problems:
-            raise typer.Exit(BAD_INPUT)
+        store = open_store()
+        keys = read_pipeline_state(store, names) if judge else None
+        if keys is None:
+            _run_pipeline(store, names, form, yes=yes, judge=judge)
+            return
+        if form is Format.TABLE:
+            lines = (f"experiment {i} of {len(keys)}: {key} is" for i, key in enumerate(keys, start=1))
+            for line in ("market:", *lines, "judgement:", "promotion:"):
+                print_line(f"{line} up to date")
+        _write_results(store, [key.partition("@")[0] for key in keys] if names else (), form)
+
+
+def _write_results(store: Store, names: Sequence[str], form: Format) -> None:
+    from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
+
+    if form is Format.TABLE:
+        print_summary(store, names, wide_console())
+    else:
+        write_rows(summary_rows(store, names), form)
+
+
+def _run_pipeline(store: Store, names: list[str], form: Format, *, yes: bool, judge: bool) -> None:
+    from nvtrader_pipelines.orchestration.materialize import run_pipeline
+    from nvtrader_pipelines.service.cli.progress_display import show_progress
+
+    console, quiet = wide_console(), form is not Format.TABLE
+    confirm = None if yes else confirm_long
+    with show_progress(console, quiet=quiet or not console.is_terminal) as on_progress:
+        ran = run_pipeline(store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
+    _write_results(store, ran.names if names else (), form)
+    for name, problem in ran.problems.items():
+        prefix = "" if problem.startswith(name) else f"{name}: "  # problems of files begin with their name
+        typer.secho(f"skipped: {prefix}{problem}", err=True, fg="red")
+    if ran.problems:
+        raise typer.Exit(BAD_INPUT)
 
 
 def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:

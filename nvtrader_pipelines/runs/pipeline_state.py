@@ -1,0 +1,51 @@
+"""State that everything was last brought up to date in, so that a run with nothing to do is over at once."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
+from nvtrader_pipelines.storage.store import Store
+
+FILE = "pipeline.json"
+
+
+def pipeline_digest(store: Store, names: Sequence[str]) -> str:
+    """Digest of all that a run of the pipeline reads: files, runs, code, and the day, as a market may be live."""
+    home, day = store.home, datetime.now(UTC).date().isoformat()
+    promotion = promotion_digest(home, contest_digest(store))
+    state = [*names, day, landing_fingerprint(home), run_code(), promotion, *_file_digests(home)]
+    return hashlib.sha256(json.dumps(state).encode()).hexdigest()
+
+
+def read_pipeline_state(store: Store, names: Sequence[str]) -> list[str] | None:
+    """Partition keys that were brought up to date in the present state; None if a run has something to do."""
+    path = store.home.warehouse / FILE
+    if not path.exists() or not store.home.duckdb_file.exists():
+        return None
+    known = json.loads(path.read_bytes())
+    return known["keys"] if known["digest"] == pipeline_digest(store, names) else None
+
+
+def record_pipeline_state(store: Store, names: Sequence[str], keys: Sequence[str]) -> None:
+    """Record that the experiments of these partition keys, the judgement and the views are up to date."""
+    content = {"digest": pipeline_digest(store, names), "keys": list(keys)}
+    write_atomically(store.home.warehouse / FILE, json.dumps(content).encode())
+
+
+def _file_digests(home: Home) -> Iterator[str]:
+    for path in sorted([home.market_file, *home.experiments.rglob("*")]):
+        if path.is_file():
+            yield f"{_name(path, home)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    for path in sorted(home.policies.rglob("*.zip")):  # their content is verified where they are opened
+        yield f"{_name(path, home)} {path.stat().st_size}"
+
+
+def _name(path: Path, home: Home) -> str:
+    return path.relative_to(home.root).as_posix()
