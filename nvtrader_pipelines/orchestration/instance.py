@@ -88,7 +88,7 @@ def process_tag() -> dict[str, str]:
 
 
 def cancel_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Cancel runs whose process was killed and free their pool slots for the next run.
+    """Cancel runs whose process was killed, and free the pool slots of runs that ended or are unknown.
 
     Returns:
         The ids of the canceled runs.
@@ -99,6 +99,11 @@ def cancel_dead_runs(instance: dg.DagsterInstance) -> list[str]:
         if mark and not _is_alive(mark):
             _cancel(instance, run, "The process of this run was killed.")
             ended.append(run.run_id)
+    storage = instance.event_log_storage
+    for run_id in storage.get_concurrency_run_ids():
+        run = instance.get_run_by_id(run_id)
+        if run is None or run.is_finished:  # as in a copy made while it ran: the next run would wait for ever
+            storage.free_concurrency_slots_for_run(run_id)
     return ended
 
 

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from uuid import uuid4
 
 import dagster as dg
 import psutil
@@ -80,6 +81,14 @@ def test_run_of_a_killed_process_is_canceled_and_frees_its_pool(home):
         dead = started(instance, {PROCESS_TAG: mark})
     with open_instance(Store(home)) as instance:
         assert instance.get_run_by_id(dead).status is dg.DagsterRunStatus.CANCELED
+        assert instance.event_log_storage.get_concurrency_info("training").claimed_slots == []
+
+
+def test_pool_slot_of_an_unknown_run_is_freed(home):
+    with open_instance(Store(home)) as instance:
+        instance.event_log_storage.set_concurrency_slots("training", 1)
+        instance.event_log_storage.claim_concurrency_slot("training", str(uuid4()), "trained_policy")
+    with open_instance(Store(home)) as instance:
         assert instance.event_log_storage.get_concurrency_info("training").claimed_slots == []
 
 
