@@ -1,15 +1,14 @@
 """Rows of the PRUDEX-Compass, read from the tables: latest runs and needed columns only."""
 
 import hashlib
+from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
+from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
-from nvtrader_pipelines.evaluation.prudex.surrogates import Surrogate
+from nvtrader_pipelines.evaluation.prudex.surrogates import Answer, Surrogate, surrogate_of_walk
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
@@ -44,17 +43,20 @@ def read_prudex_record(store: Store) -> PrudexRecord:
 
 
 def stored_surrogate(results: Results) -> Surrogate:
-    """Surrogate R² that is fitted once for the same features, weights and code."""
+    """Surrogate R² that is fitted once for the same weights, features and code."""
+    of_features: dict[int, bytes] = {}  # by identity of the frame
 
-    def surrogate(features: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        content = hashlib.sha256(f"surrogate|{run_code()}|{features.shape}".encode())
-        content.update(features.tobytes())
-        content.update(weights.tobytes())
-        digest = content.hexdigest()
-        known = results.get(digest)
+    def surrogate(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> Answer:
+        if id(features) not in of_features:
+            of_features[id(features)] = features.hash_rows().to_numpy().tobytes()
+        content = hashlib.sha256(f"surrogate|{run_code()}|{features.columns}".encode() + of_features[id(features)])
+        for each in walk:
+            content.update(repr(each.symbols).encode() + each.sessions.tobytes() + each.weights.tobytes())
+        known = results.get(content.hexdigest())
         if known is None:
-            known = results[digest] = Result(surrogate_r2(features, weights))
-        return known.document
+            known = results[content.hexdigest()] = Result(surrogate_of_walk(walk, features))
+        value, note = known.document
+        return value, note
 
     return surrogate
 

@@ -1,12 +1,16 @@
 import datetime as dt
 
+import numpy as np
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
+from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS
-from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
+from nvtrader_pipelines.evaluation.prudex.surrogates import surrogate_of_walk
+from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.storage import tables
+from nvtrader_pipelines.storage.judgements import Result
 from tests.evaluation.prudex.records import market_of, run_of
 from tests.storage.table_rows import SPEC_HASH, conform
 
@@ -73,3 +77,25 @@ def test_prudex_table_stores_the_compass(store, record):
     answers = prudex_compass(record).table
     store.tables.replace(tables.PRUDEX, answers, {})
     assert store.tables.read(tables.PRUDEX).equals(answers)
+
+
+def test_surrogate_of_the_same_walk_is_fitted_once():
+    days = np.arange("2020-01-01", "2020-03-01", dtype="datetime64[D]")
+    generator = np.random.default_rng(0)
+    walk = [WindowHoldings("run", "sample", "a", "ensemble", 0, ("A", "B"), days, generator.random((len(days), 2)))]
+    features = pl.DataFrame(
+        {
+            "source": "sample",
+            "symbol": ["A", "B"] * len(days),
+            "session": np.repeat(days, 2),
+            "momentum": generator.random(2 * len(days)),
+        }
+    )
+    results = {}
+    first = stored_surrogate(results)(walk, features)
+    assert first == surrogate_of_walk(walk, features)
+    (digest,) = results
+    results[digest] = Result([0.5, None])
+    assert stored_surrogate(results)(walk, features) == (0.5, None)
+    changed = features.with_columns(pl.col("momentum") + 1.0)
+    assert stored_surrogate(results)(walk, changed) == surrogate_of_walk(walk, changed)

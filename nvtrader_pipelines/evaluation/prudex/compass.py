@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.measures_table import (
@@ -20,7 +19,7 @@ from nvtrader_pipelines.evaluation.prudex.policy_runs import members, policy_run
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED, PrudexRecord, accounts
 from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
-from nvtrader_pipelines.evaluation.prudex.surrogates import Surrogate, surrogate_measures
+from nvtrader_pipelines.evaluation.prudex.surrogates import Surrogate, surrogate_measures, surrogate_of_walk
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
 _COMPARED = 2.0  # markets, asset types, time scales or windows from which universality counts as reported
@@ -48,10 +47,10 @@ class Compass:
     note: str  # caveats for readers
 
 
-def prudex_compass(record: PrudexRecord, seed: int = 0, surrogate: Surrogate = surrogate_r2) -> Compass:
+def prudex_compass(record: PrudexRecord, seed: int = 0, surrogate: Surrogate = surrogate_of_walk) -> Compass:
     """Compute every measure of every policy, seed and baseline; a score of 50 is 1/N of the same run.
 
-    The surrogate is `surrogate_r2`, or one that remembers its values.
+    The surrogate is `surrogate_of_walk`, or one that remembers its values.
 
     Raises:
         ValueError: if the accounts of a run do not cover the same sessions, or a number in the record is not finite.

@@ -5,15 +5,15 @@ from functools import partial
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_r2
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
 from nvtrader_pipelines.evaluation.statistics import value_or_reason
 
 _KEYS = ("source", "symbol", "session")
-FloatArray = NDArray[np.float64]
-Surrogate = Callable[[FloatArray, FloatArray], float]  # R² from features and weights, as `surrogate_r2`
+Answer = tuple[float | None, str | None]  # value, or the reason why there is none
+Surrogate = Callable[[Sequence[WindowHoldings], pl.DataFrame], Answer]  # as `surrogate_of_walk`
 
 
 def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, surrogate: Surrogate) -> pl.DataFrame:
@@ -24,7 +24,7 @@ def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, s
     for each in held:
         walks.setdefault((each.policy, each.kind, each.source), []).append(each)
     rows = [
-        (policy, kind, *_answer(walk, markets.get((source,), no_features), surrogate))
+        (policy, kind, *surrogate(walk, markets.get((source,), no_features)))
         for (policy, kind, source), walk in walks.items()
     ]
     each_market = table_of(rows, {"policy": pl.String, "kind": pl.String, "value": pl.Float64, "note": pl.String})
@@ -36,9 +36,8 @@ def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, s
     )
 
 
-def _answer(
-    walk: Sequence[WindowHoldings], features: pl.DataFrame, surrogate: Surrogate
-) -> tuple[float | None, str | None]:
+def surrogate_of_walk(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> Answer:
+    """Surrogate R² of one account in its test windows on one market, from the market's features."""
     weights = [
         pl.DataFrame(
             {
@@ -51,4 +50,4 @@ def _answer(
     ]
     rows = pl.concat(weights).join(features, on=["session", "symbol"]).sort("session", "symbol")
     known = rows.drop(*_KEYS, "weight").cast(pl.Float64).to_numpy()
-    return value_or_reason(partial(surrogate, known, rows["weight"].to_numpy()))
+    return value_or_reason(partial(surrogate_r2, known, rows["weight"].to_numpy()))

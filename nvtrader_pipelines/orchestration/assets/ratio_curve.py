@@ -12,7 +12,7 @@ from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
-from nvtrader_pipelines.storage.views.definitions import create_views
+from nvtrader_pipelines.storage.views.definitions import view_body
 from nvtrader_pipelines.storage.views.published_file import read_query
 
 
@@ -26,8 +26,7 @@ from nvtrader_pipelines.storage.views.published_file import read_query
 def sharpe_ratio_curve(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -> dg.MaterializeResult:
     """Sharpe ratio, deflated Sharpe ratio, rank and maximum drawdown per completed run."""
     with duckdb.get_connection() as connection:
-        create_views(connection, store)
-        verdicts = read_query(connection, f"FROM {EVALUATIONS.name}")
+        verdicts = read_query(connection, view_body(store.tables, EVALUATIONS))
     runs, trials = walk_forward_runs(store), trial_runs(store)
     curve = rank_runs(runs, verdicts, trials, trial_curves(store, trials))
     store.tables.replace(RATIO_CURVE, curve, {})
