@@ -24,7 +24,7 @@ def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, s
     for each in held:
         walks.setdefault((each.policy, each.kind, each.source), []).append(each)
     rows = [
-        (policy, kind, *_answer(walk, markets.get((source,), no_features), surrogate))
+        (policy, kind, *_account_r2(walk, markets.get((source,), no_features), surrogate))
         for (policy, kind, source), walk in walks.items()
     ]
     each_market = table_of(rows, {"policy": pl.String, "kind": pl.String, "value": pl.Float64, "note": pl.String})
@@ -36,7 +36,7 @@ def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, s
     )
 
 
-def _answer(
+def _account_r2(
     walk: Sequence[WindowHoldings], features: pl.DataFrame, surrogate: Surrogate
 ) -> tuple[float | None, str | None]:
     weights = [
