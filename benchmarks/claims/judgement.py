@@ -1,4 +1,4 @@
-"""Judgement of a sweep of 3, 10 and 50 runs, and of one run more."""
+"""Judgement of a sweep of 3, 10 and 50 runs, and of one additional run."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ class Cost:
 
 
 def main() -> None:
-    """Run a sweep without judging it, then judge it; of one run more, only that one is new."""
+    """Run a sweep without judging it, then judge it; of one additional run, only that is new."""
     with tempfile.TemporaryDirectory(prefix="judgement-") as folder:
         found = {}
         for n_runs in (*SIZES, ONE_MORE):
