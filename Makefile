@@ -14,9 +14,9 @@ endif
 	@$(or $(PYTHON),false) -c '$(IS_SUPPORTED)' || { echo "Python 3.11, 3.12 or 3.13 with venv is needed; install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	@echo "Creating .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
-	@echo "Installing the pinned packages that running needs, with $(INSTALLER): some minutes, once"
+	@echo "Installing the pinned packages that running needs, with $(INSTALLER); this takes minutes, once"
 	@$(INSTALL) .
-	@echo "Compiling them"
+	@echo "Compiling the packages"
 	@.venv/bin/python -m compileall -qq -j 0 -x /tests/ .venv/lib || true # on all cores; some packages bring templates
 	@touch $@
 
@@ -26,7 +26,7 @@ endif
 	@touch $@
 
 .venv/.docs: .venv/.dev
-	@echo "Installing the packages that the site needs, with $(INSTALLER)"
+	@echo "Installing the packages that the documentation needs, with $(INSTALLER)"
 	@$(INSTALL) '.[dev,docs]'
 	@touch $@
 
@@ -40,7 +40,7 @@ install: .venv/.run
 dev: .venv/.dev
 
 run: .venv/.run
-	@echo "Running nvtrader materialize: the whole graph, only what changed"
+	@echo "Running nvtrader materialize: the whole graph, recomputing only what changed"
 	@.venv/bin/nvtrader materialize
 
 ui: .venv/.run

@@ -27,7 +27,7 @@ splitter: {kind: holdout, test_first: 2017-01-01}
 baselines: [{kind: equal_weight}]
 """
 RUN = "experiments run momentum"
-COMMANDS = {  # name to command, and CPU seconds at most
+COMMANDS = {  # name to command and largest CPU seconds
     "help": ("--help", 0.25),
     "sql": ("sql 'SELECT 1'", 0.5),
     "plans": ("plans", 0.8),

@@ -1,4 +1,4 @@
-"""Judgement of a sweep of 3, 10 and 50 runs, and of one run more."""
+"""Judgement of a sweep of 3, 10 and 50 runs, and of one additional run."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ import yaml
 from benchmarks.claim import Goal, report
 from nvtrader_pipelines.storage.home import Home
 
-SIZES, ALONE = (3, 10, 50), 51
+SIZES, ONE_MORE = (3, 10, 50), 51
 EXPERIMENT = {
     "name": "sweep",
     "environment": {"lookback": 10, "vol_penalty": 0.0, "rewards": [{"kind": "log_growth"}]},
@@ -32,13 +32,13 @@ class Cost:
 
 
 def main() -> None:
-    """Run a sweep without judging it, then judge it; of one run more, only that one is new."""
+    """Run a sweep without judging it, then judge it; of one additional run, only that is new."""
     with tempfile.TemporaryDirectory(prefix="judgement-") as folder:
         found = {}
-        for n_runs in (*SIZES, ALONE):
+        for n_runs in (*SIZES, ONE_MORE):
             _write_sweep(Path(folder), n_runs)
             _run(folder, "--no-judge")
-            if n_runs != ALONE:
+            if n_runs != ONE_MORE:
                 rmtree(Home(Path(folder)).judgements, ignore_errors=True)
             found[n_runs] = _run(folder)
     costs = (f"{n} runs {found[n].wall:.1f} s ({found[n].cpu:.1f} s of CPU)" for n in SIZES)
@@ -48,8 +48,8 @@ def main() -> None:
         f"{', '.join(costs)}"
     )
     report("judgement_50", found[50].wall, "s", Goal(value_at_most=60.0), note=note)
-    note = f"wall clock of the same command for one run on top of 50; {found[ALONE].cpu:.1f} s of CPU"
-    report("judgement_51st", found[ALONE].wall, "s", Goal(value_at_most=15.0), note=note)
+    note = f"wall clock of the same command for one run on top of 50; {found[ONE_MORE].cpu:.1f} s of CPU"
+    report("judgement_51st", found[ONE_MORE].wall, "s", Goal(value_at_most=15.0), note=note)
 
 
 def _write_sweep(home: Path, n_runs: int) -> None:

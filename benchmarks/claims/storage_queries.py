@@ -15,9 +15,9 @@ from benchmarks.storage_rows import RUN, action_logs, equity_curves, reward_deco
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
-from nvtrader_pipelines.storage.views.definitions import BY_ASSET, quote_literal
 from nvtrader_pipelines.storage.views.published_file import read_query
 from nvtrader_pipelines.storage.views.publishing import publish
+from nvtrader_pipelines.storage.views.view_definitions import BY_ASSET, quote_literal
 
 N_STEPS = 1_000_000
 N_ROUNDS = 7

@@ -124,7 +124,7 @@ class SharpeIntervals(Component):
 
 @lru_cache(maxsize=8)  # windows of a judgement
 def _draw_counts(mean_block: int, n_draws: int, n_sessions: int) -> NDArray[np.uint16]:
-    """Occurrences of each session per draw (n_draws, n_sessions); they depend on nothing else."""
+    """Occurrences of each session per draw (n_draws, n_sessions), by the arguments alone."""
     from arch.bootstrap import StationaryBootstrap  # it takes a second to import
 
     seed = np.random.default_rng(BOOTSTRAP_SEED)

@@ -168,13 +168,13 @@ def code_digest(folders: Sequence[str] = DECIDING) -> str:
 
 
 def _content_digest(sources: Mapping[str, bytes], libraries: Sequence[str]) -> str:
-    """SHA-256 of all that a code digest depends on: to parse the sources takes a hundred times longer."""
+    """SHA-256 of sources and libraries; parsing the sources takes a hundred times longer."""
     hashes = (f"{name} {hashlib.sha256(source).hexdigest()}" for name, source in sorted(sources.items()))
     return _digest((sys.version, *libraries, *hashes))
 
 
 def _read_digest(stored: Path, content: str) -> str | None:
-    """Read the digest that an earlier process stored for the same content; None if there is none."""
+    """Read the digest that an earlier process stored for the same content, or None."""
     with suppress(OSError, ValueError):
         known, digest = stored.read_text().split()
         return digest if known == content else None

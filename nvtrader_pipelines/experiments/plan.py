@@ -26,10 +26,10 @@ INPUTS_OF_TESTS = (
     "inputs look back further than the sessions left out after a test ({wait} of {look_back}), so the first of a "
     "training after it contain tested prices (no returns); raise the splitter's embargo_size by {missing}"
 )
-USUAL_COST_BPS = 50.0  # beyond it a cost is more often a slip of units than meant
+MAX_USUAL_COST_BPS = 50.0  # a higher cost is more often a wrong unit than intended
 HIGH_COST = (
-    "environment.turnover_cost_bps is {bps:g}, {percent:.2g} % of every trade, where up to 50 is usual: trading hardly "
-    "pays; lower it unless it is meant"
+    "environment.turnover_cost_bps is {bps:g}, {percent:.2g} % of every trade; more than 50 is unusual and "
+    "leaves little reason to trade: lower it unless it is intended"
 )
 FoldSeed = tuple[int, int]
 
@@ -109,7 +109,7 @@ class RunPlan:
         if any(fold.trains_on_the_future for fold in self.folds):
             found.append(VALIDATION_ONLY)
         cost_bps = self.spec.environment.turnover_cost_bps
-        if cost_bps > USUAL_COST_BPS:
+        if cost_bps > MAX_USUAL_COST_BPS:
             found.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
         waits = [fold.wait_after_tests for fold in self.folds if fold.wait_after_tests is not None]
         if waits and min(waits) < self._look_back:

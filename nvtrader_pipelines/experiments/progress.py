@@ -45,7 +45,7 @@ class Countdown:
     """Finished parts of some work, and the time left at the mean pace so far."""
 
     def __init__(self, n_parts: int, clock: Callable[[], float]) -> None:
-        """Begin to count.
+        """Start the clock.
 
         Args:
             n_parts: number of parts.

@@ -16,14 +16,14 @@ from nvtrader_pipelines.storage.store import Store
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # dagster.yaml without captured output
-UNFINISHED = [
+UNFINISHED_STATUSES = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-COPIED = "the home was copied while this run was under way; run it again to resume it"
+COPY_MESSAGE = "the home was copied while this run was under way; run it again to resume it"
 PROCESS_TAG = "nvtrader/process"
 # Dagster documents this class, and dagster.yaml names one by the path of its module.
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
@@ -66,19 +66,19 @@ def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
 
 
 def close_copied_runs(store: Store) -> list[str]:
-    """Close the runs that were under way when a home was copied: they run in the original, if at all.
+    """Close the runs that were under way when a home was copied.
 
-    A ledger outside the home is left alone, since the original uses it, too.
+    They continue in the original, if at all. A ledger outside the home is left alone, since the original uses it, too.
 
     Returns:
         The ids of the runs closed in the ledger.
     """
     if os.environ.get(LEDGER_VARIABLE):
         return []
-    closed = store.ledger.close_running(COPIED)
+    closed = store.ledger.close_running(COPY_MESSAGE)
     with open_instance(store) as instance:
-        for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
-            _cancel(instance, run, COPIED)
+        for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES)):
+            _cancel(instance, run, COPY_MESSAGE)
     return closed
 
 

@@ -110,7 +110,7 @@ class ReplayConfig(dg.Config):
     )
     last: str | None = Field(
         default=None,
-        description="last day (YYYY-MM-DD); by default the last test session of the run, or of the market after it",
+        description="last day (YYYY-MM-DD); default: the last test session, or the market's if `first` is later",
     )
     pinned: bool = Field(
         default=False, description="use the market snapshots recorded by the run instead of the current market"

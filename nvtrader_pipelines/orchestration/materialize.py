@@ -35,11 +35,11 @@ INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__
 
 
 @dataclass(frozen=True)
-class PipelineResult:
-    """Names of the experiments brought up to date, and the problem of each other one."""
+class GraphUpdate:
+    """Names of the experiments that are up to date, and the problems of the others."""
 
     names: list[str]
-    problems: dict[str, str]  # by name of the experiment or its file
+    problems: dict[str, str]  # by name of an experiment or its file
 
 
 class _Materialization:
@@ -102,7 +102,10 @@ class _Materialization:
         publish(self.store)  # `nvtrader sql` reads the market while policies train
 
     def update_experiment(self, key: str, title: str) -> str | None:
-        """Train and evaluate one experiment, or write only its missing tables; return why it cannot be planned."""
+        """Train and evaluate one experiment, or write its missing tables; return its problem, if any.
+
+        A problem is the reason why it cannot be planned.
+        """
         try:
             run_id = completed_run(self.store, key)
         except (StorageError, ValueError) as error:
@@ -123,7 +126,7 @@ class _Materialization:
         if is_contest_judged(self.instance, contest):
             self.print_progress("judgement: up to date")
         else:
-            self.print_progress("judgement: ranking and validating all runs; what did not change is not made again")
+            self.print_progress("judgement: ranking and validating all runs; unchanged results are reused")
             self.launch(JUDGEMENT.name, tags={CONTEST: contest})
         return contest
 
@@ -154,10 +157,10 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
 def select_experiments(
     store: Store, found: FoundExperiments, names: Sequence[str]
 ) -> tuple[list[ExperimentSpec], dict[str, str]]:
-    """Select the experiments of the named experiments or ablation variants; without names, all that are not archived.
+    """Select experiments by their names or those of their variants; without names, all unarchived.
 
     Returns:
-        The specs of the files, and the problems of invalid files that are selected.
+        The specs, and the problems of invalid files that are selected.
 
     Raises:
         ValueError: if a name is unknown or archived, or no valid experiment is selected.
@@ -167,7 +170,7 @@ def select_experiments(
         raise ValueError(
             f"there is no experiment in {folder}; put a YAML file there, or `nvtrader experiments new NAME`"
         )
-    archived = store.ledger.archived()
+    archived = store.ledger.archived_names()
     owners = {each.name: spec for spec in found.specs for each in (*spec.variants(), spec)}
     broken = {experiment_name(path): (path.name, problem) for path, problem in found.problems.items()}
     unknown = [name for name in names if name not in owners and name not in broken]
@@ -188,7 +191,7 @@ def select_experiments(
 
 
 def smoke_pipeline(store: Store, names: Sequence[str], *, quiet: bool = False) -> list[SmokeRun]:
-    """Bring the market up to date, then train, walk and judge a part of each experiment in memory.
+    """Bring the market up to date, then make a smoke run of each experiment.
 
     Raises:
         PipelineError: if the market cannot be built.
@@ -210,7 +213,7 @@ def run_pipeline(
     confirm: Confirm | None = None,
     judge: bool = True,
     quiet: bool = False,
-) -> PipelineResult:
+) -> GraphUpdate:
     """Bring the market, the experiments, their ranking and the promotion up to date.
 
     An invalid experiment does not stop the others.
@@ -219,8 +222,8 @@ def run_pipeline(
         store: store of the home.
         names: names of experiments; empty for all.
         watch: receives the progress of each run.
-        confirm: is asked before trainings of more than a day; None starts them.
-        judge: whether to rank all runs and let the promotion gate decide; without, both wait for the next time.
+        confirm: called before trainings of more than a day, raises to refuse them; None starts them.
+        judge: whether to rank all runs and let the promotion gate decide; False leaves both for the next time.
         quiet: print no lines.
 
     Raises:
@@ -258,4 +261,4 @@ def run_pipeline(
         publish(store)
     if judge and not problems:
         record_pipeline_state(store, names, keys)
-    return PipelineResult(done, problems)
+    return GraphUpdate(done, problems)

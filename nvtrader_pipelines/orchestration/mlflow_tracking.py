@@ -92,8 +92,8 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return named
 
 
-def move_artifacts(database: Path, old: str, new: str) -> None:
-    """Record the present folder of the artifacts, after the home was moved or copied."""
+def rewrite_artifact_uris(database: Path, old: str, new: str) -> None:
+    """Rewrite the recorded URIs of artifacts, after the home was moved or copied."""
     with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
         for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
             moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
@@ -131,7 +131,7 @@ class MlflowTracking(dg.ConfigurableResource):
         found = client.get_experiment_by_name(EXPERIMENT)
         artifacts = (Path(self.folder) / "artifacts").as_uri()
         if found and found.artifact_location != artifacts and found.artifact_location.endswith(ARTIFACTS):
-            move_artifacts(Path(self.folder) / "mlflow.db", found.artifact_location, artifacts)
+            rewrite_artifact_uris(Path(self.folder) / "mlflow.db", found.artifact_location, artifacts)
         experiment_id = found.experiment_id if found else client.create_experiment(EXPERIMENT, artifacts)
         runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
         run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)

@@ -49,7 +49,7 @@ def partition_years(context: dg.AssetExecutionContext) -> list[int]:
 def remove_unused_partitions(
     instance: dg.DagsterInstance, ledger: Ledger, specs: Sequence[ExperimentSpec]
 ) -> list[str]:
-    """Remove the partitions of versions that never ran and are not those of these specs; return their keys."""
+    """Remove partitions of versions that neither ran nor belong to these specs; return their keys."""
     used = {each.partition_key for spec in specs for each in spec.variants()}
     used.update(ledger.runs(with_deleted=True)["partition_key"])
     unused = [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key not in used]

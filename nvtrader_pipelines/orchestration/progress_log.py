@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.progress import Progress, format_time_left
 
 Watch = Callable[[Progress], None]
 FREQUENT_STAGES = ("train.step", "evaluate.step")  # too frequent for an event log
-SECONDS_BETWEEN = 15.0  # two lines of frequent steps
+SECONDS_BETWEEN_LINES = 15.0  # of frequent stages
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ProgressLog:
             nonlocal last
             if step.stage not in FREQUENT_STAGES and (step.stage != "train.checkpoint" or step.timesteps is not None):
                 context.log.info(step.message)
-            elif step.stage in FREQUENT_STAGES and monotonic() - last >= SECONDS_BETWEEN:
+            elif step.stage in FREQUENT_STAGES and monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = monotonic()
                 context.log.info("%s%s", step.message, _time_left(step, last - began))
             if self.watch is not None:

@@ -1,4 +1,4 @@
-"""Deletion of a run: its files and rows go; the ledger keeps its row, and its returns if it is a trial."""
+"""Deletion of the files and rows of a run, but not of what deflation reads from a trial."""
 
 import shutil
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from nvtrader_pipelines.storage.table import BY_RUN
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RUNS, TABLES, Table
 from nvtrader_pipelines.storage.views.publishing import publish
 
-OF_A_TRIAL = (RUNS, EVALUATIONS)  # deflation reads them, besides the returns of the ensemble and the baselines
+TRIAL_TABLES = (RUNS, EVALUATIONS)  # deflation reads them, besides the returns of the ensemble and the baselines
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """What the deletion of a run removes, and whether it remains a trial."""
+    """Files and rows that the deletion of a run removes, and whether it remains a trial."""
 
     run: LedgerRun
     n_files: int  # policies and checkpoints
     n_bytes: int
     rows: dict[str, int]  # by name of the table
-    pictures: list[Path]  # folders of its version, if no other run of it is left
+    pictures: list[Path]  # folders of its version, if that has no other run
     is_trial: bool
 
     @property
-    def kept(self) -> str:
-        """What stays, in words."""
+    def remainder(self) -> str:
+        """Description of the records that remain."""
         row = "its row, events and digests in the ledger"
         trial = ", its verdict and daily returns: it remains a trial, for which all results are deflated"
         return row + (trial if self.is_trial else "")
@@ -62,7 +62,7 @@ def delete_run(store: Store, deletion: Deletion) -> None:
     The ledger comes first, so that no list, ranking or promotion sees a run of which parts are missing.
 
     Raises:
-        StorageError: if it is running by now.
+        StorageError: if it is running again.
     """
     run = store.ledger.mark_deleted(deletion.run.run_id)
     for table, where in _removed_rows(run).items():
@@ -79,11 +79,11 @@ def _is_trial(run: LedgerRun) -> bool:
 
 
 def _removed_rows(run: LedgerRun) -> dict[Table, Where]:
-    """Rows of a run that are removed, by table; those that deflation reads stay if it is a trial."""
+    """Rows of a run to remove, by table; of a trial, all but those that deflation reads."""
     own = {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
     removed: dict[Table, Where] = {table: own for table in TABLES if table.partition_by == BY_RUN or table is RUNS}
     if _is_trial(run):
-        removed = {table: where for table, where in removed.items() if table not in OF_A_TRIAL}
+        removed = {table: where for table, where in removed.items() if table not in TRIAL_TABLES}
         removed[EQUITY_CURVES] = {**own, "kind": ["policy"]}
     return removed
 

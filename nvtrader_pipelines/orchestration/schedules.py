@@ -11,7 +11,7 @@ from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET,
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.runs.registration import read_unarchived
+from nvtrader_pipelines.runs.registration import read_unarchived_experiments
 from nvtrader_pipelines.storage.store import Store
 
 new_york_schedule = partial(
@@ -20,8 +20,8 @@ new_york_schedule = partial(
 
 
 def current_experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
-    """Registered experiments of `data/experiments`; superseded versions and archived ones are skipped."""
-    current = {each.partition_key for spec in read_unarchived(store).specs for each in spec.variants()}
+    """Registered experiments of `data/experiments`, without superseded versions and archived ones."""
+    current = {each.partition_key for spec in read_unarchived_experiments(store).specs for each in spec.variants()}
     return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 

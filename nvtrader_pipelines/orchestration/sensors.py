@@ -3,6 +3,7 @@
 import dagster as dg
 
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.instance import UNFINISHED_STATUSES
 from nvtrader_pipelines.orchestration.jobs import (
     CONTEST,
     EXPERIMENT,
@@ -16,7 +17,7 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
-from nvtrader_pipelines.runs.registration import Registered, read_unarchived, register_experiments
+from nvtrader_pipelines.runs.registration import Registration, read_unarchived_experiments, register_experiments
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.runs.training_time import long_trainings
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
@@ -24,13 +25,6 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
 
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 @dg.sensor(
@@ -58,15 +52,15 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
 def experiment_file(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run per new partition; report experiments that are invalid or would train for days."""
-    found = read_unarchived(store)
+    """Request a run per new partition; report experiments that are invalid or train for days."""
+    found = read_unarchived_experiments(store)
     problems = {path.name: problem for path, problem in found.problems.items()}
-    has_market, registered = has_panel(store), Registered()
+    has_market, registered = has_panel(store), Registration()
     if has_market:
         long = {each.experiment: each for each in long_trainings(store, found.specs)}
         registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
-        asks = {name: f"{each.sentence}; `nvtrader experiments run {name}` asks" for name, each in long.items()}
-        problems |= {**registered.problems, **asks}
+        problems |= registered.problems
+        problems |= {name: f"{each.sentence}; use `nvtrader experiments run {name}`" for name, each in long.items()}
     for name, problem in problems.items():
         context.log.warning("%s is skipped: %s", name, problem)
     if not has_market:
@@ -91,13 +85,13 @@ def experiment_file(
 def policy_retrained(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request one run per contest state, after the last run of a sweep, unless it was judged."""
+    """Request one run per contest digest, unless it was judged, once no experiment is running."""
     if walk_forward_runs(store, ["run_id"]).is_empty():
         return dg.SkipReason("there is no completed run yet")
     state = contest_digest(store)
     if is_contest_judged(context.instance, state):
         return dg.SkipReason("the contest was already judged")
-    training = context.instance.get_runs_count(dg.RunsFilter(job_name=EXPERIMENT.name, statuses=UNFINISHED))
+    training = context.instance.get_runs_count(dg.RunsFilter(job_name=EXPERIMENT.name, statuses=UNFINISHED_STATUSES))
     if training:
         return dg.SkipReason(f"waiting for {training} runs of experiments to finish")
     return dg.RunRequest(run_key=state, tags={CONTEST: state})

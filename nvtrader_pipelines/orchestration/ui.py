@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 GRACE_SECONDS = 10.0
 POLL_SECONDS = 0.2
 LOCK = "ui.lock"  # in the folder of the Dagster instance; holds the URL
-SUPERSEDED = "ignore:Function `dev_command` is superseded"  # a warning of `dagster dev` about itself
+SUPERSEDED_WARNING = "ignore:Function `dev_command` is superseded"  # a warning of `dagster dev` about itself
 
 
 def server_command(home: Home, port: int) -> list[str]:
@@ -67,7 +67,7 @@ def only_server(lock: Path, url: str) -> Iterator[None]:
 
 
 def _serve(home: Home, folder: Path, port: int) -> int:
-    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED)))
+    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
     own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
     environment = {**os.environ, **own}
     server = subprocess.Popen(server_command(home, port), env=environment, cwd=home.root, start_new_session=True)
@@ -110,7 +110,7 @@ def is_listening(port: int) -> bool:
 
 def terminate_session(session: int) -> None:
     """Terminate processes left by the server: its code server and resumable runs."""
-    while left := _processes_of(session):  # again, since a run that ends may just have started others
+    while left := _processes_of(session):  # repeated, since a process that ends may just have started others
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.terminate()

@@ -88,8 +88,9 @@ class Library:
 
 
 def read_library(store: Store, *, seeds: bool = False) -> Library:
-    """Read the cards of the experiments' policies; with `seeds`, of single seeds and archived experiments too.
+    """Read the cards of the experiments' policies.
 
+    With `seeds`, cards of single seeds and of archived experiments are included.
     Each card states whether files, limits and market fit; only `read_library_card` opens the networks.
     """
     library, reader = store.policies, _CardReader.open(store)
@@ -99,7 +100,7 @@ def read_library(store: Store, *, seeds: bool = False) -> Library:
     except StorageError as error:
         problems.append(str(error))
     trained = store.ledger.runs().filter(pl.col("parent_run_id").is_null())
-    hidden = set() if seeds else store.ledger.archived()
+    hidden = set() if seeds else store.ledger.archived_names()
     for partition_key, run_id in trained.select("partition_key", "run_id").iter_rows():
         is_hidden = partition_key.partition("@")[0] in hidden and (active is None or active.run_id != run_id)
         if is_hidden or not library.is_sealed(partition_key, run_id):

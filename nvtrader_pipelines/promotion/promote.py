@@ -150,7 +150,7 @@ def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock:
 def _judge_usable(
     store: Store, run: SealedRun, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
 ) -> GateVerdict:
-    """Judge a candidate that can trade; its networks take long to open, so they are opened only if it passes."""
+    """Judge a candidate; reject one that cannot trade. Slow to open, networks are opened last."""
     try:
         require_fit(store, run, ref.policy)
         mismatch = code_mismatch(run.code_version)

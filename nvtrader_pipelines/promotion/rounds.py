@@ -22,7 +22,7 @@ def newest_runs(store: Store) -> pl.DataFrame:
     Validation-only runs are left out: their policies may have been trained on sessions after their tests. Archived
     experiments are left out too.
     """
-    archived = pl.col("experiment").is_in(list(store.ledger.archived()))
+    archived = pl.col("experiment").is_in(list(store.ledger.archived_names()))
     runs = walk_forward_runs(store).filter(~pl.col("validation_only"), ~archived).sort("finished_at", "run_id")
     return runs.unique("experiment", keep="last", maintain_order=True).select("experiment", "run_id")
 

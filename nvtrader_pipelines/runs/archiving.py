@@ -8,8 +8,8 @@ from nvtrader_pipelines.storage.specs import experiment_name, read_experiments
 from nvtrader_pipelines.storage.store import Store
 
 
-def family(store: Store, name: str) -> list[str]:
-    """Names of an experiment and of the variants of its file and of its registered versions.
+def names_with_variants(store: Store, name: str) -> list[str]:
+    """Names of an experiment and all its variants, from its file and its registered versions.
 
     Raises:
         StorageError: if there is neither a file nor a registered version, or the name is that of a variant.

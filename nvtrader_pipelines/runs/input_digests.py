@@ -11,10 +11,10 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: runs, archived names, entrants, contests, market panels and scoring code."""
+    """Digest of the contest: runs, archived names, entrants, windows, panels and scoring code."""
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
-    archived = sorted(store.ledger.archived())
+    archived = sorted(store.ledger.archived_names())
     state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), archived, scoring_code()], default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""State of the market: its inputs as a digest, and whether it was built from the present ones."""
+"""State of the market: a digest of its inputs, and whether it was built from the current ones."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ def market_digest(home: Home) -> str:
 
 
 def market_is_current(store: Store) -> bool:
-    """Whether the market was built from the present inputs."""
+    """Whether the market was built from the current inputs."""
     marker = store.home.warehouse / "market.json"
     return (
         marker.exists()

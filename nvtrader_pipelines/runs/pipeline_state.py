@@ -1,4 +1,4 @@
-"""State that everything was last brought up to date in, so that a run with nothing to do is over at once."""
+"""State in which the graph was last up to date, so that nothing to do is recognized at once."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ FILE = "pipeline.json"
 
 
 def pipeline_digest(store: Store, names: Sequence[str]) -> str:
-    """Digest of all that a run of the pipeline reads: files, runs, code, and the day, as a market may be live."""
+    """Digest of all that the graph reads: files, runs, code, and the day for live markets."""
     home, day = store.home, datetime.now(UTC).date().isoformat()
     promotion = promotion_digest(home, contest_digest(store))
     state = [*names, day, landing_fingerprint(home), run_code(), promotion, *_file_digests(home)]
@@ -25,7 +25,7 @@ def pipeline_digest(store: Store, names: Sequence[str]) -> str:
 
 
 def read_pipeline_state(store: Store, names: Sequence[str]) -> list[str] | None:
-    """Partition keys that were brought up to date in the present state; None if a run has something to do."""
+    """Read the partition keys that are up to date; None if something has changed."""
     path = store.home.warehouse / FILE
     if not path.exists() or not store.home.duckdb_file.exists():
         return None
@@ -34,7 +34,7 @@ def read_pipeline_state(store: Store, names: Sequence[str]) -> list[str] | None:
 
 
 def record_pipeline_state(store: Store, names: Sequence[str], keys: Sequence[str]) -> None:
-    """Record that the experiments of these partition keys, the judgement and the views are up to date."""
+    """Record that these partition keys, the judgement and the views are up to date."""
     content = {"digest": pipeline_digest(store, names), "keys": list(keys)}
     write_atomically(store.home.warehouse / FILE, json.dumps(content).encode())
 

@@ -11,16 +11,16 @@ from nvtrader_pipelines.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Registered:
-    """Partition keys of registered experiments, and the problem of each other one by name."""
+class Registration:
+    """Partition keys of registered experiments, and the problems of the others by name."""
 
     keys: list[str] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
 
-def read_unarchived(store: Store) -> FoundExperiments:
+def read_unarchived_experiments(store: Store) -> FoundExperiments:
     """Read the experiments of `data/experiments` that are not archived."""
-    found, archived = read_experiments(store.home), store.ledger.archived()
+    found, archived = read_experiments(store.home), store.ledger.archived_names()
     return FoundExperiments([spec for spec in found.specs if spec.name not in archived], found.problems)
 
 
@@ -43,12 +43,12 @@ def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
     return None
 
 
-def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Registered:
-    """Register specs, of an ablation also its variants; a spec that cannot be planned is left out.
+def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Registration:
+    """Register specs that can be planned; of an ablation, also its variants.
 
     The keys are those of experiments that run: of an ablation, its variants.
     """
-    known, found = set(store.ledger.versions()["partition_key"]), Registered()
+    known, found = set(store.ledger.versions()["partition_key"]), Registration()
     for spec in specs:
         keys = [each.partition_key for each in spec.variants()]
         problem = None if known.issuperset(keys) else plan_problem(store, spec)

@@ -86,17 +86,17 @@ def complete_run(store: Store, run: SealedRun, at: datetime, mlflow_run_id: str 
 
 
 def walk_forward_runs(store: Store, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Completed runs that trained their policies, without deleted runs, replays and forward runs.
+    """Completed walk-forward runs that are not deleted.
 
     Runs that are `validation_only` are included; rankings and summaries must omit or mark them.
     """
     runs = store.tables.read(RUNS).filter(pl.col("kind") == WALK_FORWARD)
-    runs = runs.filter(~pl.col("run_id").is_in(store.ledger.deleted()))
+    runs = runs.filter(~pl.col("run_id").is_in(store.ledger.deleted_ids()))
     return runs if columns is None else runs.select(columns)
 
 
 def suggest_run(runs: pl.DataFrame, text: str) -> str:
-    """Return `; did you mean …?` with the experiment, version or beginning of a run's id that is nearest to a text.
+    """Return `; did you mean …?` with the nearest experiment, version or beginning of a run id.
 
     Args:
         runs: rows of the ledger.

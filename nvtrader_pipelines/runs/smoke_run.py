@@ -1,4 +1,4 @@
-"""Smoke run: train, walk and judge one fold and seed of an experiment in memory; nothing is stored."""
+"""Smoke run: one fold and seed, trained, walked and judged in memory; nothing is stored."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -17,12 +17,12 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.registration import plan_variants
 from nvtrader_pipelines.storage.store import Store
 
-MAX_TIMESTEPS = 2048  # of the training; beyond the steps that an agent with a replay buffer only collects
+MAX_TIMESTEPS = 2048  # of the training; more than off-policy agents collect before they learn
 
 
 @dataclass(frozen=True)
 class SmokeRun:
-    """What a smoke run did, without its figures: they are no result."""
+    """Extent and duration of a smoke run; its figures are no result."""
 
     experiment: str
     n_folds: int  # of the whole run, of which one was trained
@@ -45,14 +45,14 @@ class MemoryRunStore:
         return self.policies
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:  # noqa: ARG002 - one signature
-        """No training is resumed."""
+        """Return None: no training is resumed."""
         return None
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
-        """Drop a checkpoint."""
+        """Discard a checkpoint."""
 
     def store_policy(self, policy: TrainedPolicy) -> None:
-        """Keep a policy."""
+        """Store a policy."""
         self.policies[policy.fold, policy.seed] = policy.archive
 
     def archives(self) -> Mapping[FoldSeed, bytes]:
@@ -60,7 +60,7 @@ class MemoryRunStore:
         return self.policies
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
-        """Keep the chosen seeds and fitted thresholds."""
+        """Store the chosen seeds and fitted thresholds."""
         self.chosen_seeds, self.fitted = dict(chosen), thresholds
 
     def chosen(self) -> Mapping[int, int]:
@@ -72,7 +72,7 @@ class MemoryRunStore:
         return self.fitted
 
     def store_record(self, record: BacktestRecord) -> None:
-        """Keep the back-test record."""
+        """Store the back-test record."""
         self.record = record
 
     def curves_and_actions(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -86,18 +86,20 @@ class MemoryRunStore:
         return self.record.equity_curves, self.record.action_logs
 
     def store_verdict(self, verdict: pl.DataFrame) -> None:
-        """Drop the verdict: a smoke run has no result."""
+        """Discard the verdict: a smoke run has no result."""
 
 
 def smoke_run(store: Store, spec: ExperimentSpec) -> SmokeRun:
-    """Train, walk and judge the first fold with one seed and few steps; of an ablation, its first variant.
+    """Train, walk and judge the first fold with one seed and few steps.
+
+    Of an ablation, the first variant is taken.
 
     Raises:
         StorageError: if its market has no panel.
         ValueError: if it cannot be planned, trained or walked.
     """
     whole, began = plan_variants(store, spec)[0], time.perf_counter()
-    plan = small_plan(whole)
+    plan = reduce_plan(whole)
     runtime = Runtime(plan, MemoryRunStore(), "smoke", now)
     for phase in (runtime.train, runtime.walk, runtime.judge):
         for _ in phase():
@@ -108,8 +110,8 @@ def smoke_run(store: Store, spec: ExperimentSpec) -> SmokeRun:
     return SmokeRun(spec.name, len(whole.folds), len(whole.spec.seeds), timesteps, seconds)
 
 
-def small_plan(plan: RunPlan) -> RunPlan:
-    """Restrict a plan to its first fold, one seed and few steps; its spec is for this use only, and not valid."""
+def reduce_plan(plan: RunPlan) -> RunPlan:
+    """Reduce a plan to its first fold, one seed and few steps; its spec may be invalid."""
     spec, agent = plan.spec, plan.spec.agent
     if isinstance(agent, Learner):
         agent = agent.model_copy(update={"total_timesteps": min(agent.total_timesteps, MAX_TIMESTEPS)})

@@ -86,7 +86,7 @@ def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Gen
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:
-    """Window of a replay; an open end is that of the tests, or of the market if it begins after them.
+    """Window of a replay; open ends are those of the tests, or of the market after them.
 
     Raises:
         StorageError: if there is no such run, it is not sealed, or its market has no panel.

@@ -14,9 +14,9 @@ from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 
-ASSUMED_PACE = 1000.0  # steps per second where no run was measured: less than two cores make with the default network
-MAX_RUNS = 10  # that are read to measure the pace
-MAX_SECONDS = 24 * 3600.0  # of training that starts without a question
+ASSUMED_PACE = 1000.0  # steps per second where no run was measured: fewer than two cores reach with the default network
+MAX_RUNS = 10  # read to measure the pace
+MAX_SECONDS = 24 * 3600.0  # of training that starts without confirmation
 UNITS = (("years", 365 * 24 * 3600.0), ("days", 24 * 3600.0), ("hours", 3600.0), ("minutes", 60.0))
 
 
@@ -54,14 +54,15 @@ def estimate_training(store: Store, plans: Sequence[RunPlan]) -> TrainingEstimat
 
 
 def long_trainings(store: Store, specs: Sequence[ExperimentSpec]) -> list[TrainingEstimate]:
-    """Estimates beyond a day, of experiments that have no completed run yet."""
+    """Estimates of more than a day, for experiments without a completed run."""
     return [each for each in _estimates(store, specs) if each.seconds > MAX_SECONDS]
 
 
 def measured_pace(ledger: Ledger, agent: str) -> float | None:
-    """Steps per second of the fastest recent training by agents of this kind, else by any; None without one.
+    """Steps per second of the fastest recent training; None without one.
 
-    The fastest counts, since short trainings spend most of their time on starting.
+    Trainings of agents of this kind count, else all. The fastest counts, since short trainings
+    spend most of their time on starting.
     """
     done = ledger.runs().filter(pl.col("status") == "done", pl.col("kind") == WALK_FORWARD)
     contents = dict(ledger.versions().select("spec_hash", "content").iter_rows())
@@ -92,6 +93,6 @@ def _estimates(store: Store, specs: Sequence[ExperimentSpec]) -> Iterator[Traini
 
 
 def _pace(ledger: Ledger, run_id: str) -> float | None:
-    """Last pace that a run reported; None if it trained nothing."""
+    """Last pace that a run recorded; None if it trained nothing."""
     steps = ledger.events(run_id).filter(pl.col("stage") == "train.step")
     return json.loads(steps["metrics"][-1]).get("steps_per_second") if len(steps) else None

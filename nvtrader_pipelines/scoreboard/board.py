@@ -1,4 +1,4 @@
-"""The scoreboard of the last update and the scorings of one entrant, as written."""
+"""Scoreboard of the last update, and the history of an entrant's scorecards."""
 
 import json
 

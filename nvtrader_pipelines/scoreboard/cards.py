@@ -31,11 +31,11 @@ from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Sco
 from nvtrader_pipelines.scoreboard.scoring import (
     SourceMarket,
     TrialPopulation,
-    make_share,
     refusal_card,
+    run_shard,
     score_entrants,
 )
-from nvtrader_pipelines.scoreboard.shares import Contests, Share, share_processes
+from nvtrader_pipelines.scoreboard.shards import Contests, Shard, shard_processes
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
@@ -43,7 +43,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
-UNUSED = timedelta(days=30)  # after which a stored result of a backtest or stress test is deleted
+RESULT_LIFETIME = timedelta(days=30)  # after which a stored result of a backtest or stress test is deleted
 CARD, PAGE = "scorecard.json", "scorecard.md"
 Report = Callable[[str], None]
 
@@ -71,7 +71,7 @@ def score_all(store: Store, at: datetime, report: Report) -> ScoringResult:
         ValueError: if a contest lies outside the market.
     """
     cards = _score(store, default_contests(read_contests(store.home)), at, report)
-    store.judgements.delete_unused(at - UNUSED)
+    store.judgements.delete_unused(at - RESULT_LIFETIME)
     with file_lock(store.home.scorecards / ".lock"):
         n_new = _write_rows(store, cards)
         _write_files(store.home, cards)
@@ -79,7 +79,7 @@ def score_all(store: Store, at: datetime, report: Report) -> ScoringResult:
 
 
 def score_contest(store: Store, name: str, at: datetime, report: Report) -> pl.DataFrame:
-    """Score every entrant in a contest, by its name, and return the ranking; the scoreboard stays as it is.
+    """Score every entrant in a named contest and rank them; the scoreboard is left unchanged.
 
     Raises:
         StorageError: if there is no such contest.
@@ -125,8 +125,8 @@ def _score_source(
     return [*score_entrants(able, market, _meter(), at, report), *without]
 
 
-def judge_share(home: Home, source: str, contests: Contests, share: Share) -> None:
-    """Make the results of a share of the entrants on one source, which another process scores."""
+def judge_shard(home: Home, source: str, contests: Contests, shard: Shard) -> None:
+    """Store the results of a shard of the entrants on one source, which another process scores."""
     store = Store(home)
     roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
     entrants = [each for each in roster.entrants if each.market.source == source]
@@ -134,13 +134,13 @@ def judge_share(home: Home, source: str, contests: Contests, share: Share) -> No
     market, problems = _read_market(store, whole, entrants, contests)
     able = [each for each in entrants if each.name not in problems]
     named = default_contest(whole, able, market.panels, contests)
-    make_share(admit_entrants(whole, able, market.panels, named), market, _meter(), lambda _: None, share)
+    run_shard(admit_entrants(whole, able, market.panels, named), market, _meter(), lambda _: None, shard)
 
 
 def _read_market(
     store: Store, whole: MarketPanel, entrants: Sequence[Entrant], contests: Mapping[str, ContestSpec]
 ) -> tuple[SourceMarket, dict[str, str]]:
-    """Read the market of the entrants on one source, and the reasons of those whose names form no panel."""
+    """Read the market of the entrants on one source; return it and why some have no panel."""
     found, problems = {}, {}
     for each in entrants:
         try:
@@ -154,7 +154,7 @@ def _read_market(
         lambda contest: _read_population(store, contest),
         contests,
         store.judgements,
-        partial(share_processes, judge_share, store.home, whole.source, contests),
+        partial(shard_processes, judge_shard, store.home, whole.source, contests),
     )
     return market, problems
 
@@ -198,7 +198,7 @@ def _write_rows(store: Store, cards: Sequence[Scorecard]) -> int:
 
 
 def _write_files(home: Home, cards: Sequence[Scorecard]) -> None:
-    """Write the files of the cards and the list of participants."""
+    """Write the files of the cards and the list of entrants."""
     for card in cards:
         if ENTRANT_NAME.fullmatch(card.entrant) is None:  # a name refused as invalid gets no folder
             continue

@@ -19,14 +19,13 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
 from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
-from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.scoreboard.contests import COMMON, ContestSpec
 from nvtrader_pipelines.scoreboard.entrants import Entrant, UntimedTwin
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 
 MIN_WINDOW_SESSIONS = 252  # sessions an entrant must leave in the common window; our choice
-Span = tuple[int, int]  # positions of the first and last session
 WEIGHT_TOLERANCE = 1e-9  # allowed deviation of the sum and the gross of weights
 
 
@@ -65,37 +64,38 @@ def admit_entrants(
     whole: MarketPanel,
     entrants: Sequence[Entrant],
     panels: Mapping[str, MarketPanel],
-    named: tuple[str, ContestSpec] = ("", ContestSpec()),
+    named_contest: tuple[str, ContestSpec] = ("", ContestSpec()),
     execution: Execution = STANDARD_EXECUTION,
 ) -> Admission:
-    """Choose the window of a contest on one source and admit the entrants that may be scored on all its sessions.
+    """Choose the window of a contest on one source and admit its entrants.
 
-    A window with open ends is the longest that all admitted entrants may be scored on. It must keep at least a year;
-    where no trained entrant has a year, as many sessions as the longest run has, or without runs the longest trained
-    entrant. An entrant that would leave less is refused, independent of the order of the entrants.
+    An admitted entrant may be scored on all sessions of the window. An open end extends as far as all admitted entrants
+    may be scored. The window must keep at least a year; where no trained entrant has a year, as many sessions as the
+    longest run has, or without runs the longest trained entrant. An entrant that would leave less is refused,
+    independent of the order of the entrants.
 
     Args:
         whole: panel of the source with all names.
         entrants: the entrants on this source, with distinct names.
         panels: entrant name to the panel it decides on.
-        named: name and window of the contest.
+        named_contest: name and window of the contest.
         execution: fills, costs and leverage of every account; interest is the standard one.
 
     Raises:
         ValueError: if the market has fewer than two sessions, or does not cover the contest.
     """
-    name, spec = named
-    window = _pinned_window(spec, whole)
+    name, spec = named_contest
+    window = _initial_window(spec, whole)
     admitted, refused = [], {}
-    spans: dict[str, Span] = {}
+    windows: dict[str, Window] = {}
     for entrant in entrants:
         try:
-            spans[entrant.name] = _span(entrant, whole, panels[entrant.name])
+            windows[entrant.name] = _own_window(entrant, whole, panels[entrant.name])
         except ValueError as error:
             refused[entrant.name] = str(error)
-    min_sessions = _min_sessions([(each, _length(spans[each.name])) for each in entrants if each.name in spans])
-    for entrant in (each for each in entrants if each.name in spans):
-        own = spans[entrant.name]
+    min_sessions = _min_sessions([(each, _length(windows[each.name])) for each in entrants if each.name in windows])
+    for entrant in (each for each in entrants if each.name in windows):
+        own = windows[entrant.name]
         try:
             if not _covers(own, window, spec):
                 raise ValueError(_outside_message(entrant, whole, own, name))
@@ -128,7 +128,7 @@ def default_contest(
     panels: Mapping[str, MarketPanel],
     contests: Mapping[str, ContestSpec],
 ) -> tuple[str, ContestSpec]:
-    """Name and window of the first contest that a run can be scored in, else of the last contest."""
+    """Name and window of the first contest that can score a run, else of the last contest."""
     runs = [each for each in entrants if each.kind == "run"]
     for name, spec in contests.items():
         if any(each in admit_entrants(whole, [each], panels, (name, spec)).admitted for each in runs):
@@ -136,8 +136,8 @@ def default_contest(
     return list(contests.items())[-1]
 
 
-def _pinned_window(spec: ContestSpec, whole: MarketPanel) -> Span:
-    """Positions of the first and last session of a contest; the whole market where it has open ends."""
+def _initial_window(spec: ContestSpec, whole: MarketPanel) -> Window:
+    """Window that a contest sets, as positions; an open end is that of the market."""
     days = whole.sessions
     for day in (spec.first, spec.last):
         if day is not None and not days[0] <= np.datetime64(day) <= days[-1]:
@@ -145,15 +145,14 @@ def _pinned_window(spec: ContestSpec, whole: MarketPanel) -> Span:
                 f"a contest must lie within the market, {days[0]} to {days[-1]}, but it has the day {day}; set another "
                 "in data/contests.yaml, or deliver those bars"
             )
-    first = (
-        1 if spec.first is None else max(1, whole.index_of(np.datetime64(spec.first)))
-    )  # decided at the close before
+    # the first session is decided at the close before
+    first = 1 if spec.first is None else max(1, whole.index_of(np.datetime64(spec.first)))
     last = len(days) - 1
     return first, last if spec.last is None else int(np.searchsorted(days, np.datetime64(spec.last), "right")) - 1
 
 
-def _span(entrant: Entrant, whole: MarketPanel, panel: MarketPanel) -> Span:
-    """Positions of the first and last session on the whole market that may score an entrant on its own."""
+def _own_window(entrant: Entrant, whole: MarketPanel, panel: MarketPanel) -> Window:
+    """Longest window of the whole market, as positions, that may score an entrant on its own."""
     days = whole.sessions
     first = max(1, whole.index_of(np.datetime64(entrant.first_unseen_session(panel))))
     last = len(days) - 1
@@ -163,12 +162,12 @@ def _span(entrant: Entrant, whole: MarketPanel, panel: MarketPanel) -> Span:
     return first, last
 
 
-def _covers(own: Span, window: Span, spec: ContestSpec) -> bool:
+def _covers(own: Window, window: Window, spec: ContestSpec) -> bool:
     """Whether an entrant may be scored up to the ends of the window that the contest sets."""
     return (spec.first is None or own[0] <= window[0]) and (spec.last is None or own[1] >= window[1])
 
 
-def _outside_message(entrant: Entrant, whole: MarketPanel, own: Span, contest: str) -> str:
+def _outside_message(entrant: Entrant, whole: MarketPanel, own: Window, contest: str) -> str:
     first, last = (whole.sessions[position] for position in own)
     tests = f", since its tests end on {entrant.latest}" if entrant.latest else ""
     return (
@@ -178,7 +177,7 @@ def _outside_message(entrant: Entrant, whole: MarketPanel, own: Span, contest: s
     )
 
 
-def _length(window: Span) -> int:
+def _length(window: Window) -> int:
     return window[1] - window[0] + 1
 
 
@@ -191,7 +190,7 @@ def _min_sessions(alone: Sequence[tuple[Entrant, int]]) -> int:
     return max(MIN_TEST_SESSIONS, n_sessions)
 
 
-def _require_window(entrant: Entrant, whole: MarketPanel, window: Span, joint: Span, min_sessions: int) -> None:
+def _require_window(entrant: Entrant, whole: MarketPanel, window: Window, joint: Window, min_sessions: int) -> None:
     """Raise if an entrant would leave fewer sessions of the window than the minimum."""
     after = max(0, _length(joint))
     if after < min_sessions:

@@ -1,4 +1,4 @@
-"""Backtest and stress test of an entrant, made once per window, settings, market and code."""
+"""Backtest and stress test of an entrant, computed once per contest, settings and code."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest, StressResult
 from nvtrader_pipelines.storage.judgements import Result
 
-CURVES, ACTIONS, UNTIMED = "curves", "actions", "untimed_curves"
+CURVES, ACTIONS, UNTIMED_CURVES = "curves", "actions", "untimed_curves"
 
 
 def backtest_digest(entrant: Entrant, panel: MarketPanel, contest: Contest) -> str:
@@ -22,7 +22,7 @@ def backtest_digest(entrant: Entrant, panel: MarketPanel, contest: Contest) -> s
 
 
 def stress_digest(entrant: Entrant, contest: Contest, stress_test: str) -> str:
-    """Digest of all that decides the stress test of an entrant; the test is given as canonical JSON."""
+    """Digest of all that decides the stress test of an entrant; `stress_test` as canonical JSON."""
     return _digest("stress", entrant, contest, stress_test)
 
 
@@ -35,14 +35,14 @@ def pack_backtest(run: ContestRun) -> Result:
         "n_acted": run.n_acted,
     }
     frames = {CURVES: run.curves, ACTIONS: run.actions}
-    return Result(document, frames if run.untimed_curves is None else {**frames, UNTIMED: run.untimed_curves})
+    return Result(document, frames if run.untimed_curves is None else {**frames, UNTIMED_CURVES: run.untimed_curves})
 
 
 def unpack_backtest(result: Result, entrant: Entrant, panel: MarketPanel) -> ContestRun:
     """Unpack the backtest of an entrant on its panel."""
     document = dict(result.document)
     latencies = np.array(document.pop("latencies"))
-    frames, untimed = result.frames, result.frames.get(UNTIMED)
+    frames, untimed = result.frames, result.frames.get(UNTIMED_CURVES)
     return ContestRun(
         entrant, panel, frames[CURVES], frames[ACTIONS], latencies=latencies, untimed_curves=untimed, **document
     )

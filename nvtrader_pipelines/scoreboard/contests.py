@@ -56,7 +56,7 @@ def read_contests(home: Home) -> dict[str, ContestSpec]:
 
 
 def default_contests(contests: Mapping[str, ContestSpec]) -> dict[str, ContestSpec]:
-    """Contests of the scoreboard; of those on a source, the first that a run can be scored in counts."""
+    """Contests of the scoreboard; a source has the first that a run can be scored in."""
     return {name: contests[name] for name in (REPORTED, COMMON)}
 
 

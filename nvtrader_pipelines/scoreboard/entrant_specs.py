@@ -21,7 +21,7 @@ class RunEntrantSpec(Component):
     kind: Literal["run"] = "run"
     description: str = ""
     run: str | None = None  # prefix of a run id; null: the last run of the experiment with this file's name
-    judged: bool = True  # false: the run is no entrant, and its baselines are none; it counts as a trial all the same
+    judged: bool = True  # false: neither the run nor its baselines are entrants; it still counts as a trial
     after_tests: bool = False  # true: also sessions after the `test_last` of the experiment, which uses them up
 
 

@@ -17,7 +17,7 @@ from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
 from nvtrader_pipelines.scoreboard.contest_results import pack_stress, stress_digest, unpack_stress
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest, StressResult
-from nvtrader_pipelines.storage.judgements import Results
+from nvtrader_pipelines.storage.judgements import ResultStore
 
 # Block bootstraps are left out: their unseen sessions differ from entrant to entrant.
 OWN_ACCOUNT = "entrant"  # account name of any entrant, so that none collides with 1/N
@@ -29,13 +29,13 @@ def stress_results(
     entrants: Sequence[Entrant],
     returns: pl.DataFrame,
     report: Callable[[str], None],
-    results: Results,
+    results: ResultStore,
     stress: StressTest = CARD_STRESS_TEST,
 ) -> dict[str, tuple[StressResult, ...]]:
     """Run the stress test of every entrant at the contest's fills and costs; return results by entrant.
 
     The returns are rows of `gold.returns` of the source. The history of the test grows with the lookback of the
-    entrants. Stored results are not made again. `report` receives one progress line per test.
+    entrants. Stored results are reused. `report` receives one progress line per test.
     """
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
     longer = with_history_of(entrants, stress)

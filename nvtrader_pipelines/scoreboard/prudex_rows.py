@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.prudex.surrogates import Answer, Surrogate, s
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.storage.judgements import Result, Results
+from nvtrader_pipelines.storage.judgements import Result, ResultStore
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
@@ -42,7 +42,7 @@ def read_prudex_record(store: Store) -> PrudexRecord:
     )
 
 
-def stored_surrogate(results: Results) -> Surrogate:
+def stored_surrogate(results: ResultStore) -> Surrogate:
     """Surrogate R² that is fitted once for the same weights, features and code."""
     of_features: dict[int, bytes] = {}  # by identity of the frame
 

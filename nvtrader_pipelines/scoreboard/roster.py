@@ -61,7 +61,7 @@ class _EntrantReader:
     def from_run(self, name: str, key: str, *, after_tests: bool = False) -> Entrant:
         """Build the entrant of the last completed run of an experiment, or of the run with an id prefix.
 
-        Sessions after the `test_last` of its experiment score it only if asked for.
+        Sessions after the `test_last` of its experiment score it only with `after_tests`.
         """
         runs = walk_forward_runs(self.store, ["run_id", "experiment", "partition_key", "finished_at"])
         found = runs.filter(pl.col("experiment") == key).sort("finished_at", "run_id")
@@ -111,17 +111,17 @@ class _EntrantReader:
 
 
 def read_roster(store: Store, gross_limit: float) -> Roster:
-    """Read the entrants of a home: runs of unarchived experiments, newest first, then files, then baselines.
+    """Read the entrants of a home: runs, newest first, then files, then baselines.
 
-    A file replaces the run or baseline of its name and kind, or with `judged: false` takes it out; an invalid file does
-    neither.
+    Runs of archived experiments are left out. A file replaces the run or baseline of its name and kind, or excludes a
+    run by `judged: false`; an invalid file does neither.
     """
     reader, roster = _EntrantReader(store, gross_limit), Roster()
     every = sorted(
         path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
     paths = [path for path in every if not _is_left_out(path)]
-    left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived()
+    left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived_names()
     runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
     experiments = [name for name in runs["experiment"].unique(maintain_order=True) if name not in left_out]
     rules = distinct_baselines(_last_specs(store, roster, experiments), experiments)
@@ -172,7 +172,7 @@ def _require_own_name(entrant: Entrant, experiments: Collection[str], rules: Map
 
 
 def _is_left_out(path: Path) -> bool:
-    """Whether a file keeps a run from being judged."""
+    """Whether a file excludes a run from the entrants."""
     try:
         spec = read_entrant_spec(path)
     except StorageError:  # a problem of the roster
@@ -181,7 +181,7 @@ def _is_left_out(path: Path) -> bool:
 
 
 def _last_specs(store: Store, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:
-    """Read the last version run of these experiments; unreadable ones become problems of the roster."""
+    """Read the last version run per experiment; unreadable ones become problems of the roster."""
     runs = walk_forward_runs(store, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
     runs = runs.filter(pl.col("experiment").is_in(experiments))
     last = runs.group_by("experiment", maintain_order=True).last()

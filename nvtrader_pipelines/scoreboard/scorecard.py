@@ -31,7 +31,7 @@ class ScorecardPart(BaseModel):
 class Contest(ScorecardPart):
     """Terms shared by entrants that are ranked together; every account starts in cash."""
 
-    name: str = ""  # of the window; contests of two names with the same terms are the same
+    name: str = ""  # of the window; contests that differ only in name are the same
     source: str
     panel_digest: str  # panel with all names of the source
     first_session: date
@@ -48,7 +48,7 @@ class Contest(ScorecardPart):
 
     @property
     def without_name(self) -> "Contest":
-        """Copy without a name."""
+        """Copy without the name."""
         return self.model_copy(update={"name": ""})
 
     @property

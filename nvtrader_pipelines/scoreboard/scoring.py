@@ -50,7 +50,7 @@ from nvtrader_pipelines.scoreboard.scorecard import (
     attempt_id,
 )
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
-from nvtrader_pipelines.storage.judgements import Result, Results
+from nvtrader_pipelines.storage.judgements import Result, ResultStore
 
 METRICS = [
     name for name, kind in EVALUATION.items() if kind in (pl.Float64, pl.Int64) and not name.endswith(("_low", "_high"))
@@ -97,8 +97,9 @@ class SourceMarket:
     returns: pl.DataFrame  # rows of gold.returns, source of the stress scenarios
     read_population: Callable[[Contest], TrialPopulation]
     contests: Mapping[str, ContestSpec] = field(default_factory=lambda: {COMMON: ContestSpec()})
-    results: Results = field(default_factory=dict)  # backtests and stress tests that are not made again
-    start_shares: Callable[[int], AbstractContextManager[int]] = lambda _: nullcontext(1)  # given the new entrants
+    results: ResultStore = field(default_factory=dict)  # stored backtests and stress tests
+    # starts processes for so many new entrants and gives the number of shards
+    start_shards: Callable[[int], AbstractContextManager[int]] = lambda _: nullcontext(1)
 
 
 def score_entrants(
@@ -110,20 +111,20 @@ def score_entrants(
 ) -> list[Scorecard]:
     """Score every entrant on one source; a refused entrant gets a card with the reason.
 
-    The contest is the first one of the market that a run can be scored in. Refused entrants do not shape its window:
+    The contest is the first one of the market that a run can be scored in. Refused entrants do not affect its window:
     after a failed backtest the window is chosen again without them.
     """
     failed: dict[str, str] = {}
     scored_in, runs = None, []
-    named = default_contest(market.whole, entrants, market.panels, market.contests)
-    first = admit_entrants(market.whole, entrants, market.panels, named)
+    named_contest = default_contest(market.whole, entrants, market.panels, market.contests)
+    first = admit_entrants(market.whole, entrants, market.panels, named_contest)
     known = _known_backtests(first.contest, first.admitted, market)
-    with market.start_shares(len(first.admitted) - len(known)) as n_shares:
-        if n_shares > 1:
-            make_share(first, market, meter, report, (0, n_shares))
+    with market.start_shards(len(first.admitted) - len(known)) as n_shards:
+        if n_shards > 1:
+            run_shard(first, market, meter, report, (0, n_shards))
     while True:
         eligible = [entrant for entrant in entrants if entrant.name not in failed]
-        found = admit_entrants(market.whole, eligible, market.panels, named)
+        found = admit_entrants(market.whole, eligible, market.panels, named_contest)
         if (scored_in, tuple(run.entrant for run in runs)) == (found.contest, found.admitted):
             break
         scored_in = found.contest
@@ -141,11 +142,11 @@ def score_entrants(
     ]
 
 
-def make_share(
-    found: Admission, market: SourceMarket, meter: Meter, report: Callable[[str], None], share: tuple[int, int]
+def run_shard(
+    found: Admission, market: SourceMarket, meter: Meter, report: Callable[[str], None], shard: tuple[int, int]
 ) -> None:
-    """Backtest and stress every n-th admitted entrant, given its first number and n."""
-    own = found.admitted[share[0] :: share[1]]
+    """Backtest and stress the admitted entrants of a shard: every n-th from its number on."""
+    own = found.admitted[shard[0] :: shard[1]]
     _run_all(found.contest, own, market, meter, report)
     stress_results(found.contest, own, market.returns, report, market.results, with_history_of(found.admitted))
 

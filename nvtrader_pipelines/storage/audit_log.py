@@ -122,7 +122,7 @@ class JsonlAudit:
             ) from error
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold appends of other processes back."""
+        """Lock out appends of other processes."""
         return file_lock(self.path.with_name(".events.lock"))
 
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:

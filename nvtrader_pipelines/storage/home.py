@@ -53,18 +53,18 @@ class Home:
 
     @property
     def duckdb_file(self) -> Path:
-        """DuckDB file with the published views; beside the link of a linked home, since DuckDB resolves links."""
+        """DuckDB file with the published views; of a linked home beside the link, which DuckDB resolves."""
         is_linked = self.root.is_symlink() and URL_PARTS.search(str(self.root.readlink()))
         return self.root.with_suffix(".duckdb") if is_linked else self.root / "warehouse/nvtrader.duckdb"
 
     @classmethod
     def find(cls) -> Self:
         """Find the home: $NVTRADER_HOME, else the checkout of this package, else the current folder."""
-        return cls.fixed() or cls.at(Path.cwd())
+        return cls.find_fixed() or cls.at(Path.cwd())
 
     @classmethod
-    def fixed(cls) -> Self | None:
-        """Home that does not depend on the current folder: $NVTRADER_HOME, else the checkout, else none."""
+    def find_fixed(cls) -> Self | None:
+        """Find the home that $NVTRADER_HOME or the checkout fixes, independent of the current folder."""
         named = os.environ.get(VARIABLE)
         if named:
             return cls.at(Path(named))
@@ -73,7 +73,7 @@ class Home:
 
     @classmethod
     def at(cls, folder: Path) -> Self:
-        """Home in a folder; one whose path libraries would read as a URL is used through a link in the user's cache."""
+        """Home in a folder, through a link in the user's cache if libraries read its path as a URL."""
         root = folder.expanduser().resolve()
         return cls(_link_to(root) if URL_PARTS.search(str(root)) else root)
 

@@ -1,4 +1,4 @@
-"""Results of the judgement, kept by the digest of all they were made from, so that none is made twice."""
+"""Results of the judgement by the digest of their inputs, so that none is computed twice."""
 
 import json
 import os
@@ -23,26 +23,26 @@ class Result(NamedTuple):
     frames: Mapping[str, pl.DataFrame] = {}
 
 
-class Results(Protocol):
-    """Results by digest; a dictionary is one, too."""
+class ResultStore(Protocol):
+    """Store of results by digest; a dictionary is one."""
 
     def get(self, digest: str, /) -> Result | None:
-        """Return the result of this digest; None if it was never made."""
+        """Return the result of this digest; None if there is none."""
         ...
 
     def __setitem__(self, digest: str, result: Result, /) -> None:
-        """Keep a result."""
+        """Store a result."""
         ...
 
 
 class Judgements:
-    """Results as folders of `warehouse/judgements`, which can be deleted at the cost of judging again."""
+    """Results as folders of `warehouse/judgements`; a deleted one is computed again."""
 
     def __init__(self, home: Home) -> None:
         self._folder = home.judgements
 
     def get(self, digest: str, /) -> Result | None:
-        """Return the result of this digest; None if it was never made."""
+        """Return the result of this digest; None if there is none."""
         place = self._folder / digest
         try:
             document = json.loads((place / DOCUMENT).read_bytes())
@@ -52,7 +52,7 @@ class Judgements:
         return Result(document, {path.stem: pl.read_parquet(path) for path in sorted(place.glob("*.parquet"))})
 
     def __setitem__(self, digest: str, result: Result, /) -> None:
-        """Keep a result; of two processes that made the same, the first one's stays."""
+        """Store a result; the first of two processes with the same one prevails."""
         aside = self._folder / f".{digest}.{uuid4().hex}"
         aside.mkdir(parents=True)
         for name, rows in result.frames.items():

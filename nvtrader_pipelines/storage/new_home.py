@@ -7,7 +7,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SHIPPED = (  # below `data/`; pyproject.toml puts the same files into the wheel
+SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the wheel
     "market.yaml",
     "experiments/ppo-cvar.yaml",
     "experiments/ppo-growth.yaml",
@@ -29,7 +29,7 @@ def create_home(root: Path) -> Home:
         raise StorageError(f"a new home needs an empty or new folder, but {home.root} is neither; name another")
     packaged = PACKAGE / "shipped"  # in a wheel only; a checkout has the files in its own `data/`
     source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
-    for name in SHIPPED:
+    for name in SHIPPED_FILES:
         target = home.root / "data" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target)

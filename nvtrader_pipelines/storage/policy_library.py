@@ -93,7 +93,7 @@ class PolicyLibrary:
         return run
 
     def delete(self, partition_key: str, run_id: str) -> None:
-        """Delete the files of a run; its experiment has no latest run then, if it was that."""
+        """Delete the files of a run; if it was the latest, its version has no latest run."""
         folder = self.folder(partition_key, run_id)
         latest = folder.parent / LATEST
         if latest.exists() and json.loads(latest.read_bytes())["run_id"] == run_id:

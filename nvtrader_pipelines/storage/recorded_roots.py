@@ -1,4 +1,4 @@
-"""Roots that the stores of a home record: after a move or a copy, others than its own."""
+"""Roots that the stores of a home record; after a move or copy they differ from its own."""
 
 import sqlite3
 from contextlib import closing
@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.locations import ANCHOR
+from nvtrader_pipelines.storage.iceberg.locations import TABLES_PART
 from nvtrader_pipelines.storage.views.published_file import open_published, published_root
 
 
@@ -20,7 +20,7 @@ def recorded_roots(home: Home) -> dict[str, set[str]]:
     artifacts = _column(home.mlflow / "mlflow.db", "SELECT artifact_uri FROM runs")
     folder = f"/{home.mlflow.relative_to(home.root).as_posix()}/"
     return {
-        "tables": {location.rpartition(ANCHOR)[0].removeprefix("file://") for location in tables},
+        "tables": {location.rpartition(TABLES_PART)[0].removeprefix("file://") for location in tables},
         "views": _views_root(home),
         "MLflow artifacts": {unquote(uri.rpartition(folder)[0].removeprefix("file://")) for uri in artifacts},
     }

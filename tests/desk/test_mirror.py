@@ -16,8 +16,8 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
-from nvtrader_pipelines.storage.views.definitions import create_views
 from nvtrader_pipelines.storage.views.published_file import read_query
+from nvtrader_pipelines.storage.views.view_definitions import create_views
 from tests.desk.provenance import PROVENANCE
 from tests.execution.plans import AT, a_fill, a_plan, an_order, cancelled, constructed, decided, filled, judged, placed
 from tests.runs.small_runs import N_SESSIONS, land, small_home

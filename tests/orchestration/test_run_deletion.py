@@ -74,7 +74,7 @@ def test_deleted_trial_still_counts_in_the_deflation(trials):
     assert before[0] == 3
     delete(trials, "first")
     assert deflation(trials) == before
-    assert trials.ledger.deleted() == ["first"]
+    assert trials.ledger.deleted_ids() == ["first"]
     assert sorted(walk_forward_runs(trials)["run_id"]) == ["second", "third"]
     assert "first" not in trials.ledger.runs()["run_id"]
     assert count(trials, EQUITY_CURVES, "first") == 2 * N_SESSIONS
@@ -89,7 +89,7 @@ def test_deletion_killed_in_between_is_finished_by_a_repeat(trials, monkeypatch)
         patch.setattr(type(trials.policies), "delete", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             delete(trials, "first")
-    assert trials.ledger.deleted() == ["first"]
+    assert trials.ledger.deleted_ids() == ["first"]
     at = trials.ledger.run("first").deleted_at
     delete(trials, "first")
     assert trials.ledger.run("first").deleted_at == at
@@ -105,7 +105,7 @@ def test_deleted_replay_leaves_no_rows(trials):
     )
     delete(trials, "replay")
     assert count(trials, ACTION_LOGS, "replay") == 0
-    assert trials.ledger.deleted() == ["replay"]
+    assert trials.ledger.deleted_ids() == ["replay"]
 
 
 def test_run_with_replays_running_or_active_is_not_deleted(trials, monkeypatch):
@@ -117,10 +117,10 @@ def test_run_with_replays_running_or_active_is_not_deleted(trials, monkeypatch):
     monkeypatch.setattr(run_deletion, "read_active", lambda _: PolicyRef("first", "a"))
     with pytest.raises(StorageError, match=rf"run {short_id('first')} of .* has the active policy"):
         plan_deletion(trials, trials.ledger.run("first"))
-    assert trials.ledger.deleted() == []
+    assert trials.ledger.deleted_ids() == []
 
 
 def test_run_that_begins_again_is_not_deleted_any_more(trials):
     delete(trials, "first")
     trials.ledger.begin(run_row(trials.ledger, run_id="first"))
-    assert trials.ledger.deleted() == []
+    assert trials.ledger.deleted_ids() == []

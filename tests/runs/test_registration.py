@@ -3,7 +3,7 @@ import pytest
 from nvtrader_pipelines.experiments.designs import AblationDesign
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.runs import training_time
-from nvtrader_pipelines.runs.archiving import family
+from nvtrader_pipelines.runs.archiving import names_with_variants
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, register_experiments
 from nvtrader_pipelines.runs.smoke_run import MAX_TIMESTEPS, smoke_run
 from nvtrader_pipelines.runs.training_time import ASSUMED_PACE, estimate_training, format_seconds, long_trainings
@@ -101,15 +101,15 @@ def test_archived_names_include_the_variants_of_an_ablation(store):
     variants = [each.name for each in SWEEP.variants()]
     for each in SWEEP.variants():
         store.ledger.register(each, parent)
-    names = family(store, "sweep")
+    names = names_with_variants(store, "sweep")
     assert names == ["sweep", *sorted(variants)]
     store.ledger.archive(names)
-    assert store.ledger.archived() == {"sweep", *variants}
+    assert store.ledger.archived_names() == {"sweep", *variants}
     store.ledger.unarchive(names)
-    assert store.ledger.archived() == set()
+    assert store.ledger.archived_names() == set()
 
 
 def test_archived_names_of_an_unknown_experiment_raises(store):
     store.ledger.register(EXPERIMENT)
     with pytest.raises(StorageError, match="no experiment is named smal; did you mean 'small'"):
-        family(store, "smal")
+        names_with_variants(store, "smal")

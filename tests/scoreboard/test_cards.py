@@ -20,7 +20,7 @@ from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.scoreboard.board import read_history, read_scoreboard
 from nvtrader_pipelines.scoreboard.cards import (
     external_attempts,
-    judge_share,
+    judge_shard,
     score_all,
     update_scoreboard,
 )
@@ -253,11 +253,11 @@ def test_later_baseline_renames_no_earlier_one():
     ]
 
 
-def test_share_of_another_process_is_not_judged_again(store, season, tmp_path):
+def test_shard_of_another_process_is_not_judged_again(store, season, tmp_path):
     shutil.copytree(store.home.root, tmp_path / "home")
     home = Home(tmp_path / "home")
     shutil.rmtree(home.judgements)
-    judge_share(home, "landing", {COMMON: BUILT_IN[COMMON]}, (0, 2))
+    judge_shard(home, "landing", {COMMON: BUILT_IN[COMMON]}, (0, 2))
     lines = []
     score_all(Store(home), START + dt.timedelta(days=9), lines.append)
     (known,) = [line for line in lines if "already walked" in line]

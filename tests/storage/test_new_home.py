@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.new_home import SHIPPED, create_home
+from nvtrader_pipelines.storage.new_home import SHIPPED_FILES, create_home
 from nvtrader_pipelines.storage.specs import read_experiments, read_market
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def test_created_home_holds_shipped_files_and_valid_experiments(tmp_path):
     home = create_home(tmp_path / "new" / "home")
     files = {str(path.relative_to(home.root / "data")) for path in home.root.rglob("*") if path.is_file()}
-    assert files == set(SHIPPED)
+    assert files == set(SHIPPED_FILES)
     assert home.landing.is_dir()
     assert home.warehouse.is_dir()
     found = read_experiments(home)
@@ -33,5 +33,5 @@ def test_create_home_in_occupied_place_raises_and_changes_nothing(tmp_path):
 
 def test_wheel_packages_the_shipped_files():
     build = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert set(build["only-include"]) == {"nvtrader_pipelines", *(f"data/{name}" for name in SHIPPED)}
+    assert set(build["only-include"]) == {"nvtrader_pipelines", *(f"data/{name}" for name in SHIPPED_FILES)}
     assert build["targets"]["wheel"]["sources"] == {"data": "nvtrader_pipelines/shipped"}

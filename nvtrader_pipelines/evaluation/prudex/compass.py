@@ -50,7 +50,7 @@ class Compass:
 def prudex_compass(record: PrudexRecord, seed: int = 0, surrogate: Surrogate = surrogate_of_walk) -> Compass:
     """Compute every measure of every policy, seed and baseline; a score of 50 is 1/N of the same run.
 
-    The surrogate is `surrogate_of_walk`, or one that remembers its values.
+    `surrogate` is `surrogate_of_walk`, or one that stores its values.
 
     Raises:
         ValueError: if the accounts of a run do not cover the same sessions, or a number in the record is not finite.

@@ -12,8 +12,8 @@ from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
-from nvtrader_pipelines.storage.views.definitions import view_body
 from nvtrader_pipelines.storage.views.published_file import read_query
+from nvtrader_pipelines.storage.views.view_definitions import view_body
 
 
 @dg.asset(

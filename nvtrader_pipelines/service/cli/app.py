@@ -98,7 +98,7 @@ def init(
             write_json({"home": str(home.root)})
             return
         root = shlex.quote(str(home.root))
-        enter = f"export {VARIABLE}={root}" if Home.fixed() else f"cd {root}"
+        enter = f"export {VARIABLE}={root}" if Home.find_fixed() else f"cd {root}"
         for line in ("created; next:", f"  {enter}", "  nvtrader materialize", "  nvtrader ui"):
             print_line(line)
 
@@ -127,10 +127,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000,
     verbose: Verbose = False,
 ) -> None:
-    """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home.
-
-    Example: nvtrader ui --port 3001
-    """
+    """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home."""
     from nvtrader_pipelines.orchestration.ui import serve
 
     with exit_on_error(verbose=verbose):

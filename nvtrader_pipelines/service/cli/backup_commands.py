@@ -32,7 +32,7 @@ def backup(
     """Write the whole home into one tar file; other commands may run meanwhile.
 
     The file holds `data/` and `warehouse/` with a SHA-256 of every file. Locks, logs of steps and the views, which are
-    published again, are left out; so is a ledger in Postgres, which the command names.
+    published again, are left out, as is a ledger in Postgres, which the command then names.
     """
     as_json = is_json(form, as_json=as_json)
     with exit_on_error(verbose=verbose):
@@ -89,7 +89,7 @@ def restore(
 
 @contextmanager
 def _show_files(action: str, *, quiet: bool) -> "Iterator[OnFile]":
-    """Yield a function that shows the files so far on the terminal; one that shows nothing if `quiet`."""
+    """Yield a callback that shows progress by file on the terminal, or nothing if `quiet`."""
     console = plain_console(stderr=True, quiet=quiet)
     n_files, n_bytes = 0, 0
     with console.status(action) as status:

@@ -66,7 +66,7 @@ def run_checks(store: Store) -> list[CheckResult]:
 
 
 def check_locations(home: Home) -> CheckResult:
-    """Check which folders the home's stores record; after a move or a copy that is no problem."""
+    """Check the folders that the home's stores record; others, after a move or copy, are allowed."""
     from nvtrader_pipelines.storage.recorded_roots import recorded_roots
 
     check = "recorded locations"

@@ -30,7 +30,7 @@ def input_errors() -> tuple[type[Exception], ...]:
 
 
 def requests_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON; also answers for one that cannot be parsed."""
+    """Whether a command line requests JSON, even one that cannot be parsed."""
     pairs = zip(arguments, [*arguments[1:], ""], strict=False)
     return any(
         one in {"--json", "--format=json", "-fjson"} or (one in {"--format", "-f"} and after == "json")
@@ -39,7 +39,7 @@ def requests_json(arguments: Sequence[str]) -> bool:
 
 
 class JsonErrorGroup(TyperGroup):
-    """Group of commands whose errors, wrong usage included, are JSON where JSON is asked for."""
+    """Group of commands whose errors, wrong usage included, are JSON where JSON is requested."""
 
     def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - by keyword
         """Run a command line and exit."""

@@ -39,8 +39,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(help="Name of an experiment; an ablation includes its variants.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start trainings of more than a day without a question.")]
-LIST_FIRST = ("partition_key", "last_status", "runs")  # columns that narrow terminals show
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start trainings of more than a day without confirmation.")]
+LEADING_COLUMNS = ("partition_key", "last_status", "runs")  # columns that narrow terminals show
 
 
 @app.command(
@@ -82,9 +82,9 @@ def list_(
 
     with exit_on_error(verbose=verbose):
         rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
-        write_rows(rows.select(*LIST_FIRST, pl.exclude(LIST_FIRST)), output_format(form, as_json=as_json))
+        write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), output_format(form, as_json=as_json))
         if n_hidden:
-            typer.echo(f"{n_hidden} archived or without file and run: nvtrader experiments list --all", err=True)
+            typer.echo(f"{n_hidden} not listed, archived or without file and run: add --all", err=True)
         for problem in problems:
             typer.secho(f"skipped: {problem}", err=True, fg="yellow")
 
@@ -142,7 +142,7 @@ def run(  # noqa: PLR0913 - a parameter per option
 
 
 def smoke_experiments(names: list[str], form: Format, *, verbose: bool) -> None:
-    """Try experiments in memory and write what was tried."""
+    """Make a smoke run of each experiment and print its extent."""
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import smoke_pipeline
@@ -161,7 +161,7 @@ def smoke_experiments(names: list[str], form: Format, *, verbose: bool) -> None:
 
 
 def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, verbose: bool) -> None:
-    """Bring experiments up to date, show their progress, and write their results and problems."""
+    """Bring experiments up to date, show progress, and write results and problems."""
     from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
 
     with exit_on_error(verbose=verbose):
@@ -224,7 +224,7 @@ def validate(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check files of data/experiments and plan them on the market, without registering or running them."""
+    """Check experiments and plan them on the market, without registering or running them."""
     from nvtrader_pipelines.service.documents.experiment_facts import validate_experiments
 
     with exit_on_error(verbose=verbose):
@@ -242,7 +242,7 @@ def show(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show an experiment: state, versions, last run, folds, seeds, training time and its resolved spec."""
+    """Show an experiment: state, versions, last run, plan, training time and resolved spec."""
     from nvtrader_pipelines.service.cli.pages.experiment_pages import print_experiment
     from nvtrader_pipelines.service.documents.experiment_facts import experiment_document
 
@@ -258,7 +258,7 @@ def show(
 def archive(
     name: Name, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """Take an experiment out of lists, sensors and `materialize`; its file, runs and trials stay."""
+    """Hide an experiment from lists, sensors and `materialize`; its file, runs and trials stay."""
     _set_archived(name, archived=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
@@ -271,11 +271,11 @@ def unarchive(
 
 
 def _set_archived(name: str, *, archived: bool, as_json: bool, verbose: bool) -> None:
-    from nvtrader_pipelines.runs.archiving import family
+    from nvtrader_pipelines.runs.archiving import names_with_variants
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        names = family(store, name)
+        names = names_with_variants(store, name)
         (store.ledger.archive if archived else store.ledger.unarchive)(names)
         if as_json:
             write_json({"name": name, "names": names, "archived": archived})

@@ -39,7 +39,7 @@ def output_format(form: Format | PageFormat, *, as_json: bool) -> Format:
 
 
 def is_json(form: PageFormat, *, as_json: bool) -> bool:
-    """Whether `--format` or `--json` asks for JSON."""
+    """Whether `--format` or `--json` requests JSON."""
     return output_format(form, as_json=as_json) is Format.JSON
 
 
@@ -78,7 +78,7 @@ def require_home() -> Home:
     home = Home.find()
     if not home.root.is_dir():
         raise ValueError(f"NVTRADER_HOME must name a folder, but {home.root} is none; create it or name another")
-    if Home.fixed() is None and not home.experiments.is_dir():
+    if Home.find_fixed() is None and not home.experiments.is_dir():
         raise ValueError(
             f"the current folder must be a home, but {home.root} has no data/experiments; enter a home, or create one "
             "with `nvtrader init DIR`"
@@ -90,7 +90,7 @@ def open_store() -> Store:
     """Open the store of the home folder.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is no home.
     """
     return Store(require_home())
 

@@ -66,7 +66,7 @@ def format_figure(row: Mapping[str, Any], name: str, form: str) -> str:
 
 
 def format_interval(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Format the bounds of a figure, in the columns `<name>_low` and `<name>_high`; empty if there are none."""
+    """Format the bounds of a figure, `<name>_low` and `<name>_high`; empty if there are none."""
     if row[name] is None:
         return ""
     return f"[{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
@@ -107,7 +107,7 @@ def write_rows(rows: "pl.DataFrame", form: Format) -> None:
 
 
 def print_table(table: CellTable, title: str = "", console: Console | None = None) -> None:
-    """Print the columns that fit the console, the most important first, and name those that do not."""
+    """Print the leading columns that fit the console, and name those that do not."""
     console = console or wide_console()
     widths = table.fit_widths(console.width)
     layout = Table(box=None, header_style="bold", width=sum(widths) + PADDING * len(widths))

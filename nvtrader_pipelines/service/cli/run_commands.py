@@ -70,7 +70,7 @@ def list_(
 
 @app.command(epilog=with_examples("nvtrader runs show ppo-residual", "nvtrader runs show 3f2a --json"))
 def show(run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Show a run: its verdict first, then version, data, policies by digest, figures, events and views."""
+    """Show a run: verdict, version, data, policies by digest, figures, events and views."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_run
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, run_document
 
@@ -114,7 +114,7 @@ def compare(
         "nvtrader runs replay ppo-residual", "nvtrader runs replay ppo-residual --from 2020-02-03 --to 2020-05-29"
     )
 )
-def replay(  # noqa: PLR0913 - its options
+def replay(  # noqa: PLR0913 - a parameter per option
     run: Prefix,
     *,
     first: Annotated[
@@ -123,7 +123,9 @@ def replay(  # noqa: PLR0913 - its options
     last: Annotated[
         datetime | None,
         typer.Option(
-            "--to", formats=["%Y-%m-%d"], help="Last day; default: its tests' last, or the market's after them."
+            "--to",
+            formats=["%Y-%m-%d"],
+            help="Last day; default: last test session, or the market's if --from is later.",
         ),
     ] = None,
     pinned: Annotated[
@@ -171,27 +173,27 @@ def forward(
 def delete(
     run: Prefix,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")] = False,
     form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Delete a run's policies, rows, pictures and MLflow run; it remains a trial in the ledger."""
+    """Delete a run's policies, rows, pictures and MLflow run; a trial remains one."""
     from nvtrader_pipelines.orchestration.run_deletion import delete_run, plan_deletion
     from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
-        json_wanted = is_json(form, as_json=as_json)
+        as_json = is_json(form, as_json=as_json)
         deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
-        if not json_wanted:
+        if not as_json:
             print_deletion(deletion)
         if not yes:
             confirm_deletion(deletion.run.run_id)
         delete_run(store, deletion)
-        if json_wanted:
-            write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.kept})
+        if as_json:
+            write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
         else:
             wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
 
@@ -203,7 +205,7 @@ def confirm_deletion(run_id: str) -> None:
         ValueError: if the answer is no, or there is no terminal to ask on.
     """
     if not sys.stdin.isatty():
-        raise ValueError(f"deleting run {short_id(run_id)} needs --yes where no terminal can ask; nothing was deleted")
+        raise ValueError(f"deleting run {short_id(run_id)} needs --yes without a terminal; nothing was deleted")
     if not typer.confirm(f"Delete run {short_id(run_id)}?", err=True):
         raise ValueError("nothing was deleted")
 

@@ -41,7 +41,7 @@ def run_shell(store: Store, form: Format) -> None:
 
 def _prompt(history: Path) -> NextLine:
     """Prompt of a terminal with colors, and with the history of earlier shells."""
-    from prompt_toolkit import PromptSession  # a fifth of the time of a single query
+    from prompt_toolkit import PromptSession  # takes a fifth of a single query's time
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.lexers import PygmentsLexer
     from pygments.lexers.sql import SqlLexer

@@ -119,5 +119,5 @@ def sharpe_cells(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Format the difference to the best baseline's Sharpe ratio and its interval; empty if there is none."""
+    """Format the difference of Sharpe ratios to the best baseline and its interval, or nothing."""
     return format_figure(row, "sharpe_difference", "+.2f"), format_interval(row, "sharpe_difference", "+.2f")

@@ -41,7 +41,7 @@ WAIT = "With --from or --to: wait for a person at soft findings, as without thes
 Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
 
-def trade(  # noqa: PLR0913 - its options
+def trade(  # noqa: PLR0913 - a parameter per option
     first: FirstDay = None,
     last: LastDay = None,
     account: Account = "paper",

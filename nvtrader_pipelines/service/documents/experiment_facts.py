@@ -1,4 +1,4 @@
-"""Tables of experiments: files and registered versions, and differences between two."""
+"""Facts of experiments: plans on the market, versions and runs, and differences between two."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived
+from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived_experiments
 from nvtrader_pipelines.runs.training_time import estimate_training
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
@@ -31,12 +31,12 @@ VALIDATION_SCHEMA = {
 
 
 def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
-    """Plan experiments on the market without registering them; a row per experiment or invalid file.
+    """Plan experiments without registering them; a row per experiment or invalid file.
 
     Raises:
         StorageError: if a name is unknown.
     """
-    found = read_unarchived(store) if not names else read_experiments(store.home)
+    found = read_unarchived_experiments(store) if not names else read_experiments(store.home)
     broken = {experiment_name(path): problem for path, problem in found.problems.items()}
     specs = {spec.name: spec for spec in found.specs}
     unknown = [name for name in names if name not in specs and name not in broken]
@@ -67,7 +67,7 @@ def _plan_facts(store: Store, spec: ExperimentSpec) -> dict[str, Any]:
 
 
 def experiment_document(store: Store, name: str) -> dict[str, Any]:
-    """All facts of an experiment of data/experiments: state, versions, last run, plan and resolved spec.
+    """Facts of an experiment: state, versions, last run, plan and resolved spec.
 
     Raises:
         StorageError: if it does not exist or is not valid.
@@ -83,7 +83,7 @@ def experiment_document(store: Store, name: str) -> dict[str, Any]:
         "version": spec.partition_key,
         "spec_hash": spec.spec_hash,
         "is_registered": spec.partition_key in versions["partition_key"].to_list(),
-        "is_archived": spec.name in store.ledger.archived(),
+        "is_archived": spec.name in store.ledger.archived_names(),
         "versions": versions.select("partition_key", "created_at").to_dicts(),
         "variants": keys if keys != [spec.partition_key] else [],
         "last_run": last[0] if last else None,

@@ -23,7 +23,7 @@ def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.Data
     """List registered versions and files, newest first by name, with problems of files.
 
     Archived experiments, and versions without file or run, are only listed with `everything`; the last value is the
-    number of those left out.
+    number of rows left out.
     """
     found = read_experiments(store.home)
     in_files = {each.partition_key: each for spec in found.specs for each in (spec, *spec.variants())}
@@ -45,7 +45,7 @@ def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.Data
         pl.col("partition_key").str.split("@").list.first(), "registered_at", descending=[False, True], nulls_last=False
     )
     rows_of_all = ordered.with_columns(pl.col("runs").fill_null(0))
-    archived = pl.col("partition_key").str.split("@").list.first().is_in(list(store.ledger.archived()))
+    archived = pl.col("partition_key").str.split("@").list.first().is_in(list(store.ledger.archived_names()))
     shown = rows_of_all if everything else rows_of_all.filter(~archived, pl.col("in_files") | (pl.col("runs") > 0))
     return shown, list(found.problems.values()), len(rows_of_all) - len(shown)
 

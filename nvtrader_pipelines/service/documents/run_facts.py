@@ -69,7 +69,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
     runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
     if not everything:
         name = pl.col("partition_key").str.split("@").list.first()
-        runs = runs.filter(~name.is_in(list(store.ledger.archived())))
+        runs = runs.filter(~name.is_in(list(store.ledger.archived_names())))
     marks = walk_forward_runs(store, ["run_id", "validation_only"])
     known = runs.join(figures, on="run_id", how="left").join(marks, on="run_id", how="left")
     return known.with_columns(pl.col("validation_only").fill_null(value=False)).sort("started_at", descending=True)

@@ -1,4 +1,4 @@
-"""Verdict on a run as sentences: whether it beats its best baseline after deflation, with figures."""
+"""Verdict on a run in words: whether it beats its best baseline, and the deflated ratios."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ EQUAL_WEIGHT = "equal_weight"
 
 
 def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
-    """Whether a run beats its references in the reported period, after deflation for all trials.
+    """Verdict on a run in the reported period, deflated for all trials, in words.
 
     Args:
         store: the store.

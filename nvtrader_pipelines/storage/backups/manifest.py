@@ -1,4 +1,4 @@
-"""Manifest of a backup, the last file of its archive."""
+"""Manifest of a backup, the last file in it."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -17,5 +17,5 @@ class BackupManifest(BaseModel):
     version: str  # of the package that wrote it
     created_at: AwareDatetime
     root: str  # of the home
-    outside: tuple[str, ...]  # what the home uses and the backup does not hold
+    outside: tuple[str, ...]  # parts of the home that the backup lacks
     files: dict[str, str]  # SHA-256 by path below the root

@@ -1,4 +1,4 @@
-"""Restoring of a backup: every file is verified before the home appears under its name."""
+"""Restore a backup: every file is verified before the home appears under its name."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Writing of a backup while other processes use the home.
+"""Write a backup while other processes use the home.
 
 A file that refers to others is copied before them, so that the backup holds every file it names: first the records of
 finished work and the databases, then the catalog with the files of its tables, then the audit with the books, then
@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.store import Store
 
 RECORDS = ("warehouse/*.json", "warehouse/scorecards/**/*", "data/rl/policies/*/latest.json")  # of finished work
-REBUILT = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs")  # folders not walked
+REBUILT_FOLDERS = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs")  # folders not walked
 SQLITE = b"SQLite format 3\0"
 
 
@@ -45,31 +45,31 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
     home = store.home
     _require_new(home, path)
     with (
-        _written_aside(path) as file,
+        _write_aside(path) as file,
         file_lock(lock_path(home, UPKEEP_LOCK)),
         tarfile.open(fileobj=file, mode="w", dereference=True) as tar,  # a second hard link has its content, too
     ):
-        archive = _Archive(tar, home, on_file)
+        writer = _TarWriter(tar, home, on_file)
         for pattern in RECORDS:
-            archive.add_files(home.root.glob(pattern))
-        outside = archive.add_ledger()
-        archive.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
-        archive.add_tables()
+            writer.add_files(home.root.glob(pattern))
+        outside = writer.add_ledger()
+        writer.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
+        writer.add_tables()
         with store.audit.lock():  # a trader writes to both in turns
-            archive.add_files([store.audit.path, *book_path(home, "any").parent.glob("*.db")])
-        archive.add_files(_walk(home))
+            writer.add_files([store.audit.path, *book_path(home, "any").parent.glob("*.db")])
+        writer.add_files(_walk(home))
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
             created_at=datetime.now(UTC),
             root=str(home.root.resolve()),
             outside=outside,
-            files=archive.digests,
+            files=writer.digests,
         )
-        archive.add(MANIFEST_NAME, io.BytesIO(manifest.model_dump_json(indent=1).encode()))
+        writer.add(MANIFEST_NAME, io.BytesIO(manifest.model_dump_json(indent=1).encode()))
     return manifest
 
 
-class _Archive:
+class _TarWriter:
     """Tar file of a home; the first copy of a file counts."""
 
     def __init__(self, tar: tarfile.TarFile, home: Home, on_file: OnFile) -> None:
@@ -143,7 +143,7 @@ class _Archive:
 
 
 class _DigestReader:
-    """Reader that digests what is read."""
+    """Reader that digests the content it reads."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.digest = file, hashlib.sha256()
@@ -168,7 +168,7 @@ def _database_copy(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _written_aside(path: Path) -> Iterator[BinaryIO]:
+def _write_aside(path: Path) -> Iterator[BinaryIO]:
     """Open a file that gets its name once it is complete and synced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -191,8 +191,8 @@ def _require_new(home: Home, path: Path) -> None:
 
 
 def _walk(home: Home) -> Iterator[Path]:
-    """All files of a home but those of tables and what is not worth a copy; links are followed, each folder once."""
-    seen, rebuilt = set(), {home.root / place for place in REBUILT}
+    """Files of a home outside the rebuilt folders; links are followed, each folder once."""
+    seen, rebuilt = set(), {home.root / place for place in REBUILT_FOLDERS}
     for top in (home.root / "data", home.warehouse):
         for folder, folders, names in os.walk(top, followlinks=True):
             place = Path(folder)

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
-from nvtrader_pipelines.storage.iceberg.locations import FOLDER
+from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
 from nvtrader_pipelines.storage.table import Table
 
 FORMAT = {"format-version": "2"}
@@ -79,7 +79,7 @@ def missing_file_error(home: Home, table: Table, error: FileNotFoundError) -> St
 def io_properties(home: Home) -> dict[str, str]:
     """Properties of the catalog's file IO, which finds all files below the tables of this home."""
     folder = str(home.iceberg.absolute())  # a path, since a URI would be cut at a # and keep a %20
-    return {FOLDER: folder, "py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"}
+    return {FOLDER_PROPERTY: folder, "py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"}
 
 
 def _connect(home: Home) -> SqlCatalog:

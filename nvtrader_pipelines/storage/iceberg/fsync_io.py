@@ -1,4 +1,4 @@
-"""File IO that finds the files of a moved home, and syncs new ones: they survive a power cut.
+"""File IO that finds the files of a moved home, and syncs new ones against a power cut.
 
 pyiceberg's own file IO takes a quarter of a second to import, for stores other than a local folder.
 """
@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from nvtrader_pipelines.storage.iceberg.locations import FOLDER, present_path
+from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY, present_path
 
 
 def sync(path: str) -> None:
@@ -79,13 +79,13 @@ class FsyncFileIO(FileIO):
 
     def new_input(self, location: str) -> LocalFile:
         """Return the input file of a recorded location."""
-        return LocalFile(present_path(location, self.properties[FOLDER]))
+        return LocalFile(present_path(location, self.properties[FOLDER_PROPERTY]))
 
     def new_output(self, location: str) -> LocalFile:
         """Return the output file of a recorded location."""
-        return LocalFile(present_path(location, self.properties[FOLDER]))
+        return LocalFile(present_path(location, self.properties[FOLDER_PROPERTY]))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete the file of a recorded location."""
         recorded = location if isinstance(location, str) else location.location
-        Path(present_path(recorded, self.properties[FOLDER])).unlink()
+        Path(present_path(recorded, self.properties[FOLDER_PROPERTY])).unlink()

@@ -4,8 +4,8 @@ from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.errors import StorageError
 
-ANCHOR = "/warehouse/iceberg/"  # every home has its tables below this folder
-FOLDER = "warehouse"  # property of the catalog and its file IO: the folder of the tables
+TABLES_PART = "/warehouse/iceberg/"  # every home has its tables below this folder
+FOLDER_PROPERTY = "warehouse"  # property of the catalog and its file IO: the folder of the tables
 
 
 def present_path(location: str, folder: str) -> str:
@@ -14,12 +14,14 @@ def present_path(location: str, folder: str) -> str:
     Raises:
         StorageError: if the location is not below the tables of any home.
     """
-    _, anchor, inside = location.rpartition(ANCHOR)
-    if not anchor:
-        raise StorageError(f"a file of a table must lie below {ANCHOR[1:-1]} of its home, but one is at {location}")
+    _, part, inside = location.rpartition(TABLES_PART)
+    if not part:
+        raise StorageError(
+            f"a file of a table must lie below {TABLES_PART[1:-1]} of its home, but one is at {location}"
+        )
     return f"{folder}/{inside}"
 
 
 def local_path(iceberg: IcebergTable, location: str) -> str:
     """Path on disk of a location that a table's metadata record."""
-    return present_path(location, iceberg.io.properties[FOLDER])
+    return present_path(location, iceberg.io.properties[FOLDER_PROPERTY])

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger.schema import EARLIER, HEAD, VERSION_TABLE
+from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
 
 VARIABLE = "NVTRADER_LEDGER_URL"
 SCHEMA = "ledger"  # Postgres schema; Dagster and MLflow have tables of the same names
@@ -137,7 +137,7 @@ class Database:
         found = _revision(connection)
         if found == HEAD:  # another process was faster
             return
-        if found not in (None, *EARLIER):
+        if found not in (None, *EARLIER_REVISIONS):
             raise StorageError(
                 f"the ledger {self.name} must have revision {HEAD}, but has {found}: another version of "
                 "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"

@@ -86,7 +86,7 @@ class Ledger:
         return self._frame(VERSIONS, sa.select(VERSIONS).order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
 
     def archive(self, names: Iterable[str]) -> None:
-        """Mark names of experiments as archived, registered or not."""
+        """Archive experiments by name, registered or not."""
         now = datetime.now(UTC)
         with self._database.transaction() as connection:
             for name in names:
@@ -95,11 +95,11 @@ class Ledger:
                 connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=update))
 
     def unarchive(self, names: Iterable[str]) -> None:
-        """Mark names of experiments as not archived."""
+        """Unarchive experiments by name."""
         with self._database.transaction() as connection:
             connection.execute(sa.update(SPECS).where(SPECS.c.name.in_(list(names))).values(archived_at=None))
 
-    def archived(self) -> set[str]:
+    def archived_names(self) -> set[str]:
         """Names of the archived experiments."""
         query = sa.select(SPECS.c.name).where(SPECS.c.archived_at.is_not(None))
         with self._database.connection() as connection:
@@ -203,7 +203,7 @@ class Ledger:
         return closed
 
     def close_running(self, reason: str) -> list[str]:
-        """Mark every running run as interrupted, and return their ids; for a copy, whose runs run elsewhere."""
+        """Mark the running runs of a copied home as interrupted, and return their ids."""
         running = [run.run_id for run in self._read_runs(RUNS.c.status == "running")]
         for run_id in running:
             self.finish(run_id, "interrupted", message=reason)
@@ -238,7 +238,7 @@ class Ledger:
         query = sa.select(RUNS) if with_deleted else sa.select(RUNS).where(RUNS.c.deleted_at.is_(None))
         return self._frame(RUNS, query.order_by(RUNS.c.started_at.desc(), RUNS.c.run_id))
 
-    def deleted(self) -> list[str]:
+    def deleted_ids(self) -> list[str]:
         """Ids of the deleted runs."""
         query = sa.select(RUNS.c.run_id).where(RUNS.c.deleted_at.is_not(None)).order_by(RUNS.c.run_id)
         with self._database.connection() as connection:

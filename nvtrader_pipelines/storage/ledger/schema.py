@@ -6,7 +6,7 @@ import polars as pl
 import sqlalchemy as sa
 
 HEAD = "0.3.0"  # revision that this code needs
-EARLIER = ("0.2.0",)  # revisions that opening the ledger migrates
+EARLIER_REVISIONS = ("0.2.0",)  # revisions that opening the ledger migrates
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite only autoincrements an INTEGER

@@ -1,4 +1,4 @@
-"""DuckDB file with the published views, opened to read; needs neither Iceberg nor the ledger."""
+"""DuckDB file with the published views, opened to read without Iceberg and the ledger."""
 
 from pathlib import Path
 
@@ -23,10 +23,10 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
     except duckdb.IOException as error:
         if "lock" not in str(error):
             raise StorageError(
-                f"the views cannot be opened ({first_line(error)}); remove {path}, the next query publishes them again"
+                f"the views cannot be opened ({one_line(error)}); remove {path}, the next query publishes them again"
             ) from error
         raise StorageError(
-            f"{path} is open for writing in another program ({first_line(error)}); close it there and open the views "
+            f"{path} is open for writing in another program ({one_line(error)}); close it there and open the views "
             f"read-only: duckdb -readonly {path.name}, or duckdb.connect({path.name!r}, read_only=True) in Python"
         ) from error
 
@@ -46,6 +46,6 @@ def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFram
     return pl.DataFrame() if found is None else found.pl()
 
 
-def first_line(error: duckdb.Error) -> str:
+def one_line(error: duckdb.Error) -> str:
     """Message of an error in one line, without the arrow below the query."""
     return " ".join(str(error).partition("\n\nLINE")[0].split())

@@ -7,8 +7,8 @@ import duckdb
 
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.definitions import create_views, quote_literal
 from nvtrader_pipelines.storage.views.published_file import ROOT_TABLE
+from nvtrader_pipelines.storage.views.view_definitions import create_views, quote_literal
 
 STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.published_file import first_line, open_published, published_root, read_query
+from nvtrader_pipelines.storage.views.published_file import one_line, open_published, published_root, read_query
 
 
 def query_views(store: Store, query: str) -> pl.DataFrame:
@@ -28,11 +28,11 @@ def query_views(store: Store, query: str) -> pl.DataFrame:
                 f"the views refer to missing files: restore the home from a backup, or remove {home.warehouse} and "
                 "run `nvtrader materialize`"
             ) from error
-        raise StorageError(f"the query failed: {first_line(error)}") from error
+        raise StorageError(f"the query failed: {one_line(error)}") from error
 
 
 def _open_current(store: Store) -> duckdb.DuckDBPyConnection:
-    """Open the views; publish them first if they read the files of another folder: the home was moved or copied."""
+    """Open the views; publish them first if the home was moved or copied since."""
     root = None
     if store.home.duckdb_file.exists():
         connection = open_published(store.home)

@@ -234,7 +234,7 @@ def test_list_hides_versions_without_file_and_run(home, at_home):
     Store(home).ledger.register(SPEC.model_copy(update={"name": "typo"}))
     found = at_home("experiments", "list", "--json")
     assert [row["partition_key"] for row in json.loads(found.stdout)] == [KEY]
-    assert found.stderr.startswith("1 archived or without file and run")
+    assert found.stderr.startswith("1 not listed, archived or without file and run")
 
 
 def test_long_training_without_a_terminal_needs_yes(monkeypatch):

@@ -1,7 +1,7 @@
 import pytest
 
 from nvtrader_pipelines.storage.iceberg import fsync_io
-from nvtrader_pipelines.storage.iceberg.locations import FOLDER
+from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.storage.table_rows import bar_rows
 
@@ -23,7 +23,7 @@ def test_commit_syncs_every_file(tables, home, monkeypatch):
 def test_stream_closed_twice_is_synced_once(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(fsync_io, "sync", synced.append)
-    stream = fsync_io.FsyncFileIO({FOLDER: str(tmp_path)}).new_output("/old/warehouse/iceberg/a").create()
+    stream = fsync_io.FsyncFileIO({FOLDER_PROPERTY: str(tmp_path)}).new_output("/old/warehouse/iceberg/a").create()
     with stream:
         stream.write(b"x")
     stream.close()
@@ -31,7 +31,7 @@ def test_stream_closed_twice_is_synced_once(tmp_path, monkeypatch):
 
 
 def test_output_file_refuses_to_replace_unless_asked(tmp_path):
-    file = fsync_io.FsyncFileIO({FOLDER: str(tmp_path)}).new_output("/old/warehouse/iceberg/a/b")
+    file = fsync_io.FsyncFileIO({FOLDER_PROPERTY: str(tmp_path)}).new_output("/old/warehouse/iceberg/a/b")
     with file.create() as stream:
         stream.write(b"first")
     with pytest.raises(FileExistsError):

@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE, Database, ledger_url
-from nvtrader_pipelines.storage.ledger.schema import EARLIER, HEAD, METADATA, VERSION_TABLE
+from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, METADATA, VERSION_TABLE
 from tests.storage.ledger.run_rows import SPEC
 from tests.storage.table_rows import start
 
@@ -95,7 +95,7 @@ def test_ledger_migrations_are_the_head_and_the_earlier_ones(kind, home):
     config = Config()
     config.set_main_option("script_location", str(files("nvtrader_pipelines.storage.ledger") / "migrations"))
     scripts = ScriptDirectory.from_config(config)
-    assert [script.revision for script in scripts.walk_revisions()] == [HEAD, *EARLIER]
+    assert [script.revision for script in scripts.walk_revisions()] == [HEAD, *EARLIER_REVISIONS]
     assert Database.connect(ledger_url(home)).revision() is None
     assert Database.open(home).revision() == HEAD
 
@@ -111,10 +111,10 @@ def test_ledger_of_an_earlier_revision_is_migrated_with_its_rows(kind, home):
     with Database.open(home).transaction() as connection:
         connection.execute(sa.text("ALTER TABLE specs DROP COLUMN archived_at"))
         connection.execute(sa.text("ALTER TABLE runs DROP COLUMN deleted_at"))
-        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{EARLIER[-1]}'"))
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{EARLIER_REVISIONS[-1]}'"))
     ledger = Ledger.open(home)
     assert Database.connect(ledger_url(home)).revision() == HEAD
-    assert (ledger.read(key), ledger.archived(), ledger.deleted()) == (SPEC, set(), [])
+    assert (ledger.read(key), ledger.archived_names(), ledger.deleted_ids()) == (SPEC, set(), [])
 
 
 @pytest.mark.parametrize("revision", ["0001", "9.9.9"])

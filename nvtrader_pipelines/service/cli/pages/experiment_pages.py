@@ -12,7 +12,7 @@ from nvtrader_pipelines.service.cli.output import print_line, print_lines, print
 def print_experiment(document: Mapping[str, Any]) -> None:
     """Print an experiment: state, versions, last run, plan and resolved spec."""
     plan, last = document["plan"], document["last_run"]
-    state = "archived" if document["is_archived"] else "registered" if document["is_registered"] else "never ran"
+    state = "archived" if document["is_archived"] else "registered" if document["is_registered"] else "not registered"
     run = f"{short_id(last['run_id'])} {last['status']}, {last['started_at']:%Y-%m-%d %H:%M}" if last else "none"
     print_lines(
         {

@@ -160,7 +160,7 @@ def _score_row(name: str, row: Row) -> Row:
 
 
 def _sharpe_columns(row: Row | None) -> dict[str, str]:
-    """Sharpe ratio and difference to the best baseline, with their intervals; empty without a verdict."""
+    """Sharpe ratio and difference to the best baseline with intervals; empty without a verdict."""
     own = row or {"sharpe": None}
     difference = own if own.get("sharpe_difference") is not None else {"sharpe_difference": None, "best_baseline": ""}
     names = ("net Sharpe", "Sharpe 95 %", "less best baseline", "difference 95 %")

@@ -82,7 +82,7 @@ def print_deletion(deletion: "Deletion") -> None:
     for folder in deletion.pictures:
         print_line(f"  removed  pictures in {folder}")
     print_line("  removed  its MLflow run and its views")
-    print_line(f"  kept     {deletion.kept}")
+    print_line(f"  kept     {deletion.remainder}")
 
 
 def print_figures(figures: pl.DataFrame) -> None:

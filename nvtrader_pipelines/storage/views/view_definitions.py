@@ -77,7 +77,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
             _comment_column(connection, name, column.name, column.doc)
     connection.execute(BY_ASSET.format(prefix=prefix))
     runs = store.tables.read(RUNS, columns=["run_id"])
-    for run_id in runs.filter(~pl.col("run_id").is_in(store.ledger.deleted()))["run_id"]:
+    for run_id in runs.filter(~pl.col("run_id").is_in(store.ledger.deleted_ids()))["run_id"]:
         for table, view in zip(BY_RUN, run_views(run_id), strict=True):
             rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quote_literal(short_id(run_id))})"
             connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{quote_identifier(view)} AS {rows}")

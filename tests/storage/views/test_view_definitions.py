@@ -6,11 +6,11 @@ from polars.testing import assert_frame_equal
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
-from nvtrader_pipelines.storage.views.definitions import create_views
 from nvtrader_pipelines.storage.views.published_file import read_query
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
 from nvtrader_pipelines.storage.views.run_views import run_views
+from nvtrader_pipelines.storage.views.view_definitions import create_views
 from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows
 
 pytestmark = pytest.mark.slow

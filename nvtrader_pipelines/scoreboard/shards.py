@@ -1,0 +1,49 @@
+"""Processes that judge shards of many new entrants and store the results for the caller."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from nvtrader_pipelines.policies.training import PRELOADED
+from nvtrader_pipelines.scoreboard.contests import ContestSpec
+from nvtrader_pipelines.storage.home import Home
+
+MIN_PER_SHARD = 8  # new entrants per process: starting one takes as long as judging five
+Contests = Mapping[str, ContestSpec]
+Shard = tuple[int, int]  # number of the shard, and number of shards
+JudgeShard = Callable[[Home, str, Contests, Shard], None]
+
+
+@contextmanager
+def shard_processes(judge: JudgeShard, home: Home, source: str, contests: Contests, n_new: int) -> Iterator[int]:
+    """Start a process for each shard of the entrants but the first; yield the number of shards.
+
+    Each calls `judge` with the home, the source, its contests and its shard. At the end the processes are awaited;
+    after an error they are terminated. The caller computes the results that no process has stored.
+    """
+    n_shards = max(1, min(os.cpu_count() or 1, n_new // MIN_PER_SHARD))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    given = judge, home, source, dict(contests)
+    processes = [
+        context.Process(target=_judge_shard, args=(*given, (number, n_shards)), daemon=True)
+        for number in range(1, n_shards)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        yield n_shards
+    except BaseException:
+        for process in processes:
+            process.terminate()
+        raise
+    finally:
+        for process in processes:
+            process.join()
+
+
+def _judge_shard(judge: JudgeShard, home: Home, source: str, contests: Contests, shard: Shard) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
+    judge(home, source, contests, shard)
