@@ -24,6 +24,7 @@ from nvtrader_pipelines.runs.planning import completed_run, missing_tables
 from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
 from nvtrader_pipelines.runs.training_time import TrainingEstimate, long_trainings
+from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -232,6 +233,7 @@ def run_pipeline(
     """
     found = read_experiments(store.home)
     specs, problems = select_experiments(store, found, names)
+    read_contests(store.home)  # an invalid file is refused before any work
     with open_instance(store) as instance:
         run = _Materialization(store, instance, watch, quiet=quiet)
         run.update_market()

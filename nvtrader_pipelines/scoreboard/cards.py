@@ -88,7 +88,8 @@ def score_contest(store: Store, name: str, at: datetime, report: Report) -> pl.D
     cards = _score(store, find_contest(read_contests(store.home), name), at, report)
     with file_lock(store.home.scorecards / ".lock"):
         _write_rows(store, cards)
-    return rank_entrants(store.tables.read(SCORECARDS), {card.entrant: card.digest for card in cards})
+    board = rank_entrants(store.tables.read(SCORECARDS), {card.entrant: card.digest for card in cards})
+    return board.with_columns(contest_name=pl.lit(name))  # equal terms may have been scored under another name
 
 
 def _score(store: Store, contests: Mapping[str, ContestSpec], at: datetime, report: Report) -> list[Scorecard]:

@@ -49,7 +49,9 @@ class Judgements:
             os.utime(place)
         except FileNotFoundError:
             return None
-        return Result(document, {path.stem: pl.read_parquet(path) for path in sorted(place.glob("*.parquet"))})
+        return Result(
+            document, {path.stem: pl.read_parquet(path, glob=False) for path in sorted(place.glob("*.parquet"))}
+        )
 
     def __setitem__(self, digest: str, result: Result, /) -> None:
         """Store a result; the first of two processes with the same one prevails."""

@@ -3,15 +3,10 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
-from nvtrader_pipelines.runs.input_digests import (
-    market_digest,
-    market_is_current,
-    promotion_digest,
-    record_market_digest,
-)
+from nvtrader_pipelines.runs.input_digests import promotion_digest
+from nvtrader_pipelines.runs.market_state import has_panel, market_digest, market_is_current, record_market_digest
 from nvtrader_pipelines.runs.planning import (
     completed_run,
-    has_panel,
     read_forward_plan,
     read_plan,
     read_replay_plan,

@@ -3,6 +3,7 @@ import os
 
 import polars as pl
 
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.judgements import Judgements, Result
 
 ROWS = pl.DataFrame(
@@ -20,6 +21,14 @@ def test_stored_result_is_read_back_bit_for_bit(home):
     assert found.frames["curves"].equals(ROWS)
     assert found.frames["curves"].schema == ROWS.schema
     assert results.get("other") is None
+
+
+def test_home_whose_path_reads_as_a_pattern_keeps_its_results(tmp_path):
+    results = Judgements(Home(tmp_path / "a [b] *c"))
+    results["one"] = Result(1.0, {"curves": ROWS})
+    found = results.get("one")
+    assert found is not None
+    assert found.frames["curves"].equals(ROWS)
 
 
 def test_result_made_twice_keeps_the_first(home):

@@ -83,8 +83,10 @@ def answer(store: Store, statement: str) -> pl.DataFrame:
     """Run a statement over the views; `SHOW TABLES` lists the tables of every schema.
 
     Raises:
-        StorageError: if nothing is published yet, the statement is invalid, or files are missing.
+        StorageError: if nothing is published yet, the statement is empty or invalid, or files are missing.
     """
+    if not statement.strip("; \n\t"):
+        raise StorageError('a query must hold a statement, but it is empty; for example: nvtrader sql "SHOW TABLES"')
     listing = statement.rstrip("; \n").lower() in LISTINGS
     return query_views(store, TABLES if listing else statement)
 

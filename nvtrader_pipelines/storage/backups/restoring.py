@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 
 
 def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
@@ -55,6 +56,7 @@ def _verify(file: Path, aside: Path) -> BackupManifest:
     except (FileNotFoundError, ValidationError) as error:
         raise StorageError(f"{file} is no backup of nvtrader: it lacks a valid {MANIFEST_NAME}") from error
     (aside / MANIFEST_NAME).unlink()
+    Home(aside).landing.mkdir(parents=True, exist_ok=True)  # a tar of files has no empty folders
     found = {path.relative_to(aside).as_posix(): _digest(path) for path in aside.rglob("*") if path.is_file()}
     differing = sorted(name for name in found | manifest.files if found.get(name) != manifest.files.get(name))
     if differing:

@@ -23,10 +23,9 @@ def query_views(store: Store, query: str) -> pl.DataFrame:
         with _open_current(store) as connection:
             return read_query(connection, query)
     except duckdb.Error as error:
-        if "No files found" in str(error):
+        if "No files found" in str(error) and str(home.iceberg) in str(error):
             raise StorageError(
-                f"the views refer to missing files: restore the home from a backup, or remove {home.warehouse} and "
-                "run `nvtrader materialize`"
+                f"a table lacks a file ({one_line(error)}); restore the home from a backup: `nvtrader restore`"
             ) from error
         raise StorageError(f"the query failed: {one_line(error)}") from error
 

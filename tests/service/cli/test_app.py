@@ -199,7 +199,7 @@ def test_missing_home_exits_with_3_and_is_not_created(tmp_path, monkeypatch, com
 
 
 def test_command_outside_a_home_exits_with_3_and_names_init(tmp_path, monkeypatch):
-    monkeypatch.setattr(Home, "fixed", lambda: None)  # as an installed wheel finds no checkout
+    monkeypatch.setattr(Home, "find_fixed", lambda: None)  # as an installed wheel finds no checkout
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["halt"])
     assert (found.exit_code, "nvtrader init DIR" in found.stderr) == (BAD_INPUT, True)
@@ -207,7 +207,7 @@ def test_command_outside_a_home_exits_with_3_and_names_init(tmp_path, monkeypatc
 
 
 def test_init_creates_a_home_that_its_next_command_enters(tmp_path, monkeypatch):
-    monkeypatch.setattr(Home, "fixed", lambda: None)
+    monkeypatch.setattr(Home, "find_fixed", lambda: None)
     monkeypatch.chdir(tmp_path)
     created = CliRunner().invoke(app, ["init", "new"])
     assert (created.exit_code, created.stdout.splitlines()[1]) == (0, f"  cd {tmp_path / 'new'}")

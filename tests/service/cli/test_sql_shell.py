@@ -1,6 +1,7 @@
 import pytest
 
-from nvtrader_pipelines.service.cli.sql_shell import statements
+from nvtrader_pipelines.service.cli.sql_shell import answer, statements
+from nvtrader_pipelines.storage.errors import StorageError
 
 
 def typed(*lines):
@@ -40,3 +41,9 @@ def test_prompt_changes_within_an_unfinished_statement():
     next_line, prompts = typed("SELECT", "1;")
     assert list(statements(next_line)) == ["SELECT\n1;"]
     assert prompts == ["nvtrader> ", "     ...> ", "nvtrader> "]
+
+
+@pytest.mark.parametrize("statement", ["", " ; ", ";\n"])
+def test_empty_statement_is_refused(store, statement):
+    with pytest.raises(StorageError, match="a query must hold a statement"):
+        answer(store, statement)

@@ -37,6 +37,21 @@ def test_invalid_query_is_refused_with_the_message_of_duckdb(store, home):
         query_views(store, "FROM silver.clean_bras")
 
 
+def test_missing_file_of_the_query_is_not_blamed_on_the_home(store):
+    publish(store)
+    with pytest.raises(StorageError, match=r"^the query failed: .*nowhere\.csv"):
+        query_views(store, "FROM read_csv('nowhere.csv')")
+
+
+def test_missing_file_of_a_table_names_the_backup(store, home):
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
+    publish(store)
+    for path in home.iceberg.rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(StorageError, match="restore the home from a backup"):
+        query_views(store, "FROM silver.clean_bars")
+
+
 def test_home_path_may_hold_quotes_and_spaces(tmp_path):
     home = Home(tmp_path / "it's my # home")
     store = Store(home)

@@ -76,13 +76,13 @@ def print_deletion(deletion: "Deletion") -> None:
     """Print what a deletion removes and keeps."""
     print_line(f"run {deletion.run.run_id} of {deletion.run.partition_key}")
     if deletion.n_files:
-        print_line(f"  removed  {deletion.n_files} policy files, {deletion.n_bytes / 1e6:.1f} MB")
+        print_line(f"  removes  {deletion.n_files} policy files, {deletion.n_bytes / 1e6:.1f} MB")
     for name, n_rows in deletion.rows.items():
-        print_line(f"  removed  {n_rows:,} rows of {name}")
+        print_line(f"  removes  {n_rows:,} rows of {name}")
     for folder in deletion.pictures:
-        print_line(f"  removed  pictures in {folder}")
-    print_line("  removed  its MLflow run and its views")
-    print_line(f"  kept     {deletion.remainder}")
+        print_line(f"  removes  pictures in {folder}")
+    print_line("  removes  its MLflow run and its views")
+    print_line(f"  keeps    {deletion.remainder}")
 
 
 def print_figures(figures: pl.DataFrame) -> None:
