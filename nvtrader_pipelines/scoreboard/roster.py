@@ -123,7 +123,11 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
     paths = [path for path in every if not _is_left_out(path)]
     left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived_names()
     runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
-    experiments = [name for name in runs["experiment"].unique(maintain_order=True) if name not in left_out]
+    known = runs["experiment"].unique(maintain_order=True)
+    roster.problems.update(
+        {path.stem: _no_run_message(path) for path in every if path not in paths and path.stem not in known}
+    )
+    experiments = [name for name in known if name not in left_out]
     rules = distinct_baselines(_last_specs(store, roster, experiments), experiments)
     n_files = Counter(path.stem for path in paths)
     from_files: dict[str, Entrant] = {}
@@ -178,6 +182,10 @@ def _is_left_out(path: Path) -> bool:
     except StorageError:  # a problem of the roster
         return False
     return isinstance(spec, RunEntrantSpec) and not spec.judged
+
+
+def _no_run_message(path: Path) -> str:
+    return f"{path.name} keeps a run from being judged, but no experiment of that name has one; see `nvtrader runs`"
 
 
 def _last_specs(store: Store, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:

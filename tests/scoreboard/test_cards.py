@@ -264,3 +264,15 @@ def test_shard_of_another_process_is_not_judged_again(store, season, tmp_path):
     n_known, n_new = (int(count) for count in re.findall(r"(\d+) (?:entrants|are new)", known))
     assert n_known >= 3
     assert n_known - n_new in (0, 1)
+
+
+def test_run_that_is_not_to_be_judged_is_no_entrant_but_a_trial(store, season, tmp_path):
+    shutil.copytree(store.home.root, tmp_path / "home")
+    home = Home(tmp_path / "home")
+    shutil.rmtree(home.entrants)
+    files(home, rules__yaml="kind: run\njudged: false", rulse__yaml="kind: run\njudged: false")
+    cards = score_all(Store(home), START + dt.timedelta(days=9), lambda _: None).cards
+    assert [(card.entrant, "no experiment of that name" in card.refusal) for card in cards] == [("rulse", True)]
+    files(home, rules__yaml="kind: run")
+    cards = score_all(Store(home), START + dt.timedelta(days=10), lambda _: None).cards
+    assert {card.entrant for card in cards} == {"rulse", "rules", "equal_weight", "buy_and_hold"}
