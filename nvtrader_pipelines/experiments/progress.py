@@ -56,11 +56,8 @@ class Countdown:
     def count(self) -> str:
         """Count one more part as finished; return for example `3 of 12, 0:00:40 left`."""
         self._n_done += 1
-        return f"{self._n_done} of {self._n_parts}, {format_time_left(self._n_done / self._n_parts, self._elapsed)}"
-
-    @property
-    def _elapsed(self) -> float:
-        return self._clock() - self._began
+        left = format_time_left(self._n_done / self._n_parts, self._clock() - self._began)
+        return f"{self._n_done} of {self._n_parts}, {left}"
 
 
 def format_time_left(share: float, elapsed: float) -> str:

@@ -9,8 +9,9 @@ import polars as pl
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.agents import Learner
-from nvtrader_pipelines.runs.registration import plan_problem, plan_variants
+from nvtrader_pipelines.runs.registration import plan_variants
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 
@@ -86,10 +87,15 @@ def _estimates(store: Store, specs: Sequence[ExperimentSpec]) -> Iterator[Traini
     done = set(runs.filter(pl.col("status") == "done")["partition_key"])
     for spec in specs:
         is_new = not done.issuperset(each.partition_key for each in spec.variants())
-        if is_new and plan_problem(store, spec) is None:
-            estimate = estimate_training(store, plan_variants(store, spec))
-            if estimate is not None:
-                yield estimate
+        if not is_new:
+            continue
+        try:
+            plans = plan_variants(store, spec)
+        except (StorageError, ValueError):  # its registration names the problem
+            continue
+        estimate = estimate_training(store, plans)
+        if estimate is not None:
+            yield estimate
 
 
 def _pace(ledger: Ledger, run_id: str) -> float | None:

@@ -118,8 +118,8 @@ def score_entrants(
     scored_in, runs = None, []
     named_contest = default_contest(market.whole, entrants, market.panels, market.contests)
     first = admit_entrants(market.whole, entrants, market.panels, named_contest)
-    known = _known_backtests(first.contest, first.admitted, market)
-    with market.start_shards(len(first.admitted) - len(known)) as n_shards:
+    digests = [backtest_digest(each, market.panels[each.name], first.contest) for each in first.admitted]
+    with market.start_shards(sum(digest not in market.results for digest in digests)) as n_shards:
         if n_shards > 1:
             run_shard(first, market, meter, report, (0, n_shards))
     while True:

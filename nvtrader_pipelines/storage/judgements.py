@@ -30,6 +30,10 @@ class ResultStore(Protocol):
         """Return the result of this digest; None if there is none."""
         ...
 
+    def __contains__(self, digest: str, /) -> bool:
+        """Whether there is a result of this digest."""
+        ...
+
     def __setitem__(self, digest: str, result: Result, /) -> None:
         """Store a result."""
         ...
@@ -40,6 +44,10 @@ class Judgements:
 
     def __init__(self, home: Home) -> None:
         self._folder = home.judgements
+
+    def __contains__(self, digest: str, /) -> bool:
+        """Whether there is a result of this digest."""
+        return (self._folder / digest / DOCUMENT).exists()
 
     def get(self, digest: str, /) -> Result | None:
         """Return the result of this digest; None if there is none."""

@@ -21,6 +21,7 @@ def test_stored_result_is_read_back_bit_for_bit(home):
     assert found.frames["curves"].equals(ROWS)
     assert found.frames["curves"].schema == ROWS.schema
     assert results.get("other") is None
+    assert ("one" in results, "other" in results) == (True, False)
 
 
 def test_home_whose_path_reads_as_a_pattern_keeps_its_results(tmp_path):

@@ -28,14 +28,14 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
     accounts = figures.filter(period=period)
     own = accounts.filter(kind="ensemble").row(0, named=True)
     if own["best_baseline"] is None:
-        return f"{own['policy']} has no baseline to beat; net Sharpe ratio {_bounded(own, 'sharpe', '.2f')}"
+        return f"{own['policy']} has no baseline to beat; net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}"
     rows = store.tables.read(VALIDATION, {"run_id": [run.run_id]}).filter(period=period)
     over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(list(ACTIVE))).to_dicts()}
-    deflated = [_deflated(row) for row in over.values()]
+    deflated = [_deflation_sentence(row) for row in over.values()]
     parts = [
         f"{own['policy']} {_claim(over.get('best_baseline'))} its best baseline, {own['best_baseline']}, "
-        f"{describe_period(period)}: net Sharpe ratio {_bounded(own, 'sharpe', '.2f')}, "
-        f"difference to the best baseline's {_bounded(own, 'sharpe_difference', '+.2f')}",
+        f"{describe_period(period)}: net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}, "
+        f"difference to the best baseline's {_format_bounds(own, 'sharpe_difference', '+.2f')}",
         *_equal_weight(accounts, own["best_baseline"]),
         *dict.fromkeys(deflated or [f"not deflated: a {run.kind} run is no trial"]),
     ]
@@ -53,7 +53,7 @@ def _equal_weight(accounts: pl.DataFrame, best_baseline: str) -> list[str]:
     return [f"{EQUAL_WEIGHT} has {found[0]:.2f}"] if len(found) and best_baseline != EQUAL_WEIGHT else []
 
 
-def _deflated(row: Mapping[str, Any]) -> str:
+def _deflation_sentence(row: Mapping[str, Any]) -> str:
     """Information ratio against a reference, deflated for the trials."""
     if row["deflated_sharpe"] is None:
         return f"no deflated information ratio against {row['reference']}: {row['note']}"
@@ -64,7 +64,7 @@ def _deflated(row: Mapping[str, Any]) -> str:
     )
 
 
-def _bounded(row: Mapping[str, Any], name: str, form: str) -> str:
+def _format_bounds(row: Mapping[str, Any], name: str, form: str) -> str:
     if row[name] is None:
         return "undefined"
     return f"{row[name]:{form}} [{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
