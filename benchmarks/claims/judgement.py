@@ -54,7 +54,7 @@ def main() -> None:
 
 def _write_sweep(home: Path, n_runs: int) -> None:
     """Write the sweep's file with a discount rate per run."""
-    values = [round(0.9 + 0.002 * i, 3) for i in range(n_runs)]
+    values = [round(0.85 + 0.002 * i, 3) for i in range(n_runs)]
     path = home / "data" / "experiments" / "sweep.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     design = {"kind": "ablation", "field": "agent.gamma", "values": values}
