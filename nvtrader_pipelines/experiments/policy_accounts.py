@@ -80,7 +80,9 @@ def _proposals(
     folds_by_block = list(zip(*plan.deciding, strict=True))
     if not isinstance(plan.spec.agent, Learner):
         for key in plan.keys:  # a rule loads nothing from its archives, but is valid on their market only
-            require_same_market(_card(plan, key, archives), plan.panel)
+            card = read_card(_archive(key, archives))
+            _require_own(plan, key, card)
+            require_same_market(card, plan.panel)
         n_blocks = len(folds_by_block)
         one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
         return [(one, folds_by_block)]
@@ -166,8 +168,8 @@ def _ensemble(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mappin
 
 
 def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable[Fold]) -> EnsemblePolicy:
-    """Average all seeds of some folds, with copies of the policies, since they may be stateful."""
-    return EnsemblePolicy([copy(policies[fold.index, seed]) for fold in folds for seed in plan.spec.seeds])
+    """Average all seeds of some folds."""
+    return EnsemblePolicy([policies[fold.index, seed] for fold in folds for seed in plan.spec.seeds])
 
 
 def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
@@ -201,16 +203,19 @@ def _open_policies(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives
 
 
 def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) -> Policy:
-    card = _card(plan, key, archives)
-    _, tensors = read_archive(archives[key])
+    card, tensors = read_archive(_archive(key, archives))
+    _require_own(plan, key, card)
     return open_policy(card, tensors, plan.panel, shared)
 
 
-def _card(plan: RunPlan, key: FoldSeed, archives: Archives) -> PolicyCard:
-    """Read the card of a policy and check that it belongs to this fold, seed and run."""
+def _archive(key: FoldSeed, archives: Archives) -> bytes:
     if key not in archives:
         raise KeyError(f"the policy of fold {key[0]} seed {key[1]} is missing; finish the training of the experiment")
-    card = read_card(archives[key])
+    return archives[key]
+
+
+def _require_own(plan: RunPlan, key: FoldSeed, card: PolicyCard) -> None:
+    """Raise if the policy is not one of this fold, seed and run."""
     trained_on = card.panel_digest if plan.kind == "walk_forward" else plan.panel_digest
     if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
         raise PolicyArchiveError(
@@ -218,4 +223,3 @@ def _card(plan: RunPlan, key: FoldSeed, archives: Archives) -> PolicyCard:
             f"{short_id(plan.panel_digest)} is one of fold {card.fold} seed {card.seed} of {card.experiment} on the "
             f"market {short_id(card.panel_digest)}; train the experiment again"
         )
-    return card

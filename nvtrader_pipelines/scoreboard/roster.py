@@ -56,6 +56,7 @@ class _EntrantReader:
     """Builder of entrants from the runs and files of a home."""
 
     store: Store
+    runs: pl.DataFrame  # completed walk-forward runs, oldest first
     gross_limit: float
 
     def from_run(self, name: str, key: str, *, after_tests: bool = False) -> Entrant:
@@ -63,10 +64,9 @@ class _EntrantReader:
 
         Sessions after the `test_last` of its experiment score it only with `after_tests`.
         """
-        runs = walk_forward_runs(self.store, ["run_id", "experiment", "partition_key", "finished_at"])
-        found = runs.filter(pl.col("experiment") == key).sort("finished_at", "run_id")
+        found = self.runs.filter(pl.col("experiment") == key)
         if found.is_empty():
-            found = runs.filter(pl.col("run_id").str.starts_with(key))
+            found = self.runs.filter(pl.col("run_id").str.starts_with(key))
             if len(found) != 1:
                 raise StorageError(
                     f"{name} must name one run or an experiment, but {len(found) or 'no'} completed runs match "
@@ -116,19 +116,20 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
     Runs of archived experiments are left out. A file replaces the run or baseline of its name and kind, or excludes a
     run by `judged: false`; an invalid file does neither.
     """
-    reader, roster = _EntrantReader(store, gross_limit), Roster()
+    runs = walk_forward_runs(store, ["run_id", "experiment", "partition_key", "finished_at"])
+    runs = runs.sort("finished_at", "run_id")
+    reader, roster = _EntrantReader(store, runs, gross_limit), Roster()
     every = sorted(
         path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
     )
     paths = [path for path in every if not _is_left_out(path)]
     left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived_names()
-    runs = walk_forward_runs(store, ["experiment", "finished_at"]).sort("finished_at", descending=True)
-    known = runs["experiment"].unique(maintain_order=True)
+    known = runs["experiment"].reverse().unique(maintain_order=True)
     roster.problems.update(
         {path.stem: _no_run_message(path) for path in every if path not in paths and path.stem not in known}
     )
     experiments = [name for name in known if name not in left_out]
-    rules = distinct_baselines(_last_specs(store, roster, experiments), experiments)
+    rules = distinct_baselines(_last_specs(store, runs, roster, experiments), experiments)
     n_files = Counter(path.stem for path in paths)
     from_files: dict[str, Entrant] = {}
     for path in paths:
@@ -188,11 +189,9 @@ def _no_run_message(path: Path) -> str:
     return f"{path.name} keeps a run from being judged, but no experiment of that name has one; see `nvtrader runs`"
 
 
-def _last_specs(store: Store, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:
+def _last_specs(store: Store, runs: pl.DataFrame, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:
     """Read the last version run per experiment; unreadable ones become problems of the roster."""
-    runs = walk_forward_runs(store, ["experiment", "partition_key", "finished_at"]).sort("finished_at")
-    runs = runs.filter(pl.col("experiment").is_in(experiments))
-    last = runs.group_by("experiment", maintain_order=True).last()
+    last = runs.filter(pl.col("experiment").is_in(experiments)).group_by("experiment", maintain_order=True).last()
     found = []
     for name, key in last.select("experiment", "partition_key").iter_rows():
         try:

@@ -105,6 +105,15 @@ def test_ensemble_averages_targets_computed_from_its_own_account(kind):
         assert decision.action is decision.value is decision.log_prob is decision.observation_hash is None
 
 
+@EVERY
+def test_policy_without_estimates_decides_the_same_targets_alone(kind):
+    policy = opened(kind)
+    made = [policy.without_estimates.decide(PANEL, SESSIONS[0], ACCOUNT), policy.decide(PANEL, SESSIONS[0], ACCOUNT)]
+    assert made[0].target.tobytes() == made[1].target.tobytes()
+    assert made[0].action is made[0].value is made[0].log_prob is made[0].observation_hash is None
+    assert made[1].action is not None
+
+
 def test_recurrent_policies_opened_separately_have_separate_states():
     policy = opened("recurrent_ppo")
     policy.decide(PANEL, 160, ACCOUNT)

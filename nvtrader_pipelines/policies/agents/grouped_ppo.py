@@ -41,7 +41,9 @@ class GroupedPpoAgent(GroupedSettings):
                 training.update()
         return training.policy, training.log
 
-    def act(self, network: "ActorCriticPolicy", observation: "Tensor", state: Any) -> NetworkOutput:
+    def act(
+        self, network: "ActorCriticPolicy", observation: "Tensor", state: Any, *, estimates: bool = True
+    ) -> NetworkOutput:
         """Return the mean action; without a trained critic there is no value."""
-        output = super().act(network, observation, state)
+        output = super().act(network, observation, state, estimates=estimates)
         return output if self.advantage.uses_critic else output._replace(value=None)

@@ -32,8 +32,11 @@ class ActorCriticLearner(Learner):
         """SB3 class of the policy, and its keyword arguments."""
         return self.backbone.actor_critic(layout, self.log_std_init)
 
-    def act(self, network: Any, observation: "Tensor", state: Any) -> NetworkOutput:
+    def act(self, network: Any, observation: "Tensor", state: Any, *, estimates: bool = True) -> NetworkOutput:
         """Return the mean action."""
+        if not estimates:
+            action = network._predict(observation, deterministic=True)  # noqa: SLF001 - SB3 has no public one on tensors
+            return NetworkOutput(action.numpy()[0], None, None, state)
         action, value, log_prob = network(observation, deterministic=True)
         return NetworkOutput(action.numpy()[0], float(value), float(log_prob), state)
 

@@ -59,7 +59,12 @@ class RecurrentPpoAgent(ClippedLearner):
         }
 
     def act(
-        self, network: "RecurrentActorCriticPolicy", observation: "Tensor", state: "RNNStates | None"
+        self,
+        network: "RecurrentActorCriticPolicy",
+        observation: "Tensor",
+        state: "RNNStates | None",
+        *,
+        estimates: bool = True,  # noqa: ARG002 - one pass computes state, action and estimates
     ) -> NetworkOutput:
         """Return the mean action, given the recurrent state."""
         import torch

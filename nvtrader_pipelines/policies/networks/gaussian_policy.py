@@ -57,6 +57,14 @@ class GaussianPolicy(ActorCriticPolicy):
         return means + noise * self.log_std.exp(), values, self._log_prob(noise)
 
     @override
+    def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> Tensor:
+        """Return actions (n, A) alone."""
+        features = self.extract_features(observation, self.features_extractor)
+        assert isinstance(features, Tensor)  # actor and critic share the extractor
+        means = self.action_net(self.mlp_extractor.forward_actor(features))
+        return means if deterministic else means + torch.randn_like(means) * self.log_std.exp()
+
+    @override
     def evaluate_actions(self, obs: PyTorchObs, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return values (n, 1), log-probabilities of the actions (n,) and the distributions' entropy (n,)."""
         means, values = self._means_and_values(obs)
