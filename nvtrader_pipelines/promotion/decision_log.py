@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -123,13 +124,22 @@ def read_promotions_of(store: Store, ref: PolicyRef) -> pl.DataFrame:
 
 def write_promotion(store: Store, row: PromotionRow) -> PromotionRow:
     """Write a decision and return it; an equal one that is stored already is returned instead."""
-    key = {"promotion_id": [row.promotion_id]}
-    new, known = to_frame(PROMOTION_DECISIONS, [row.row()]), store.tables.read(PROMOTION_DECISIONS, key)
-    if known.drop(UNCOMPARED_COLUMNS).equals(new.drop(UNCOMPARED_COLUMNS)):
-        by, at = known.select("by", "considered_at").row(0)
-        return dataclasses.replace(row, by=by, considered_at=at)
-    store.tables.replace(PROMOTION_DECISIONS, new, key)
-    return row
+    return write_promotions(store, [row])[0]
+
+
+def write_promotions(store: Store, rows: Sequence[PromotionRow]) -> list[PromotionRow]:
+    """Write decisions in one commit and return them; an equal one that is stored already is returned instead."""
+    ids = [row.promotion_id for row in rows]
+    given = to_frame(PROMOTION_DECISIONS, [row.row() for row in rows])
+    compared = given.drop(UNCOMPARED_COLUMNS).columns
+    known = store.tables.read(PROMOTION_DECISIONS, {"promotion_id": ids}).join(
+        given, on=compared, how="semi", nulls_equal=True
+    )
+    origins = {row.pop("promotion_id"): row for row in known.select("promotion_id", *UNCOMPARED_COLUMNS).to_dicts()}
+    new = given.filter(~pl.col("promotion_id").is_in(list(origins)))
+    if len(new):
+        store.tables.replace(PROMOTION_DECISIONS, new, {"promotion_id": new["promotion_id"].to_list()})
+    return [dataclasses.replace(row, **origins.get(key, {})) for row, key in zip(rows, ids, strict=True)]
 
 
 def promotion_lock(home: Home) -> Path:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import polars as pl
@@ -27,6 +27,7 @@ from nvtrader_pipelines.promotion.decision_log import (
     promotion_lock,
     read_promotions,
     write_promotion,
+    write_promotions,
 )
 from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_fit, require_usable, sealed_run
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
@@ -52,7 +53,20 @@ def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> Prom
     Raises:
         StorageError: if there is no such policy, or the active one, the gate's settings or the audit cannot be read.
     """
-    return _decide(store, policy, ("gate", by, ""), clock)
+    return evaluate_candidates(store, [policy], by, clock)[0]
+
+
+def evaluate_candidates(store: Store, policies: Sequence[str], by: str, clock: Clock) -> list[PromotionRow]:
+    """Let the gate judge policies in turn, as `evaluate_candidate`; rejections are written together at the end.
+
+    Raises:
+        StorageError: as `evaluate_candidate`; earlier activations stay, and no rejection is recorded.
+    """
+    rejected: list[PromotionRow] = []
+    with file_lock(promotion_lock(store.home)):
+        decisions = [_decide(store, policy, ("gate", by, ""), clock, rejected) for policy in policies]
+        recorded = {each.promotion_id: each for each in write_promotions(store, rejected)}
+    return [recorded.get(each.promotion_id, each) for each in decisions]
 
 
 def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
@@ -61,7 +75,8 @@ def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Cl
     Raises:
         StorageError: as `evaluate_candidate` and `activate`; the active policy then stays active.
     """
-    return _decide(store, policy, ("person", by, reason), clock)
+    with file_lock(promotion_lock(store.home)):
+        return _decide(store, policy, ("person", by, reason), clock, [])
 
 
 def read_gate(home: Home) -> PromotionGate:
@@ -109,42 +124,47 @@ def mirror_active(store: Store) -> None:
         store.tables.replace(PROMOTION_DECISIONS, decisions, {})
 
 
-def _decide(store: Store, policy: str, author: tuple[Decision, str, str], clock: Clock) -> PromotionRow:
-    """Judge a policy, record the decision and carry it out."""
+def _decide(
+    store: Store, policy: str, author: tuple[Decision, str, str], clock: Clock, rejected: list[PromotionRow]
+) -> PromotionRow:
+    """Judge a policy and activate one that passes; a rejection is added to `rejected`."""
     decision, by, reason = author
     ref, gate = find_policy(store, policy), read_gate(store.home)
     run = sealed_run(store, ref)
-    with file_lock(promotion_lock(store.home)):
-        active = read_replaceable(store) if decision == "person" else read_active(store)
-        stale = None
-        is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
-        if is_active:
-            verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
-        else:
-            if decision == "person":
-                require_usable(store, run, ref.policy)
-            verdict = _judge_usable(store, run, ref, active, gate)
-            stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
-            verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
-        row = PromotionRow(
-            decision=decision,
-            candidate=ref,
-            partition_key=run.partition_key,
-            spec_hash=run.spec_hash,
-            active=active.ref if active else None,
-            activation=active.event.event_id if active else None,
-            verdict=verdict,
-            activated=not is_active and (verdict.passed or decision == "person"),
-            gate=gate,
-            by=by,
-            reason=reason,
-            considered_at=clock(),
-            warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
-        )
-        if not is_active:
-            return _carry_out(store, row)
+    active = read_replaceable(store) if decision == "person" else read_active(store)
+    stale = None
+    is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
+    if is_active:
+        verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
+    else:
+        if decision == "person":
+            require_usable(store, run, ref.policy)
+        verdict = _judge_usable(store, run, ref, active, gate)
+        stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
+        verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
+    row = PromotionRow(
+        decision=decision,
+        candidate=ref,
+        partition_key=run.partition_key,
+        spec_hash=run.spec_hash,
+        active=active.ref if active else None,
+        activation=active.event.event_id if active else None,
+        verdict=verdict,
+        activated=not is_active and (verdict.passed or decision == "person"),
+        gate=gate,
+        by=by,
+        reason=reason,
+        considered_at=clock(),
+        warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
+    )
+    if is_active:
         mirror_active(store)
         return row
+    store.audit.events()  # a damaged audit is reported before a row is written
+    if row.activated:
+        return _carry_out(store, row)
+    rejected.append(row)
+    return row
 
 
 def _judge_usable(
@@ -214,9 +234,6 @@ def _rejection(ref: PolicyRef, reason: object) -> GateVerdict:
 
 def _carry_out(store: Store, row: PromotionRow) -> PromotionRow:
     """Record the decision and activate the policy; after a kill the next attempt completes both."""
-    store.audit.events()  # a damaged audit is reported before a row is written
-    if not row.activated:
-        return write_promotion(store, row)
     first = write_promotion(store, dataclasses.replace(row, activated=False))  # perhaps of an earlier attempt
     row = dataclasses.replace(first, activated=True)
     reason = row.verdict.sentence if row.decision == "gate" else row.reason

@@ -10,7 +10,7 @@ from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.eligibility import sealed_run
 from nvtrader_pipelines.promotion.policy_cards import find_policy
-from nvtrader_pipelines.promotion.promote import Clock, activation_command, evaluate_candidate, label
+from nvtrader_pipelines.promotion.promote import Clock, activation_command, evaluate_candidates, label
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -69,10 +69,10 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
     A run whose policies are missing, or that a person replaced, is reported as a problem and skipped.
 
     Raises:
-        StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
+        StorageError: as `evaluate_candidates`.
     """
     found = PromotionRound()
-    rows = read_promotions(store)
+    rows, candidates = read_promotions(store), []
     for experiment, run_id in newest_runs(store).iter_rows():
         try:
             ref = find_policy(store, run_id)
@@ -84,9 +84,8 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
         if replaced:
             found.problems[experiment] = replaced
             continue
-        decision = evaluate_candidate(store, run_id, by, clock)
-        found.decisions.append(decision)
-        rows = read_promotions(store) if decision.activated else rows
+        candidates.append(run_id)
+    found.decisions.extend(evaluate_candidates(store, candidates, by, clock))
     return found
 
 
