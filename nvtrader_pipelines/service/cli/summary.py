@@ -19,6 +19,7 @@ COLUMNS = (
     *("net Sharpe", "Sharpe 95 %", "less best baseline", "difference 95 %"),
     *("CAGR", "max DD", "turnover/y", "cost/y"),
 )
+MAX_EXPERIMENTS = 12  # of a period's table; all are on the scoreboard and in the report
 NEXT = (
     'nvtrader sql "SELECT policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
     "WHERE period = 'fold' ORDER BY policy, fold\"",
@@ -64,11 +65,13 @@ def print_warnings(store: Store, console: Console) -> None:
 
 
 def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
-    """Print the table of a period: experiments first, then single policies, then baselines."""
+    """Print the table of a period: the best experiments first, then single policies, then baselines."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
     rows = with_validation_mark(with_distinct_names(verdicts.unique(own, maintain_order=True)))
-    accounts = list(sort_accounts(rows).iter_rows(named=True))
+    is_experiment = pl.col("kind") == "ensemble"
+    shown = sort_accounts(rows).filter(~is_experiment | (is_experiment.cum_sum() <= MAX_EXPERIMENTS))
+    accounts = list(shown.iter_rows(named=True))
     table = CellTable(
         COLUMNS,
         [figure_cells(row) for row in accounts],
@@ -76,6 +79,9 @@ def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
         bold=[i for i, row in enumerate(accounts) if row["kind"] == "ensemble"],
     )
     print_table(table, f"{period.replace('_', ' ')} ({first} to {last}), net of costs", console)
+    if len(shown) < len(rows):
+        more = f"… {len(rows) - len(shown)} more experiments; `nvtrader scoreboard` and `nvtrader report` show all"
+        console.print(more, style="dim")
 
 
 def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:

@@ -1,10 +1,12 @@
+import datetime as dt
+
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
 from nvtrader_pipelines.service.cli.output import plain_console
-from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
+from nvtrader_pipelines.service.cli.summary import print_period, print_summary, summary_rows
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
@@ -44,3 +46,26 @@ def test_summary_rows_flag_validation_only_runs(evaluated_home):
         "ppo": False,
         "cv": True,
     }
+
+
+def test_period_prints_the_best_experiments_and_every_baseline():
+    names = [f"sweep-{i:02}" for i in range(20)]
+    verdicts = pl.DataFrame(
+        {
+            "policy": [*names, "equal_weight"],
+            "kind": ["ensemble"] * 20 + ["baseline"],
+            "period": "all",
+            "first_session": dt.date(2020, 1, 2),
+            "last_session": dt.date(2021, 1, 4),
+            "turnover_per_year": 1.0,
+            **{name: [value] * 21 for name, value in FIGURES.items() if name != "sharpe"},
+            "sharpe": [i / 10 for i in range(20)] + [0.05],
+            **dict.fromkeys(("sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")),
+        }
+    )
+    console = plain_console(width=200)
+    with console.capture() as shown:
+        print_period(verdicts, "all", console)
+    lines = [line.split()[0] for line in shown.get().splitlines()[2:]]
+    assert lines == [*reversed(names[8:]), "equal_weight", "…"]
+    assert "… 8 more experiments; `nvtrader scoreboard` and `nvtrader report` show all" in shown.get()
