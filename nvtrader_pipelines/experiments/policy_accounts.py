@@ -80,7 +80,7 @@ def _proposals(
     folds_by_block = list(zip(*plan.deciding, strict=True))
     if not isinstance(plan.spec.agent, Learner):
         for key in plan.keys:  # a rule loads nothing from its archives, but is valid on their market only
-            require_same_market(_card(plan, key, archives), plan.panel)
+            require_same_market(_card(plan, key, archives), plan.panel.symbols, plan.panel.feature_names)
         n_blocks = len(folds_by_block)
         one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
         return [(one, folds_by_block)]
