@@ -8,7 +8,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account, opening_account
-from nvtrader_pipelines.envs.dynamics import FillTiming, Transition, hold, holding_period, market_legs, resolve_fill
+from nvtrader_pipelines.envs.dynamics import Transition, hold, holding_period, market_legs
+from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel

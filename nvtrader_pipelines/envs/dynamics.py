@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.transition import (
     AFTER_FILL,
     ALL_IN_PANEL,
@@ -25,7 +25,6 @@ from nvtrader_pipelines.envs.transition import (
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, Financing
 
-FillTiming = Literal["next_open", "next_close", "same_close"]
 FloatArray = NDArray[np.float64]
 
 
@@ -46,11 +45,6 @@ class Legs:
     def filled_at(self, decided_at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sessions (n,) of the fills of decisions at the closes of `decided_at` (n,)."""
         return decided_at if self.fill == "same_close" else decided_at + 1
-
-
-def resolve_fill(fill: FillTiming, panel: MarketPanel) -> FillTiming:
-    """Return the supported fill timing: without opens, `next_open` becomes `next_close`."""
-    return "next_close" if fill == "next_open" and panel.overnight_returns is None else fill
 
 
 def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STANDARD_FINANCING) -> Legs:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.actions import Action, SimplexAction
-from nvtrader_pipelines.envs.dynamics import FillTiming
+from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
 from nvtrader_pipelines.envs.terminations import StopProperly, Termination

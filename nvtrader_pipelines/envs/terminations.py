@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls, volatilities
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 
 FloatArray = NDArray[np.float64]
@@ -77,6 +76,8 @@ class RiskBreachTermination(_Rule):
 
     def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
         """Whether each episode ends, (n,)."""
+        from nvtrader_pipelines.envs.rewards.realized_risk import expected_shortfalls, volatilities
+
         broken = np.zeros(len(view.weights), dtype=bool)
         if self.max_weight is not None:
             broken |= view.weights[:, :-1].max(axis=1) > self.max_weight

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, market_legs, resolve_fill
+from nvtrader_pipelines.envs.dynamics import Legs, market_legs
+from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.weights_table import align_weights

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.dynamics import FillTiming
+from nvtrader_pipelines.envs.fill_timing import FillTiming
 
 FloatArray = NDArray[np.float64]
 

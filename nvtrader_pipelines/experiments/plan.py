@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.dynamics import resolve_fill
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind

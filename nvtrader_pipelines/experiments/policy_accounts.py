@@ -82,7 +82,7 @@ def _proposals(
         for key in plan.keys:  # a rule loads nothing from its archives, but is valid on their market only
             card = read_card(_archive(key, archives))
             _require_own(plan, key, card)
-            require_same_market(card, plan.panel)
+            require_same_market(card, plan.panel.symbols, plan.panel.feature_names)
         n_blocks = len(folds_by_block)
         one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
         return [(one, folds_by_block)]

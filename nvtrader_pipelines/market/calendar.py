@@ -1,8 +1,13 @@
 """Sessions of the New York Stock Exchange, from exchange_calendars."""
 
 import datetime as dt
+import os
 import warnings
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,15 +22,37 @@ LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on t
 
 @cache
 def all_sessions() -> NDArray[np.datetime64]:
-    """Sessions from 1900 to 2049 as (S,) days, ascending; read-only."""
+    """Sessions from 1900 to 2049 as (S,) days, ascending; read-only.
+
+    They are stored beside the package's bytecode, once per version of exchange_calendars.
+    """
+    name = f"{CALENDAR}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
+    stored = Path(str(files("nvtrader_pipelines"))) / "__pycache__" / name
+    try:
+        days = np.load(stored)
+    except (OSError, ValueError, EOFError):  # none yet, or damaged
+        days = _compute_sessions()
+        _write_sessions(stored, days)
+    days.flags.writeable = False
+    return days
+
+
+def _compute_sessions() -> NDArray[np.datetime64]:
     import exchange_calendars  # half a second with pandas, and most commands do not need it
 
     with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
         warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
         calendar = exchange_calendars.get_calendar(CALENDAR, start=str(FIRST_DAY), end=str(LAST_DAY))
-    days = calendar.sessions.to_numpy().astype("datetime64[D]")
-    days.flags.writeable = False
-    return days
+    return calendar.sessions.to_numpy().astype("datetime64[D]")
+
+
+def _write_sessions(stored: Path, days: NDArray[np.datetime64]) -> None:
+    """Store sessions for the next process, where the package can be written."""
+    temporary = stored.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        with temporary.open("wb") as file:
+            np.save(file, days)
+        temporary.replace(stored)
 
 
 def sessions(first: dt.date | np.datetime64, last: dt.date | np.datetime64) -> NDArray[np.datetime64]:

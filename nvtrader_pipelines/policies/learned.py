@@ -42,7 +42,7 @@ def open_policy(
             card's network.
     """
     agent = card.agent
-    require_same_market(card, panel)
+    require_same_market(card, panel.symbols, panel.feature_names)
     if isinstance(agent, Learner):
         return LearnedPolicy(card, agent, tensors, panel, _interface(card, panel, {} if shared is None else shared))
     if tensors:
@@ -52,14 +52,14 @@ def open_policy(
     return agent.start()
 
 
-def require_same_market(card: PolicyCard, panel: MarketPanel) -> None:
+def require_same_market(card: PolicyCard, symbols: tuple[str, ...], feature_names: tuple[str, ...]) -> None:
     """Raise if the panel's names or features differ from those the policy was trained on.
 
     Raises:
         PolicyArchiveError: with both sides.
     """
-    _require_same("symbols", card.symbols, panel.symbols)
-    _require_same("features", card.feature_names, panel.feature_names)
+    _require_same("symbols", card.symbols, symbols)
+    _require_same("features", card.feature_names, feature_names)
 
 
 def _interface(card: PolicyCard, panel: MarketPanel, shared: Interfaces) -> Interface:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
@@ -30,22 +29,14 @@ def no_cost(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # 
 
 def proportional_cost(rate: float) -> CostFunction:
     """Cost of `rate` times the traded value: the sum of absolute changes of weight without cash."""
+    from nvtrader_pipelines.portfolio.cost_loop import write_proportional_costs
 
     def proportional(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
         costs = np.empty(len(trades))
-        _proportional(trades, rate, costs)
+        write_proportional_costs(trades, rate, costs)
         return costs
 
     return proportional
-
-
-@njit(cache=True)
-def _proportional(trades: FloatArray, rate: float, costs: FloatArray) -> None:
-    for i in range(trades.shape[0]):
-        traded = 0.0
-        for j in range(trades.shape[1]):
-            traded += abs(trades[i, j])
-        costs[i] = rate * traded
 
 
 class ProportionalCost(Component):

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.dynamics import FillTiming, Legs, hold, holding_period, market_legs, resolve_fill
+from nvtrader_pipelines.envs.dynamics import Legs, hold, holding_period, market_legs
+from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, total_cost

@@ -4,7 +4,6 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
@@ -60,8 +59,9 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
     """
     from nvtrader_pipelines.experiments.deployment import deploy  # slow to import, and cards open no network
 
-    spec, panel = require_fit(store, run, policy)
+    spec = require_fit(store, run, policy)
     try:
+        panel = store.panels.read(spec.market)
         archives = store.policies.read_run(run)
         deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
     except ValueError as error:
@@ -69,8 +69,8 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
     return panel.symbols
 
 
-def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSpec, MarketPanel]:
-    """Check a sealed run without opening its networks; return its experiment and current market.
+def require_fit(store: Store, run: SealedRun, policy: str) -> ExperimentSpec:
+    """Check a sealed run without opening its networks; return its experiment.
 
     Raises:
         StorageError: as `activate`, except for errors of opening the networks.
@@ -84,11 +84,12 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> tuple[ExperimentSp
         )
     require_not_looser(spec.pipeline.risk_limits, read_limits(store.home))
     _require_recorded_manifest(store, run)
-    return spec, require_market(store, spec, run, policy)
+    require_market(store, spec, run, policy)
+    return spec
 
 
-def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: str) -> MarketPanel:
-    """Read the current market of a run, whose policy files must be complete and unchanged.
+def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: str) -> None:
+    """Raise if the policy files of a run are not complete and unchanged, or the market differs from their own.
 
     Raises:
         StorageError: if symbols or features differ, or a file is missing or changed.
@@ -96,11 +97,9 @@ def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: s
     store.policies.require_untampered(run)
     path = store.policies.folder(run.partition_key, run.run_id) / min(run.policies)  # all have the same market
     try:
-        panel = store.panels.read(spec.market)
-        require_same_market(read_card(path.read_bytes()), panel)
+        require_same_market(read_card(path.read_bytes()), *store.panels.names(spec.market))
     except ValueError as error:  # no panel can be made, or it differs from that of the training
         raise market_mismatch_error(run, policy, error) from error
-    return panel
 
 
 def market_mismatch_error(run: SealedRun, policy: str, why: ValueError) -> StorageError:

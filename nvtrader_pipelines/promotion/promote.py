@@ -134,11 +134,11 @@ def _decide(
     active = read_replaceable(store) if decision == "person" else read_active(store)
     stale = None
     is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
+    if decision == "person":
+        require_usable(store, run, ref.policy)
     if is_active:
         verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
     else:
-        if decision == "person":
-            require_usable(store, run, ref.policy)
         verdict = _judge_usable(store, run, ref, active, gate)
         stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
         verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.envs.dynamics import resolve_fill
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.preferences.pairs import preference_pairs
 from nvtrader_pipelines.runs.planning import reopen_plan

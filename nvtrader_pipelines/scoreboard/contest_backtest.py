@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.dynamics import resolve_fill
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY

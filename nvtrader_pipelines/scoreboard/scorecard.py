@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from nvtrader_pipelines.components.component import canonical_json, content_hash
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.dynamics import FillTiming
+from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -114,6 +115,16 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
     Raises:
         StorageError: if the source has no panel.
     """
+    row = _pinned_row(tables, source)
+    return {table.name: row[_snapshot_column(table)] for table in PINNED}
+
+
+def _pinned_row(tables: Warehouse, source: str) -> dict[str, Any]:
+    """Row of a source in `gold.market_panel`.
+
+    Raises:
+        StorageError: if the source has no panel.
+    """
     panels = tables.read(MARKET_PANEL)
     row = panels.filter(pl.col("source") == source)
     if row.is_empty():
@@ -122,7 +133,7 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
             f"there is no panel of source {source!r} (sources with a panel: {known}); add it to data/market.yaml, "
             "deliver its files, and run the market job or `nvtrader materialize`"
         )
-    return {table.name: row[_snapshot_column(table)][0] for table in PINNED}
+    return row.row(0, named=True)
 
 
 @dataclass(frozen=True)
@@ -144,6 +155,14 @@ class Panels:
             known = read_panel(self.tables, choice.source, choice.symbols, choice.max_gap, snapshots)
             self.known[choice] = known
         return known
+
+    def names(self, choice: MarketChoice) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Read symbols and feature names of the panel of a market choice; raises as `read`."""
+        row = _pinned_row(self.tables, choice.source)
+        if choice == MarketChoice(source=choice.source):  # the row describes the whole source with the default gap
+            return tuple(row["symbols"]), tuple(row["feature_names"])
+        panel = self.read(choice)
+        return panel.symbols, panel.feature_names
 
 
 @dataclass(frozen=True)

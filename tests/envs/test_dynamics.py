@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.envs.dynamics import hold, hold_to_closes, holding_period, market_legs, resolve_fill
+from nvtrader_pipelines.envs.dynamics import hold, hold_to_closes, holding_period, market_legs
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.portfolio.costs import no_cost, proportional_cost
 from tests.envs.two_names import EXPENSIVE, FILLS, run, two_names
 from tests.markets import synthetic_panel

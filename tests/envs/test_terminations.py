@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls
+from nvtrader_pipelines.envs.rewards.realized_risk import expected_shortfalls
 from nvtrader_pipelines.envs.terminations import (
     DrawdownTermination,
     EpisodeView,

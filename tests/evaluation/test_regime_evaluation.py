@@ -4,7 +4,7 @@ import pytest
 from arch.bootstrap import IIDBootstrap
 
 from nvtrader_pipelines.envs.observations import RegimeObservation
-from nvtrader_pipelines.envs.observations.regime import trailing_slopes
+from nvtrader_pipelines.envs.observations.regime_builder import trailing_slopes
 from nvtrader_pipelines.evaluation.regime_evaluation import (
     ALL,
     REGIME_EVALUATION,

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs, resolve_fill
+from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, total_cost
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.preferences.pairs import preference_pairs

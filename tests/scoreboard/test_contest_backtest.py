@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.dynamics import resolve_fill
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from nvtrader_pipelines.experiments.spec import MarketChoice

@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels, pinned_snapshots, read_panel
+from nvtrader_pipelines.storage.medallion import Panels, ingest_market, pin_panels, pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
@@ -150,6 +151,28 @@ def test_panel_of_some_symbols_has_only_these(tables):
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
     assert read_panel(tables, "landing", ["BBB", "AAA"]).symbols == ("AAA", "BBB")
+
+
+def test_names_of_a_whole_source_are_those_of_its_panel_and_build_none(tables):
+    _derive(tables, seed=0)
+    pin_panels(tables, INGESTED_AT)
+    panels, panel = Panels(tables), read_panel(tables, "landing")
+    assert panels.names(MarketChoice(source="landing")) == (panel.symbols, panel.feature_names)
+    assert panels.known == {}
+
+
+def test_names_of_another_choice_are_those_of_its_panel(tables):
+    _derive(tables, seed=0)
+    pin_panels(tables, INGESTED_AT)
+    some = MarketChoice(source="landing", symbols=("BBB", "AAA"))
+    assert Panels(tables).names(some) == (("AAA", "BBB"), read_panel(tables, "landing").feature_names)
+    with pytest.raises(ValueError, match="no bars of ZZZ"):
+        Panels(tables).names(MarketChoice(source="landing", symbols=("ZZZ",)))
+
+
+def test_names_of_a_source_without_panel_are_refused(tables):
+    with pytest.raises(StorageError, match="no panel of source 'landing'"):
+        Panels(tables).names(MarketChoice(source="landing"))
 
 
 def test_source_without_panel_is_refused_with_known_sources(tables):

@@ -3,34 +3,14 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.envs.dynamics import hold
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.costs import no_cost
-
-MIN_GROWTH = 1e-8  # so that the logarithm is finite at ruin
-
-
-def log_growth(session_growth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log growth (n,) over k sessions (n, k), finite at ruin."""
-    logarithms = np.empty(len(session_growth))
-    _log_growth(session_growth, logarithms)
-    return logarithms
-
-
-@njit(cache=True)
-def _log_growth(session_growth: NDArray[np.float64], logarithms: NDArray[np.float64]) -> None:
-    for i in range(len(session_growth)):
-        growth = 1.0
-        for k in range(session_growth.shape[1]):
-            growth *= session_growth[i, k]
-        logarithms[i] = np.log(max(growth, MIN_GROWTH))
 
 
 def exponential_utility(returns: NDArray[np.float64], risk_aversion: float) -> NDArray[np.float64]:
@@ -46,6 +26,8 @@ class LogGrowth(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """Return the term for one panel."""
+        from nvtrader_pipelines.envs.rewards.log_growth import log_growth
+
         return Stateless(lambda outcome: self.weight * log_growth(outcome.transition.session_growth))
 
 
@@ -61,6 +43,9 @@ class BenchmarkRelative(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """Return the term for one panel; computes the benchmark once."""
+        from nvtrader_pipelines.envs.dynamics import hold
+        from nvtrader_pipelines.envs.rewards.log_growth import log_growth
+
         benchmark = self.benchmark.weights(panel)
 
         def relative(outcome: StepOutcome) -> NDArray[np.float64]:

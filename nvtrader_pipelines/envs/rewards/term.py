@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Transition
+if TYPE_CHECKING:
+    from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Transition
 
 RECENT_SESSIONS = 63  # session returns stored for the realized risk of an episode
 
@@ -19,8 +20,8 @@ class StepOutcome(NamedTuple):
     weights: NDArray[np.float64]  # (n, N+1) at the decision, cash last
     target: NDArray[np.float64]  # (n, N+1) target weights
     is_trading: NDArray[np.bool_]  # (n,) whether the portfolio traded
-    period: HoldingPeriod
-    transition: Transition
+    period: "HoldingPeriod"
+    transition: "Transition"
     recent_returns: NDArray[np.float64]  # (n, RECENT_SESSIONS) net session returns, latest last
     equity: NDArray[np.float64]  # (n,) at the last close
     peak: NDArray[np.float64]  # (n,) highest equity of the episode so far

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.envs.dynamics import hold, hold_to_closes, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import no_cost
@@ -37,6 +36,8 @@ class ImplementationShortfall(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """Return the term for one panel."""
+        from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
+
         legs = market_legs(panel, "same_close")
 
         def shortfall(outcome: StepOutcome) -> NDArray[np.float64]:
@@ -58,6 +59,7 @@ class RunningInventory(Component):
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """Return the term for one panel."""
+        from nvtrader_pipelines.envs.dynamics import hold_to_closes
 
         def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
             total = np.zeros(len(outcome.t))

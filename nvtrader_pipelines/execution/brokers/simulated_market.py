@@ -9,16 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.dynamics import (
-    HoldingPeriod,
-    Legs,
-    Transition,
-    drift,
-    hold,
-    holding_period,
-    market_legs,
-    resolve_fill,
-)
+from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Legs, Transition, drift, hold, holding_period, market_legs
+from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.transition import DELISTED, TRADABLE
 from nvtrader_pipelines.execution.book import MIN_HOLDING

@@ -7,7 +7,7 @@ import torch
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
-from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CONTEXT_COLUMNS
+from nvtrader_pipelines.envs.observations.per_asset_builder import ASSET_COLUMNS, CONTEXT_COLUMNS
 from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
 
 

@@ -105,7 +105,10 @@ def activate(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Activate a policy from the next close on; the gate's verdict is only recorded."""
+    """Activate a policy from the next close on; the gate's verdict is only recorded.
+
+    If it is active already, it is checked again and nothing is recorded.
+    """
     _decide(policy, reason, through_gate=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
@@ -144,5 +147,5 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
             write_json(decision.row())
         else:
             print_decision(decision)
-        if not decision.activated:
+        if through_gate and not decision.activated:
             raise typer.Exit(FAILED)

@@ -3,7 +3,7 @@ import pytest
 
 from nvtrader_pipelines.envs.observations import ObservationScaler, PerAssetObservation
 from nvtrader_pipelines.envs.observations.builder import AccountView
-from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CLIP, CONTEXT_COLUMNS, asset_columns
+from nvtrader_pipelines.envs.observations.per_asset_builder import ASSET_COLUMNS, CLIP, CONTEXT_COLUMNS, asset_columns
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor, market_returns
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, NEVER, eventful_panel

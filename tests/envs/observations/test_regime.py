@@ -6,7 +6,7 @@ from scipy.stats import linregress
 
 from nvtrader_pipelines.envs.observations import LookbackObservation, ObservationScaler, RegimeObservation
 from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView
-from nvtrader_pipelines.envs.observations.regime import trailing_slopes
+from nvtrader_pipelines.envs.observations.regime_builder import trailing_slopes
 from nvtrader_pipelines.envs.simulation import fit_scaler
 from nvtrader_pipelines.portfolio.anchors import market_returns
 from tests.markets import synthetic_panel

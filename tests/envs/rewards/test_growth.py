@@ -4,7 +4,8 @@ import pytest
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative, ExponentialUtility, LogGrowth
-from nvtrader_pipelines.envs.rewards.growth import exponential_utility, log_growth
+from nvtrader_pipelines.envs.rewards.growth import exponential_utility
+from nvtrader_pipelines.envs.rewards.log_growth import log_growth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.costs import no_cost

@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.rewards import CvarExcess, DrawdownPenalty, LogGrowth, VolatilityPenalty
-from nvtrader_pipelines.envs.rewards.risk import expected_shortfalls
+from nvtrader_pipelines.envs.rewards.realized_risk import expected_shortfalls
 from nvtrader_pipelines.envs.spec import EnvSpec
 from tests.markets import synthetic_panel
 

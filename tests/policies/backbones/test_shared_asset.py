@@ -4,7 +4,7 @@ import torch
 from gymnasium import spaces
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.envs.observations.per_asset import ASSET_COLUMNS, CONTEXT_COLUMNS
+from nvtrader_pipelines.envs.observations.per_asset_builder import ASSET_COLUMNS, CONTEXT_COLUMNS
 from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
 
 N = 5

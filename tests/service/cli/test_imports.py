@@ -32,9 +32,9 @@ SPEC = "nvtrader_pipelines.experiments.spec"
 LISTS = {  # on a home with runs and a scoreboard, each in a process of its own
     "runs": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
     "scoreboard": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
-    "experiments list": {"pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
-    "policies list": {"duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
-    "portfolio": {"duckdb", "pyarrow.dataset"},
+    "experiments list": {"numba", "pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
+    "policies list": {"numba", "pandas", "duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
+    "portfolio": {"numba", "pandas", "duckdb", "pyarrow.dataset"},
 }
 STAGES = {  # in this order in one process: a stage sees the imports of earlier ones
     "kill switch": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
@@ -72,5 +72,4 @@ def test_query_imports_duckdb_and_polars_alone(store, home):
 @pytest.mark.parametrize(("command", "unwanted"), LISTS.items(), ids=LISTS)
 def test_list_of_built_home_imports_no_unneeded_library(built_home, command, unwanted):
     (imported,) = imported_modules(built_home.root, [[command]])
-    calendar = {"exchange_calendars"} if command in {"policies list", "portfolio"} else set()  # of the active policy
-    assert imported & (NEVER - calendar | unwanted) == set()
+    assert imported & (NEVER | unwanted) == set()

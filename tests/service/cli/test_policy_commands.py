@@ -1,19 +1,19 @@
-import dataclasses
 import datetime as dt
 import json
 import shutil
 
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk import desk_market
 from nvtrader_pipelines.promotion import activation, eligibility
-from nvtrader_pipelines.promotion.active_policy import read_active
-from nvtrader_pipelines.promotion.recency import eligibility_message, start_deadline
+from nvtrader_pipelines.promotion.active_policy import activations, read_active
+from nvtrader_pipelines.promotion.recency import start_deadline
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.tables import EVALUATIONS, PROMOTION_DECISIONS, RUNS
+from nvtrader_pipelines.storage.tables import EVALUATIONS, MARKET_PANEL, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views.queries import query_views
 from tests.promotion.activations import forget_activations, put_unreadable
 from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
@@ -120,10 +120,24 @@ def test_activate_shows_and_records_verdict(invoke, store, run):
     rows = query_views(store, "SELECT policy, active FROM portfolio.active_policy")
     assert rows.rows() == [("small/seed-1", True)]
     assert "I know it" in invoke("policies", "show", "small/seed-1").stdout
-    again = invoke("policies", "activate", "small/seed-1").stdout.splitlines()
+    repeated = invoke("policies", "activate", "small/seed-1")
+    again = repeated.stdout.splitlines()
+    assert repeated.exit_code == 0
     assert again[0].endswith("is the active policy already")
     assert again[1] == f"small/seed-1 of run {run.run_id[:8]} keeps trading"
     assert read_active(store) == active
+
+
+def test_activate_of_tampered_active_policy_is_refused(invoke, store, run):
+    invoke("policies", "activate", "small")
+    path = store.policies.folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
+    content = path.read_bytes()
+    path.write_bytes(content + b"x")
+    found = invoke("policies", "activate", "small")
+    path.write_bytes(content)
+    assert found.exit_code == BAD_INPUT
+    assert is_one_line_error(found.stderr)
+    assert len(activations(store)) == 1
 
 
 def test_promote_of_weaker_policy_exits_with_1_and_activates_nothing(invoke, store, run):
@@ -178,12 +192,10 @@ def test_may_trade_states_why_active_policy_cannot_trade(invoke, store, run):
     path.joinpath("fold-0-seed-0.zip").write_bytes(content)
     assert untested.startswith("not at all: a policy must have been tested before it trades")
     assert tampered.startswith(f"not at all: 1 policy files of {KEY} are missing or were changed after sealing")
-    active, panel = read_active(store), planned(store).panel
-    assert active is not None
-    other = dataclasses.replace(panel, symbols=(*panel.symbols[:-1], "ZZZ"))
-    store.panels.known[EXPERIMENT.market] = other
-    elsewhere = eligibility_message(store, active)
-    store.panels.known.clear()
+    panels = store.tables.read(MARKET_PANEL)
+    store.tables.replace(MARKET_PANEL, panels.with_columns(pl.lit(["AAA", "ZZZ"]).alias("symbols")), {})
+    (elsewhere,) = may_trade()
+    store.tables.replace(MARKET_PANEL, panels, {})
     assert elsewhere.startswith(f"not at all: small of run {run.run_id} cannot trade on the current market: ")
 
 
