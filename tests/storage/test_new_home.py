@@ -1,7 +1,11 @@
-import tomllib
+import os
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.new_home import SHIPPED_FILES, create_home
@@ -31,7 +35,14 @@ def test_create_home_in_occupied_place_raises_and_changes_nothing(tmp_path):
     assert occupied.read_text() == "mine"
 
 
-def test_wheel_packages_the_shipped_files():
-    build = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert set(build["only-include"]) == {"nvtrader_pipelines", *(f"data/{name}" for name in SHIPPED_FILES)}
-    assert build["targets"]["wheel"]["sources"] == {"data": "nvtrader_pipelines/shipped"}
+def test_home_of_an_installed_wheel_holds_the_shipped_files(tmp_path):
+    (wheel,) = WheelBuilder(str(CHECKOUT)).build(directory=str(tmp_path / "dist"), versions=["standard"])
+    with ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    (metadata,) = (tmp_path / "installed").glob("*.dist-info")
+    assert "nvtrader = nvtrader_pipelines.service.cli.app:main" in (metadata / "entry_points.txt").read_text()
+    command = [sys.executable, "-c", "from nvtrader_pipelines.service.cli.app import main; main()", "init", "home"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=60)
+    for name in SHIPPED_FILES:
+        assert (tmp_path / "home" / "data" / name).read_bytes() == (CHECKOUT / "data" / name).read_bytes()
