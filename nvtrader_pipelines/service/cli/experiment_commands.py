@@ -208,12 +208,12 @@ def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
     Raises:
         ValueError: if the answer is no, or there is no terminal to ask on.
     """
-    sentences = "; ".join(each.sentence for each in trainings)
-    refusal = "lower total_timesteps, or give --yes"
+    from nvtrader_pipelines.runs.training_time import describe_long
+
     if not sys.stdin.isatty():
-        raise ValueError(f"a training of more than a day needs --yes, but {sentences}; {refusal}")
-    if not typer.confirm(f"{sentences}. Start?", err=True):
-        raise ValueError(f"no training was started; {refusal}")
+        raise ValueError(describe_long(trainings))
+    if not typer.confirm(f"{'; '.join(each.sentence for each in trainings)}. Start?", err=True):
+        raise ValueError("no training was started; lower total_timesteps, or give --yes")
 
 
 @app.command(epilog=with_examples("nvtrader experiments validate", "nvtrader experiments validate my-first"))

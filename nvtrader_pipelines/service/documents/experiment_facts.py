@@ -10,7 +10,7 @@ import polars as pl
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived_experiments
-from nvtrader_pipelines.runs.training_time import estimate_training
+from nvtrader_pipelines.runs.training_time import describe_long, estimate_training
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -56,13 +56,14 @@ def _plan_facts(store: Store, spec: ExperimentSpec) -> dict[str, Any]:
         return {"experiment": spec.name, "problem": problem}
     plans = plan_variants(store, spec)
     estimate = estimate_training(store, plans)
+    long = [describe_long([estimate])] if estimate and estimate.is_long else []
     return {
         "experiment": spec.name,
         "runs": len(plans),
         "folds": len(plans[0].folds),
         "seeds": len(plans[0].spec.seeds),
         "training": estimate and estimate.sentence,
-        "warnings": list(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
+        "warnings": [*long, *dict.fromkeys(warning for plan in plans for warning in plan.warnings)],
     }
 
 
