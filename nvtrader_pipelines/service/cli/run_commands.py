@@ -189,12 +189,12 @@ def delete(
         deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
         if not as_json:
             print_deletion(deletion)
-        if not yes:
+        if not (yes or deletion.is_empty):
             confirm_deletion(deletion.run.run_id)
         delete_run(store, deletion)
         if as_json:
             write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
-        else:
+        elif not deletion.is_empty:
             wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
 
 

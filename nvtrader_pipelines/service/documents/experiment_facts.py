@@ -14,7 +14,7 @@ from nvtrader_pipelines.runs.training_time import describe_long, estimate_traini
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger import STATE, Ledger
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -76,7 +76,7 @@ def experiment_document(store: Store, name: str) -> dict[str, Any]:
     spec = read_named_experiment(store.home, name)
     versions = store.ledger.versions().filter(name=spec.name)
     keys = [each.partition_key for each in spec.variants()]
-    runs = store.ledger.runs().filter(pl.col("partition_key").is_in(keys))
+    runs = store.ledger.runs(with_deleted=True).filter(pl.col("partition_key").is_in(keys)).with_columns(STATE)
     last = runs.select("run_id", "kind", "status", "partition_key", "started_at", "finished_at").head(1).to_dicts()
     return {
         "name": spec.name,

@@ -23,7 +23,7 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         figures: rows of its verdict by account and period.
     """
     if figures.is_empty():
-        return f"no verdict yet: the run is {run.status}"
+        return "no verdict: the run is deleted" if run.deleted_at else f"no verdict yet: the run is {run.status}"
     period = reported_period(figures["period"])
     accounts = figures.filter(period=period)
     own = accounts.filter(kind="ensemble").row(0, named=True)
@@ -39,7 +39,7 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         *_equal_weight(accounts, own["best_baseline"]),
         *dict.fromkeys(deflated or [f"not deflated: a {run.kind} run is no trial"]),
     ]
-    return "; ".join(parts)
+    return "; ".join(["the run is deleted, its verdict remains", *parts] if run.deleted_at else parts)
 
 
 def _claim(row: Mapping[str, Any] | None) -> str:
