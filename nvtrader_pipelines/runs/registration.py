@@ -53,7 +53,7 @@ def _require_fitting_spans(spec: ExperimentSpec, n_sessions: int) -> None:
         most = MAX_INTEGER if length is None else n_sessions // length
         if not isinstance(value, int) or value <= most:
             continue
-        market = f": the market has {n_sessions:,} sessions" if length else ""
+        market = f": the market's panel has {n_sessions:,} sessions" if length else ""
         months = f", a month counts {length}" if length == MONTH else ""
         raise ValueError(f"{path}: found {format_value(value)}, but must be at most {most}{market}{months}; lower it")
 

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from nvtrader_pipelines.storage.errors import StorageError
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a temporary file, sync and rename: a reader or crash sees the old or new file."""
@@ -27,6 +29,19 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def require_new_folder(folder: Path) -> None:
+    """Check that a folder for a home is new or empty, and can be created.
+
+    Raises:
+        StorageError: if it holds anything, or is or lies below a file.
+    """
+    place = next(each for each in (folder, *folder.parents) if each.exists())
+    if not place.is_dir():
+        raise StorageError(f"a home needs a new or empty folder, but {place} is a file; name another")
+    if place == folder and any(folder.iterdir()):
+        raise StorageError(f"a home needs a new or empty folder, but {folder} holds files; name another")
 
 
 @contextlib.contextmanager

@@ -47,13 +47,16 @@ def require_file_path(path: Path) -> Path:
     """Return the path of a file to write.
 
     Raises:
-        ValueError: if it is a folder, or lies below a file.
+        ValueError: if it is a folder, or its folder does not exist.
     """
     if path.is_dir():
-        raise ValueError(f"--output must name a file, but {path} is a folder; name a file in it")
-    above = next((each for each in path.absolute().parents if each.exists()), path)
-    if above.is_file():
-        raise ValueError(f"--output must name a file in a folder, but {above} is a file; name another path")
+        raise ValueError(f"the output must be a file, but {path} is a folder; name a file in it")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "missing"
+        raise ValueError(
+            f"the output must lie in an existing folder, but {folder} is {found}; create it, or name another"
+        )
     return path
 
 

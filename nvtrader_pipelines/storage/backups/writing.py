@@ -61,7 +61,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
             created_at=datetime.now(UTC),
-            root=str(home.root.resolve()),
+            root=str(home.folder),
             outside=outside,
             files=writer.digests,
         )
@@ -170,7 +170,6 @@ def _database_copy(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def _write_aside(path: Path) -> Iterator[BinaryIO]:
     """Open a file that gets its name once it is complete and synced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as file:

@@ -139,9 +139,20 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
-def test_report_refuses_a_folder_or_a_path_below_a_file(empty):
+@pytest.mark.parametrize("command", [["report", "--output"], ["schema", "--output"], ["backup"]])
+def test_output_below_a_file_or_a_missing_folder_is_refused(empty, command):
     (empty / "file").write_text("")
-    for path, words in ((empty, "is a folder"), (empty / "file" / "report.html", "is a file")):
+    for path, words in ((empty / "file" / "out", "file is a file"), (empty / "nowhere" / "out", "nowhere is missing")):
+        found = CliRunner().invoke(app, [*command, str(path)])
+        assert found.exit_code == BAD_INPUT
+        assert words in found.stderr
+        assert is_one_line_error(found.stderr)
+    assert [path.name for path in empty.iterdir()] == ["file"]
+
+
+def test_report_refuses_a_folder(empty):
+    (empty / "file").write_text("")
+    for path, words in ((empty, "is a folder"),):
         found = CliRunner().invoke(app, ["report", "--output", str(path)])
         assert found.exit_code == BAD_INPUT
         assert words in found.stderr

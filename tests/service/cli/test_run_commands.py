@@ -160,6 +160,25 @@ def test_compare_of_runs_without_verdict_has_empty_figures(failed_home, command)
     assert [(cells[0], cells[2]) for cells in lines] == [("aa110000", "walk_forward"), ("aa220000", "walk_forward")]
 
 
+def test_deleted_run_is_deleted_in_every_command(failed_home, command):
+    at_home, run_id = command(failed_home), "aa11" + "0" * 12
+    assert at_home("runs", "delete", "aa11", "--yes").exit_code == 0
+    again = at_home("runs", "delete", "aa11")
+    assert (again.exit_code, len(again.stdout.splitlines())) == (0, 1)
+    assert again.stdout.endswith("there is nothing left to delete\n")
+    statuses = {row["run_id"]: row["status"] for row in json.loads(at_home("runs", "--all", "--json").stdout)}
+    assert statuses[run_id] == "deleted"
+    assert "no data" not in at_home("runs", "--all").stdout  # why it failed matters no more
+    document = json.loads(at_home("runs", "show", "aa11", "--json").stdout)
+    assert (document["run"]["status"], document["verdict"]) == ("deleted", "no verdict: the run is deleted")
+    compared = json.loads(at_home("runs", "compare", "aa11", "aa22", "--json").stdout)["runs"]
+    assert [row["status"] for row in compared] == ["deleted", "running"]
+    assert (
+        "but it is deleted; `nvtrader experiments run tiny` trains it again" in at_home("runs", "replay", "aa11").stderr
+    )
+    assert json.loads(at_home("runs", "show", "tiny", "--json").stdout)["run"]["run_id"] != run_id
+
+
 def rows_of(home, run_id) -> dict[str, pl.DataFrame]:
     """Read the rows of a run's tests, by table."""
     found = {}
