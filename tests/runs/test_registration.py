@@ -140,5 +140,5 @@ def test_archived_names_include_the_variants_of_an_ablation(store):
 
 def test_archived_names_of_an_unknown_experiment_raises(store):
     store.ledger.register(EXPERIMENT)
-    with pytest.raises(StorageError, match="no experiment is named smal; did you mean 'small'"):
+    with pytest.raises(StorageError, match="no experiment is named 'smal'; did you mean 'small'"):
         names_with_variants(store, "smal")

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,18 @@ def output_format(form: Format | PageFormat, *, as_json: bool) -> Format:
 def is_json(form: PageFormat, *, as_json: bool) -> bool:
     """Whether `--format` or `--json` requests JSON."""
     return output_format(form, as_json=as_json) is Format.JSON
+
+
+def parse_day(text: str) -> date:
+    """Parse a day given as an option.
+
+    Raises:
+        typer.BadParameter: if there is no such day.
+    """
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no zone
+    except ValueError as error:
+        raise typer.BadParameter(f"must be a date such as 2017-02-28, found {text!r}") from error
 
 
 def require_file_path(path: Path) -> Path:

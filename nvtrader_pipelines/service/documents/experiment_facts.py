@@ -41,7 +41,9 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
     specs = {spec.name: spec for spec in found.specs}
     unknown = [name for name in names if name not in specs and name not in broken]
     if unknown:
-        raise StorageError(f"no experiment is named {', '.join(unknown)}{suggest(unknown[0], [*specs, *broken])}")
+        known = [*specs, *broken]
+        names_of_unknown, near = ", ".join(map(repr, unknown)), suggest(Path(unknown[0]).stem, known)
+        raise StorageError(f"no experiment is named {names_of_unknown}; there are: {', '.join(known) or 'none'}{near}")
     rows = [
         _plan_facts(store, specs[name]) if name in specs else {"experiment": name, "problem": broken[name]}
         for name in names or sorted({*specs, *broken})

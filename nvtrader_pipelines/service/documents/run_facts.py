@@ -27,12 +27,14 @@ def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
     Raises:
         StorageError: if no run or several runs match.
     """
+    if not text.strip():
+        raise StorageError("a run is named by its id or an experiment, but the name is empty; see `nvtrader runs`")
     runs = ledger.runs(with_deleted=True).sort(pl.col("deleted_at").is_not_null(), maintain_order=True)
     named = (pl.col("partition_key") == text) | pl.col("partition_key").str.starts_with(f"{text}@")
     found = runs.filter(named, pl.col("parent_run_id").is_null())
     if len(found):
         return ledger.run(found["run_id"][0])
-    if text and not runs["run_id"].str.starts_with(text).any():
+    if not runs["run_id"].str.starts_with(text).any():
         near = suggest_run(runs, text) or ";"
         raise StorageError(
             f"no run's id begins with {text!r}, and no experiment of that name has a run{near} see `nvtrader runs`"

@@ -61,7 +61,10 @@ def test_new_with_like_extends_the_other_file(home, at_home):
         (("diff", "tiny", "tiny@00000000"), "version tiny@00000000 is not registered; `nvtrader experiments list`"),
         (("diff", "tiny@00000000"), "version tiny@00000000 is not registered"),
         (("diff", "tiny", "nowhere.yaml"), "nowhere.yaml cannot be read: No such file"),
-        (("run", "huge"), "no experiment is named huge; there are: tiny"),
+        (("run", "huge"), "no experiment is named 'huge'; there are: tiny"),
+        (("run", "data/experiments/tiny.yaml"), "there are: tiny; did you mean 'tiny'?"),
+        (("validate", ""), "no experiment is named ''; there are: tiny"),
+        (("new", "ÄB"), "must have 1 to 63 letters from a to z in lower case, digits and dashes, such as my-first"),
     ],
 )
 def test_invalid_request_exits_with_3_in_one_line(home, at_home, arguments, words):
@@ -237,7 +240,7 @@ def test_archive_takes_several_names_and_checks_all_first(home, at_home):
     ledger = Store(home).ledger
     found = at_home("experiments", "archive", "tiny", "nope")
     assert (found.exit_code, ledger.archived_names()) == (BAD_INPUT, set())
-    assert "no experiment is named nope" in found.stderr
+    assert "no experiment is named 'nope'" in found.stderr
     assert at_home("experiments", "archive", "tiny", "other", "tiny").stdout == "archived: tiny, other\n"
     assert ledger.archived_names() == {"tiny", "other"}
     at_home("experiments", "unarchive", "other", "tiny")

@@ -116,6 +116,8 @@ def test_a_run_without_a_verdict_can_be_shown(failed_home, command):
     ("arguments", "words"),
     [
         (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name has a run; see `nvtrader runs`"),
+        (("show", ""), "a run is named by its id or an experiment, but the name is empty"),
+        (("delete", " ", "--yes"), "the name is empty"),
         (("show", "tinny"), "did you mean 'tiny'?"),
         (("show", "aa12"), "did you mean 'aa22'?"),
         (("show", "aa"), "2 runs begin with 'aa' (aa11"),
@@ -137,6 +139,13 @@ def test_invalid_request_exits_with_3_in_one_line(failed_home, command, argument
 @pytest.mark.parametrize("arguments", [("show",), ("replay", "x", "--from", "yesterday"), ("compare",)])
 def test_wrong_usage_exits_with_2(invoke, arguments):
     assert invoke("runs", *arguments).exit_code == USAGE
+
+
+@pytest.mark.parametrize("command_line", [("runs", "replay", "x", "--from"), ("trade", "--to")])
+def test_day_that_does_not_exist_is_refused_with_an_example(failed_home, command, command_line):
+    found = command(failed_home)(*command_line, "2017-02-30", "--json")
+    assert found.exit_code == USAGE
+    assert "must be a date such as 2017-02-28, found '2017-02-30'" in json.loads(found.stderr)["error"]
 
 
 @pytest.mark.slow
