@@ -64,9 +64,7 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
-        raise StorageError(
-            f"{path.name} must hold a mapping of fields, such as `name: my-first`, but {_holds(content)}"
-        )
+        raise StorageError(f"{path.name} must hold a mapping, in lines of `field: value`, but {_holds(content)}")
     return content
 
 

@@ -3,11 +3,12 @@
 import contextlib
 import fcntl
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -29,6 +30,24 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing SQLite database.
+
+    Raises:
+        DamagedFileError: if the file is no database.
+    """
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)
+        ) as database:
+            yield database
+    except sqlite3.OperationalError:  # locked, or a wrong query
+        raise
+    except sqlite3.DatabaseError as error:
+        raise DamagedFileError(path) from error
 
 
 def require_new_folder(folder: Path) -> None:

@@ -134,7 +134,7 @@ def test_merge_documents_applies_changes_without_mutation(base, changes):
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"", "must hold a mapping of fields, such as `name: my-first`, but it is empty"),
+        (b"", "must hold a mapping, in lines of `field: value`, but it is empty"),
         (b"- a\n- b\n", "but it holds a list"),
         (b"just words", "but it holds only 'just words'"),
         (b"42", "but it holds only 42"),

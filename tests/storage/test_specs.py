@@ -179,8 +179,8 @@ def test_value_out_of_range_is_refused_with_its_bounds(home):
     ("text", "message"),
     [
         ("name: [a\n", "a.yaml is not valid YAML"),
-        ("- a\n", "must hold a mapping of fields, such as `name: my-first`, but it holds a list"),
-        ("", "must hold a mapping of fields, such as `name: my-first`, but it is empty"),
+        ("- a\n", "must hold a mapping, in lines of `field: value`, but it holds a list"),
+        ("", "must hold a mapping, in lines of `field: value`, but it is empty"),
         ("name: a\nname: b\n", "the key 'name' occurs twice"),
         ("name: !!python/object/apply:os.getcwd []\n", "a.yaml is not valid YAML"),
         ("name: A b\n", "name: "),

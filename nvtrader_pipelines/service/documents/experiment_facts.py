@@ -44,6 +44,10 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
         known = [*specs, *broken]
         names_of_unknown, near = ", ".join(map(repr, unknown)), suggest(Path(unknown[0]).stem, known)
         raise StorageError(f"no experiment is named {names_of_unknown}; there are: {', '.join(known) or 'none'}{near}")
+    if not (specs or broken):
+        raise StorageError(
+            f"there is no experiment to check in {store.home.experiments}; `nvtrader experiments new NAME` writes one"
+        )
     rows = [
         _plan_facts(store, specs[name]) if name in specs else {"experiment": name, "problem": broken[name]}
         for name in names or sorted({*specs, *broken})
@@ -145,6 +149,9 @@ def read_named_experiment(home: Home, name: str) -> ExperimentSpec:
         return read_experiment(Path(name))
     found = read_experiments(home)
     named = [each for spec in found.specs for each in (*spec.variants(), spec) if each.name == name]
+    broken = [problem for path, problem in found.problems.items() if experiment_name(path) == name]
+    if broken and not named:
+        raise StorageError(broken[0])
     if not named:
         known = ", ".join(spec.name for spec in found.specs) or "none"
         near = suggest(name, [spec.name for spec in found.specs])

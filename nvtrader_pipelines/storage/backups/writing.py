@@ -23,7 +23,7 @@ from pyiceberg.table import StaticTable
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.files import file_lock, open_sqlite
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.catalog import io_properties
 from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
@@ -159,7 +159,7 @@ def _database_copy(path: Path) -> Iterator[BinaryIO]:
     """Copy a SQLite database at one moment, while others write to it."""
     with tempfile.NamedTemporaryFile(suffix=".db") as copy:
         with (
-            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)) as source,
+            open_sqlite(path) as source,
             closing(sqlite3.connect(copy.name)) as target,
         ):
             source.backup(target)
