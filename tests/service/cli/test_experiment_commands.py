@@ -10,6 +10,7 @@ import yaml
 from nvtrader_pipelines.runs.training_time import TrainingEstimate
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.cli.experiment_commands import confirm_long
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
@@ -203,6 +204,20 @@ def test_validate_reports_each_file_and_registers_nothing(home, at_home):
     assert problems["tiny"].startswith("there is no panel of source 'landing'")
     assert Store(home).ledger.versions().is_empty()
     assert at_home("experiments", "validate", "tinny").exit_code == BAD_INPUT
+
+
+def test_show_of_an_invalid_file_is_refused_with_its_problem(home, at_home):
+    write_experiment(home, "broken.yaml", name="broken", seeds=[1])
+    found = at_home("experiments", "show", "broken")
+    assert found.exit_code == BAD_INPUT
+    assert "error: broken.yaml is not a valid experiment: seeds" in found.stderr
+
+
+def test_validate_without_any_experiment_is_refused(tmp_path, command):
+    (tmp_path / "data" / "experiments").mkdir(parents=True)
+    found = command(Home(tmp_path))("experiments", "validate")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no experiment to check in " in found.stderr
 
 
 def test_validate_of_a_plannable_experiment_exits_with_0(invoke):
