@@ -60,10 +60,12 @@ def require_file_path(path: Path) -> Path:
     """Return the path of a file to write.
 
     Raises:
-        ValueError: if it is a folder, or its folder does not exist.
+        ValueError: if it is a folder or a device, or its folder does not exist.
     """
     if path.is_dir():
         raise ValueError(f"the output must be a file, but {path} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"the output must be a plain file, but {path} is a device; name another")
     folder = path.absolute().parent
     if not folder.is_dir():
         found = "a file" if folder.exists() else "missing"

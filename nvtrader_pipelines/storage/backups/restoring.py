@@ -22,7 +22,7 @@ def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
         StorageError: if the folder holds anything or lies below a file, or the file is no backup, or damaged.
     """
     if not file.is_file():
-        found = "a folder" if file.is_dir() else "missing"
+        found = "a folder" if file.is_dir() else "a device" if file.exists() else "missing"
         raise StorageError(f"a backup must be a file that `nvtrader backup` wrote, but {file} is {found}; name another")
     require_new_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

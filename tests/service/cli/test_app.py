@@ -150,14 +150,16 @@ def test_output_below_a_file_or_a_missing_folder_is_refused(empty, command):
     assert [path.name for path in empty.iterdir()] == ["file"]
 
 
-def test_report_refuses_a_folder(empty):
+def test_report_refuses_a_folder_or_a_device(empty):
     (empty / "file").write_text("")
-    for path, words in ((empty, "is a folder"),):
+    os.mkfifo(empty / "pipe")  # stands for a device, which a report would replace
+    for path, words in ((empty, "is a folder"), (empty / "pipe", "is a device")):
         found = CliRunner().invoke(app, ["report", "--output", str(path)])
         assert found.exit_code == BAD_INPUT
         assert words in found.stderr
         assert is_one_line_error(found.stderr)
-    assert [path.name for path in empty.iterdir()] == ["file"]
+    assert (empty / "pipe").is_fifo()
+    assert sorted(path.name for path in empty.iterdir()) == ["file", "pipe"]
 
 
 def test_doctor_of_built_home_finds_no_problem(built_home, invoke):
