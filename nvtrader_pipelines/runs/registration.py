@@ -15,7 +15,7 @@ MONTH = 21  # sessions
 SPANS = {  # sessions per unit of the fields that must fit the market
     **dict.fromkeys(("test_months", "train_months", "months", "skip"), MONTH),
     **dict.fromkeys(("history", "window", "lookback", "estimate_every", "purge_size", "embargo_size"), 1),
-    **dict.fromkeys(("validation_sessions", "cooldown", "patch_length", "stride", "max_gap", "wash_sale_days"), 1),
+    **dict.fromkeys(("validation_sessions", "cooldown", "patch_length", "stride", "max_gap"), 1),
 }
 MAX_INTEGER = 2**63 - 1  # libraries and tables hold no larger one
 
