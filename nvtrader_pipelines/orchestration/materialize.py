@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
@@ -177,8 +178,8 @@ def select_experiments(
     unknown = [name for name in names if name not in owners and name not in broken]
     if unknown:
         known_names = ", ".join(spec.name for spec in found.specs)
-        near = suggest(unknown[0], [*owners, *broken])
-        raise ValueError(f"no experiment is named {', '.join(unknown)}; there are: {known_names}{near}")
+        near = suggest(Path(unknown[0]).stem, [*owners, *broken])
+        raise ValueError(f"no experiment is named {', '.join(map(repr, unknown))}; there are: {known_names}{near}")
     for name in archived.intersection(names):
         raise ValueError(f"{name} is archived; `nvtrader experiments unarchive {name}` before it runs")
     problems = dict(broken[name] for name in (names or broken) if name in broken)

@@ -33,6 +33,11 @@ class Deletion:
     is_trial: bool
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the run is deleted already, with nothing left to delete."""
+        return self.run.deleted_at is not None and not (self.n_files or self.rows or self.pictures)
+
+    @property
     def remainder(self) -> str:
         """Description of the records that remain."""
         row = "its row, events and digests in the ledger"

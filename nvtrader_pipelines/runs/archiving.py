@@ -23,7 +23,7 @@ def names_with_variants(store: Store, name: str) -> list[str]:
     known = sorted({*files, *versions["name"]})
     if name not in known:
         raise StorageError(
-            f"no experiment is named {name}{suggest(name, known)}; see `nvtrader experiments list --all`"
+            f"no experiment is named {name!r}{suggest(name, known)}; see `nvtrader experiments list --all`"
         )
     parents = versions.filter(pl.col("name") == name)["spec_hash"]
     children = versions.filter(pl.col("parent_hash").is_in(parents.implode()))["name"]

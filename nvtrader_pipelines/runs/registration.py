@@ -3,11 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nvtrader_pipelines.components.explanation import format_value
+from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments
 from nvtrader_pipelines.storage.store import Store
+
+MONTH = 21  # sessions
+SPANS = {  # sessions per unit of the fields that must fit the market
+    **dict.fromkeys(("test_months", "train_months", "months", "skip"), MONTH),
+    **dict.fromkeys(("history", "window", "lookback", "estimate_every", "purge_size", "embargo_size"), 1),
+    **dict.fromkeys(("validation_sessions", "cooldown", "patch_length", "stride", "max_gap"), 1),
+}
+MAX_INTEGER = 2**63 - 1  # libraries and tables hold no larger one
 
 
 @dataclass(frozen=True)
@@ -29,9 +39,23 @@ def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
 
     Raises:
         StorageError: if its market has no panel.
-        ValueError: if the market lacks its names, sessions or data, or no fold fits.
+        ValueError: if the market lacks its names, sessions or data, a span is longer than it, or no fold fits.
     """
-    return [RunPlan.of(each, store.panels.read(each.market)) for each in spec.variants()]
+    panels = [(each, store.panels.read(each.market)) for each in spec.variants()]
+    for each, panel in panels:
+        _require_fitting_spans(each, len(panel.sessions))
+    return [RunPlan.of(each, panel) for each, panel in panels]
+
+
+def _require_fitting_spans(spec: ExperimentSpec, n_sessions: int) -> None:
+    for path, value in leaves(spec.model_dump(mode="json")):
+        length = SPANS.get(path.rpartition(".")[2])
+        most = MAX_INTEGER if length is None else n_sessions // length
+        if not isinstance(value, int) or value <= most:
+            continue
+        market = f": the market's panel has {n_sessions:,} sessions" if length else ""
+        months = f", a month counts {length}" if length == MONTH else ""
+        raise ValueError(f"{path}: found {format_value(value)}, but must be at most {most}{market}{months}; lower it")
 
 
 def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:

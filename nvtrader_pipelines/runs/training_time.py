@@ -42,6 +42,11 @@ class TrainingEstimate:
         duration = format_seconds(self.seconds)
         return f"training {self.experiment} takes about {duration}: {self.timesteps:,} steps, {pace}"
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes more than a day, so that a person must confirm it."""
+        return self.seconds > MAX_SECONDS
+
 
 def estimate_training(store: Store, plans: Sequence[RunPlan]) -> TrainingEstimate | None:
     """Estimate the training of an experiment from its plans; None if its agent does not learn."""
@@ -56,7 +61,13 @@ def estimate_training(store: Store, plans: Sequence[RunPlan]) -> TrainingEstimat
 
 def long_trainings(store: Store, specs: Sequence[ExperimentSpec]) -> list[TrainingEstimate]:
     """Estimates of more than a day, for experiments without a completed run."""
-    return [each for each in _estimates(store, specs) if each.seconds > MAX_SECONDS]
+    return [each for each in _estimates(store, specs) if each.is_long]
+
+
+def describe_long(trainings: Sequence[TrainingEstimate]) -> str:
+    """Describe trainings that need confirmation, and what to do."""
+    sentences = "; ".join(each.sentence for each in trainings)
+    return f"a training of more than a day needs --yes, but {sentences}; lower total_timesteps, or give --yes"
 
 
 def measured_pace(ledger: Ledger, agent: str) -> float | None:

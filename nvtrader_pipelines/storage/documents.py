@@ -6,9 +6,16 @@ from typing import Any
 
 import yaml
 
+from nvtrader_pipelines.components.explanation import format_value
 from nvtrader_pipelines.storage.errors import StorageError
 
 Document = dict[str, Any]
+_TOKEN = re.compile(r"'?<([a-z ]+)>'?")  # of the parser, such as '<stream end>'
+_PLAIN = {  # problems that the parser describes in words of Python or YAML
+    "found unhashable key": "a key must be text",
+    "could not determine a constructor for the tag": "there is no tag",
+    "but found another document": "a file must hold one document, but a second one begins",
+}
 _BAD_TAG_ERRORS = (ValueError, KeyError, AttributeError)  # PyYAML on `!!int x`, `!!bool x`, `!!timestamp x`
 
 
@@ -21,10 +28,12 @@ class DocumentLoader(yaml.SafeLoader):
         Raises:
             yaml.constructor.ConstructorError: if a key occurs twice.
         """
-        keys = [key.value for key, _ in node.value]
-        duplicate = next((key for key in keys if keys.count(key) > 1), None)
-        if duplicate is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {duplicate!r} occurs twice", node.start_mark)
+        keys: list[Any] = []
+        for key, _ in node.value:
+            if key.value in keys:
+                problem = f"the key {key.value!r} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            keys.append(key.value)
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
@@ -51,12 +60,37 @@ def read_document(path: Path) -> Document:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), DocumentLoader)  # a safe loader
     except (yaml.YAMLError, RecursionError, *_BAD_TAG_ERRORS) as error:
-        raise StorageError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise StorageError(f"{path.name} is not valid YAML: {_describe(error)}") from error
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
-        raise StorageError(f"{path.name} must hold a mapping of fields, but holds {type(content).__name__}")
+        raise StorageError(f"{path.name} must hold a mapping, in lines of `field: value`, but {_holds(content)}")
     return content
+
+
+def _describe(error: Exception) -> str:
+    """Describe why a text is no YAML: the line and the problem."""
+    match error:
+        case yaml.MarkedYAMLError(problem=str(problem), problem_mark=yaml.Mark() as mark):
+            for jargon, plain in _PLAIN.items():
+                problem = problem.replace(jargon, plain)
+            return f"line {mark.line + 1}, column {mark.column + 1}: " + _TOKEN.sub(r"the \1", problem)
+        case UnicodeDecodeError() | yaml.reader.ReaderError():
+            return "it must be text in UTF-8, but holds other characters; save it again as UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+        case _:
+            return "a value does not fit its tag, such as !!int; remove the tag"
+
+
+def _holds(content: object) -> str:
+    match content:
+        case None:
+            return "it is empty"
+        case list():
+            return "it holds a list"
+        case _:
+            return f"it holds only {format_value(content)}"
 
 
 def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
@@ -71,7 +105,7 @@ def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
         return content
     base = content.pop("extends")
     if not isinstance(base, str):
-        raise StorageError(f"{path.name}: extends must be a path relative to this file, found {base!r}")
+        raise StorageError(f"{path.name}: extends must be a path relative to this file, found {format_value(base)}")
     target = (path.parent / base).resolve()
     if target in chain:
         circle = " extends ".join(each.name for each in (*chain[chain.index(target) :], target))

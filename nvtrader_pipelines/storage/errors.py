@@ -1,8 +1,18 @@
 """Errors of storage that callers catch."""
 
+from pathlib import Path
+
 
 class StorageError(Exception):
     """Problem with stored data or with a person's file; the message says what to do."""
+
+
+class DamagedFileError(StorageError):
+    """File that is no database any more."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file and the way back."""
+        super().__init__(f"{path} must be a SQLite database, but is damaged; restore the home from a backup")
 
 
 class CodeMismatchError(StorageError):

@@ -3,9 +3,12 @@
 import contextlib
 import fcntl
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -27,6 +30,37 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing SQLite database.
+
+    Raises:
+        DamagedFileError: if the file is no database.
+    """
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)
+        ) as database:
+            yield database
+    except sqlite3.OperationalError:  # locked, or a wrong query
+        raise
+    except sqlite3.DatabaseError as error:
+        raise DamagedFileError(path) from error
+
+
+def require_new_folder(folder: Path) -> None:
+    """Check that a folder for a home is new or empty, and can be created.
+
+    Raises:
+        StorageError: if it holds anything, or is or lies below a file.
+    """
+    place = next(each for each in (folder, *folder.parents) if each.exists())
+    if not place.is_dir():
+        raise StorageError(f"a home needs a new or empty folder, but {place} is a file; name another")
+    if place == folder and any(folder.iterdir()):
+        raise StorageError(f"a home needs a new or empty folder, but {folder} holds files; name another")
 
 
 @contextlib.contextmanager

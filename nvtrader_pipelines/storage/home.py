@@ -52,6 +52,11 @@ class Home:
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
     @property
+    def folder(self) -> Path:
+        """Root folder as people know it, also of a linked home."""
+        return self.root.resolve()
+
+    @property
     def duckdb_file(self) -> Path:
         """DuckDB file with the published views; of a linked home beside the link, which DuckDB resolves."""
         is_linked = self.root.is_symlink() and URL_PARTS.search(str(self.root.readlink()))
@@ -84,9 +89,18 @@ def _link_to(root: Path) -> Path:
     link = cache / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     if not link.is_symlink():
         cache.mkdir(parents=True, exist_ok=True)
+        _remove_dangling(cache)
         with suppress(FileExistsError):  # by another process
             link.symlink_to(root)
     return link
+
+
+def _remove_dangling(cache: Path) -> None:
+    """Remove the links to homes that were moved or deleted, and their views."""
+    for link in cache.iterdir():
+        if link.is_symlink() and not link.exists():
+            for path in (*cache.glob(f"{link.name}.*"), link):
+                path.unlink(missing_ok=True)
 
 
 def lock_path(home: Home, name: str) -> Path:

@@ -15,7 +15,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import lock_path
+from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files, store_copies
 from nvtrader_pipelines.storage.specs import read_market
@@ -130,10 +130,17 @@ def _pinned_row(tables: Warehouse, source: str) -> dict[str, Any]:
     if row.is_empty():
         known = ", ".join(sorted(panels["source"])) or "none"
         raise StorageError(
-            f"there is no panel of source {source!r} (sources with a panel: {known}); add it to data/market.yaml, "
-            "deliver its files, and run the market job or `nvtrader materialize`"
+            f"there is no panel of source {source!r} (sources with a panel: {known}); {_remedy(tables.home, source)}"
         )
     return row.row(0, named=True)
+
+
+def _remedy(home: Home, source: str) -> str:
+    """Way to a panel of a source, which `nvtrader materialize` builds before anything else."""
+    is_listed = source in {each.kind for each in read_market(home).sources}
+    steps = [] if is_listed else [f"list `kind: {source}` in data/market.yaml"]
+    steps += ["put its files into data/landing"] if source == "landing" else []
+    return ", then ".join([*steps, "`nvtrader materialize` builds it"])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import require_new_folder
 from nvtrader_pipelines.storage.home import Home
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -22,11 +22,10 @@ def create_home(root: Path) -> Home:
     """Create a home with the shipped market file, experiments and compliance files.
 
     Raises:
-        StorageError: if the folder is not empty, or is a file.
+        StorageError: if the folder is not empty, or is or lies below a file.
     """
     home = Home(root.expanduser().resolve())
-    if home.root.exists() and not (home.root.is_dir() and next(home.root.iterdir(), None) is None):
-        raise StorageError(f"a new home needs an empty or new folder, but {home.root} is neither; name another")
+    require_new_folder(home.root)
     packaged = PACKAGE / "shipped"  # in a wheel only; a checkout has the files in its own `data/`
     source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
     for name in SHIPPED_FILES:

@@ -1,10 +1,9 @@
 """Roots that the stores of a home record; after a move or copy they differ from its own."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote
 
+from nvtrader_pipelines.storage.files import open_sqlite
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.locations import TABLES_PART
 from nvtrader_pipelines.storage.views.published_file import open_published, published_root
@@ -14,7 +13,7 @@ def recorded_roots(home: Home) -> dict[str, set[str]]:
     """Roots by the part of the home that records them: tables, views and MLflow's artifacts.
 
     Raises:
-        StorageError: if the views cannot be read.
+        StorageError: if a database or the views cannot be read.
     """
     tables = _column(home.catalog, "SELECT metadata_location FROM iceberg_tables")
     artifacts = _column(home.mlflow / "mlflow.db", "SELECT artifact_uri FROM runs")
@@ -37,5 +36,5 @@ def _views_root(home: Home) -> set[str]:
 def _column(path: Path, query: str) -> list[str]:
     if not path.exists():
         return []
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)) as database:
+    with open_sqlite(path) as database:
         return [value for (value,) in database.execute(query)]

@@ -96,7 +96,13 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     Raises:
         StorageError: if the name is invalid or taken, or there is no experiment `like`.
     """
-    spec = _valid({"name": name}, ExperimentSpec, f"{name!r} cannot be the name of an experiment")
+    try:
+        spec = ExperimentSpec(name=name)
+    except ValidationError as error:
+        raise StorageError(
+            f"{name!r} cannot be the name of an experiment: it must have 1 to 63 letters from a to z in lower case, "
+            "digits and dashes, such as my-first, and be no baseline's name"
+        ) from error
     names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = home.experiments / f"{name}.yaml"
     if name in names or path.exists():

@@ -270,7 +270,7 @@ def test_select_experiments_leaves_out_archived_ones(tmp_path):
 
 
 def test_select_experiments_unknown_name_lists_the_known_ones(tmp_path):
-    with pytest.raises(ValueError, match="no experiment is named huge; there are: tiny"):
+    with pytest.raises(ValueError, match="no experiment is named 'huge'; there are: tiny"):
         selected(small_home(tmp_path / "home"), ["huge", "tiny"])
 
 

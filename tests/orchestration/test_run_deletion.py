@@ -97,6 +97,12 @@ def test_deletion_killed_in_between_is_finished_by_a_repeat(trials, monkeypatch)
     assert deflation(trials) == before
 
 
+def test_plan_of_a_repeated_deletion_is_empty(trials):
+    assert not plan_deletion(trials, trials.ledger.run("first")).is_empty
+    delete(trials, "first")
+    assert plan_deletion(trials, trials.ledger.run("first")).is_empty
+
+
 def test_deleted_replay_leaves_no_rows(trials):
     trials.tables.replace(
         ACTION_LOGS,

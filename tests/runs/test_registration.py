@@ -1,7 +1,7 @@
 import pytest
 
 from nvtrader_pipelines.experiments.designs import AblationDesign
-from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.policies.baselines import EqualWeight, MeanCvar, Momentum
 from nvtrader_pipelines.runs import training_time
 from nvtrader_pipelines.runs.archiving import names_with_variants
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, register_experiments
@@ -50,6 +50,35 @@ def test_market_without_panel_registers_nothing(store):
     assert register_experiments(store, [EXPERIMENT]).keys == []
     assert "no panel of source 'landing'" in str(plan_problem(store, EXPERIMENT))
     assert store.ledger.versions().is_empty()
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("splitter", {"test_months": 10**8}, "splitter.test_months: found 100000000, but must be at most 10"),
+        ("splitter", {"train_months": 10**21}, "splitter.train_months: found 1000000000000000000000, but must be at "),
+        (
+            "splitter",
+            {"purge_size": 229},
+            "splitter.purge_size: found 229, but must be at most 228: the market's panel has 228",
+        ),
+        ("market", {"max_gap": 10**6}, "market.max_gap: found 1000000, but must be at most 228"),
+        ("agent", {"n_envs": 10**30}, "agent.n_envs: found 1000000000000000000000000000000, but must be at most 9223"),
+    ],
+)
+def test_span_longer_than_the_market_is_not_registered(market, part, changes, message):
+    spec = EXPERIMENT.model_copy(update={part: getattr(EXPERIMENT, part).model_copy(update=changes)})
+    assert message in register_experiments(market, [spec]).problems["small"]
+    assert market.ledger.versions().is_empty()
+
+
+def test_baseline_history_longer_than_the_market_is_refused(market):
+    spec = EXPERIMENT.model_copy(update={"baselines": (EqualWeight(), Momentum(months=11), MeanCvar(history=999_999))})
+    assert str(plan_problem(market, spec)).startswith(
+        "baselines.1.months: found 11, but must be at most 10: the market"
+    )
+    spec = spec.model_copy(update={"baselines": (MeanCvar(history=999_999),)})
+    assert str(plan_problem(market, spec)).startswith("baselines.0.history: found 999999, but must be at most 228")
 
 
 def test_training_estimate_uses_the_measured_pace(market):
@@ -111,5 +140,5 @@ def test_archived_names_include_the_variants_of_an_ablation(store):
 
 def test_archived_names_of_an_unknown_experiment_raises(store):
     store.ledger.register(EXPERIMENT)
-    with pytest.raises(StorageError, match="no experiment is named smal; did you mean 'small'"):
+    with pytest.raises(StorageError, match="no experiment is named 'smal'; did you mean 'small'"):
         names_with_variants(store, "smal")

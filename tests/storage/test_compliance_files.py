@@ -117,7 +117,7 @@ def test_invalid_table_is_refused_with_file_and_line(home, desk, name, content, 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "must hold a mapping of fields"),
+        ("", "must hold a mapping"),
         ("max_position: 1.5\n", "limits.yaml is not a valid set of limits: max_position"),
         ("max_positon: 0.2\n", "max_position"),
         ("max_position: 0.2\nmax_position: 0.3\n", "the key 'max_position' occurs twice"),

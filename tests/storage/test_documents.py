@@ -101,7 +101,7 @@ def test_file_that_extends_itself_is_refused(tmp_path):
     [
         ("extends: missing.yaml", "a.yaml extends missing.yaml, but .*missing.yaml is not a file"),
         ("extends: [b.yaml]", r"extends must be a path relative to this file, found \['b.yaml'\]"),
-        ("extends: null", "extends must be a path relative to this file, found None"),
+        ("extends: null", "extends must be a path relative to this file, found null"),
     ],
 )
 def test_invalid_base_is_refused(tmp_path, text, message):
@@ -129,6 +129,36 @@ def test_merge_documents_applies_changes_without_mutation(base, changes):
         elif not (isinstance(changes[name], dict) and isinstance(base.get(name), dict)):
             assert value == changes[name]
     assert merge_documents(result, changes) == result
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "must hold a mapping, in lines of `field: value`, but it is empty"),
+        (b"- a\n- b\n", "but it holds a list"),
+        (b"just words", "but it holds only 'just words'"),
+        (b"42", "but it holds only 42"),
+        (b"a: 1\nb: [1,\nc: 2\n", "is not valid YAML: line 4, column 1: "),
+        (b"a: 1\n\tb: 2\n", "is not valid YAML: line 2, column 1: "),
+        (b"a: 1\nb: 2\na: 3\n", "is not valid YAML: line 3, column 1: the key 'a' occurs twice"),
+        (b"a: 1\n[1]: 2\n", "is not valid YAML: line 2, column 1: a key must be text"),
+        (b"a: 1\n---\nb: 2", "line 2, column 1: a file must hold one document"),
+        (b"a: !thing 1", "line 1, column 4: there is no tag '!thing'"),
+        (b"a: [1, 2", "but got the stream end"),
+        (b"a: \xff\xfe", "it must be text in UTF-8"),
+        (b"a: \x00", "it must be text in UTF-8"),
+        (b"a: !!int x", "a value does not fit its tag, such as !!int; remove the tag"),
+        (b"a: " + b"[" * 5_000, "it is nested too deeply"),
+    ],
+)
+def test_refused_text_is_described_by_line_without_words_of_python(tmp_path, content, found):
+    (tmp_path / "x.yaml").write_bytes(content)
+    with pytest.raises(StorageError) as caught:
+        read_document(tmp_path / "x.yaml")
+    assert str(caught.value).startswith("x.yaml ")
+    assert found in str(caught.value)
+    for word in ("NoneType", "<", "unicode", "str", "dict", "codec", "()", "constructor"):
+        assert word not in str(caught.value).replace("`", "").replace("stream", "")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 import os
+import sqlite3
 
 import pytest
 
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.errors import DamagedFileError
+from nvtrader_pipelines.storage.files import open_sqlite, write_atomically
 
 
 def test_write_atomically_creates_file_and_folders(tmp_path):
@@ -23,3 +25,13 @@ def test_interrupted_write_leaves_only_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_atomically(path, b"new")
     assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("a.zip", b"old")]
+
+
+def test_open_sqlite_refuses_a_damaged_file_but_not_a_wrong_query(tmp_path):
+    path = tmp_path / "a.db"
+    path.write_text("no database" * 100)
+    with pytest.raises(DamagedFileError), open_sqlite(path) as database:
+        database.execute("SELECT 1 FROM t")
+    path.write_bytes(b"")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), open_sqlite(path) as database:
+        database.execute("SELECT 1 FROM t")

@@ -33,4 +33,17 @@ def test_home_at_a_path_that_reads_as_a_url_is_used_through_a_link(monkeypatch, 
     assert home.root.parent == tmp_path / "cache" / "nvtrader" / "homes"
     assert home.root.resolve() == tmp_path / name
     assert home.duckdb_file.parent == home.root.parent  # DuckDB would resolve a link
+    assert home.folder == tmp_path / name
     assert Home.at(tmp_path / "100% #1 [x] ü").root == tmp_path / "100% #1 [x] ü"
+
+
+def test_new_link_removes_links_to_moved_homes_with_their_views(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("old?", "other?"):
+        (tmp_path / name).mkdir()
+    old, other = Home.at(tmp_path / "old?"), Home.at(tmp_path / "other?")
+    for home in (old, other):
+        home.duckdb_file.touch()
+    (tmp_path / "old?").rename(tmp_path / "new?")
+    new = Home.at(tmp_path / "new?")
+    assert set(new.root.parent.iterdir()) == {new.root, other.root, other.duckdb_file}

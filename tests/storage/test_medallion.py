@@ -184,6 +184,21 @@ def test_source_without_panel_is_refused_with_known_sources(tables):
         read_panel(tables, "yahoo")
 
 
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("sample", "`nvtrader materialize` builds it"),
+        ("landing", "put its files into data/landing, then `nvtrader materialize` builds it"),
+        ("yahoo", "list `kind: yahoo` in data/market.yaml, then `nvtrader materialize` builds it"),
+    ],
+)
+def test_source_without_panel_is_refused_with_the_way_to_it(tables, source, remedy):
+    tables.home.market_file.unlink(missing_ok=True)  # the default lists sample and landing
+    with pytest.raises(StorageError) as caught:
+        read_panel(tables, source)
+    assert str(caught.value).endswith(f"(sources with a panel: none); {remedy}")
+
+
 def test_source_without_valid_panel_is_left_out_with_a_reason(tables):
     _derive(tables, seed=0, without=slice(300, 312))
     pinned = pin_panels(tables, INGESTED_AT)

@@ -28,8 +28,8 @@ def test_created_home_holds_shipped_files_and_valid_experiments(tmp_path):
 def test_create_home_in_occupied_place_raises_and_changes_nothing(tmp_path):
     occupied = tmp_path / "notes.txt"
     occupied.write_text("mine")
-    for place in (tmp_path, occupied):
-        with pytest.raises(StorageError, match="needs an empty or new folder"):
+    for place in (tmp_path, occupied, occupied / "home"):
+        with pytest.raises(StorageError, match="needs a new or empty folder"):
             create_home(place)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     assert occupied.read_text() == "mine"

@@ -132,7 +132,7 @@ def test_new_experiment_like_another_extends_its_file(home):
     [
         ("one", None, "experiment one already exists in .*first.yml; choose another name"),
         ("broken", None, "experiment broken already exists"),
-        ("A b", None, "'A b' cannot be the name of an experiment: name: found 'A b', but must be text that matches"),
+        ("A b", None, "'A b' cannot be the name of an experiment: it must have 1 to 63 letters"),
         ("../a", None, "cannot be the name of an experiment"),
         ("two", "on", "there is no experiment 'on'; there are broken, one; did you mean 'one'?"),
     ],
@@ -179,8 +179,8 @@ def test_value_out_of_range_is_refused_with_its_bounds(home):
     ("text", "message"),
     [
         ("name: [a\n", "a.yaml is not valid YAML"),
-        ("- a\n", "must hold a mapping of fields, but holds list"),
-        ("", "must hold a mapping of fields, but holds NoneType"),
+        ("- a\n", "must hold a mapping, in lines of `field: value`, but it holds a list"),
+        ("", "must hold a mapping, in lines of `field: value`, but it is empty"),
         ("name: a\nname: b\n", "the key 'name' occurs twice"),
         ("name: !!python/object/apply:os.getcwd []\n", "a.yaml is not valid YAML"),
         ("name: A b\n", "name: "),

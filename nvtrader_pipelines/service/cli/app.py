@@ -172,7 +172,7 @@ def report(
     """Write all results into one self-contained HTML file."""
     with exit_on_error(verbose=verbose):
         store = open_store()
-        target = require_file_path((output or store.home.report).expanduser())
+        target = require_file_path(output.expanduser()) if output else store.home.report
         from nvtrader_pipelines.service.report.report import write_report
 
         path, facts = write_report(store, target)

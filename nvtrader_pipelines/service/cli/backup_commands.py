@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, open_store, with_examples
+from nvtrader_pipelines.service.cli.options import (
+    AsJson,
+    PageForm,
+    Verbose,
+    is_json,
+    open_store,
+    require_file_path,
+    with_examples,
+)
 from nvtrader_pipelines.service.cli.output import PageFormat, plain_console, print_line, write_json
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -39,8 +47,9 @@ def backup(
         from nvtrader_pipelines.storage.backups.writing import write_backup
 
         store = open_store()
-        name = f"{store.home.root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
-        path = (target / name if target.is_dir() else target).absolute()
+        name = f"{store.home.folder.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
+        target = target.expanduser().absolute()
+        path = require_file_path(target / name if target.is_dir() else target)
         with _show_files("backing up", quiet=as_json) as on_file:
             manifest = write_backup(store, path, on_file)
         size = path.stat().st_size

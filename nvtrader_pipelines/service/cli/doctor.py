@@ -40,7 +40,7 @@ def installed_version(package: str) -> str:
 
 def run_checks(store: Store) -> list[CheckResult]:
     """Check versions, paths, disk, memory, the active policy, the accounts and the audit."""
-    home = store.home
+    home = Home(store.home.folder)
     free = shutil.disk_usage(home.root).free / 2**30
     memory = psutil.virtual_memory().available / 2**30
     missing = "not installed: run `make install`, or install the wheel again"
@@ -56,12 +56,13 @@ def run_checks(store: Store) -> list[CheckResult]:
         CheckResult("landing", str(home.landing), "" if home.landing.is_dir() else "missing: create it"),
         CheckResult("warehouse", str(home.warehouse) if home.warehouse.is_dir() else f"{home.warehouse} (not built)"),
         CheckResult(
-            "views", str(home.duckdb_file) if home.duckdb_file.exists() else "none yet: run `nvtrader materialize`"
+            "views",
+            str(views) if (views := store.home.duckdb_file).exists() else "none yet: run `nvtrader materialize`",
         ),
         CheckResult("free disk", f"{free:.1f} GiB", "" if free >= MIN_GIB else f"less than {MIN_GIB} GiB: make room"),
         CheckResult("free memory", f"{memory:.1f} GiB", "" if memory >= MIN_GIB else "training needs about 2 GiB"),
     ]
-    results.append(check_locations(home))
+    results.append(check_locations(store.home))
     return [*results, check_kill_switch(store), *check_active_policy(store), *check_accounts(store), check_audit(store)]
 
 

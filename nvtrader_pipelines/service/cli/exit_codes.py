@@ -1,6 +1,7 @@
 """Exit codes, and errors printed in one line or as JSON; the trace only with --verbose."""
 
 import json
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 FAILURES = (PipelineError, NotReconciled)
+TEMPORARY = re.compile(r"/\.([^/]+)\.[^./]+\.tmp$")  # end of the path of a file before it gets its name
 INTERRUPTION = "interrupted; finished steps are stored, run the command again to resume"
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
@@ -80,7 +82,7 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         message, code, style = INTERRUPTION, INTERRUPTED, "yellow"
     except (*FAILURES, *input_errors()) as error:
-        message, code, style = str(error), FAILED if isinstance(error, FAILURES) else BAD_INPUT, "red"
+        message, code, style = _describe(error), FAILED if isinstance(error, FAILURES) else BAD_INPUT, "red"
         _print_trace(verbose=verbose)
     except Exception as error:  # noqa: BLE001 - last resort: print the type and how to see more
         text = " ".join(str(error).split())
@@ -90,6 +92,15 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
         return
     print_error(message, code, style)
     sys.exit(code)
+
+
+def _describe(error: Exception) -> str:
+    """Message of an error; of a file that the system refuses, its path and the reason."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        path = TEMPORARY.sub(r"/\1", str(error.filename))
+        reason = error.strerror[0].lower() + error.strerror[1:]
+        return f"{path} cannot be read or written: {reason}; check the path, its permissions and the free space"
+    return str(error)
 
 
 def _print_trace(*, verbose: bool) -> None:

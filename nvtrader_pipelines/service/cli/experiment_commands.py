@@ -28,6 +28,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_json,
     write_rows,
 )
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ app = typer.Typer(
     epilog=with_examples("nvtrader experiments list", "nvtrader experiments run my-first"),
     no_args_is_help=True,
 )
-Name = Annotated[str, typer.Argument(help="Name of an experiment; an ablation includes its variants.")]
+Names = Annotated[list[str], typer.Argument(help="Names of experiments; an ablation includes its variants.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start trainings of more than a day without confirmation.")]
 LEADING_COLUMNS = ("partition_key", "last_status", "runs")  # columns that narrow terminals show
 
@@ -58,7 +59,7 @@ def new(
     from nvtrader_pipelines.storage.specs import write_experiment
 
     with exit_on_error(verbose=verbose):
-        path = write_experiment(require_home(), name, like)
+        path = write_experiment(Home(require_home().folder), name, like)
         if is_json(form, as_json=as_json):
             write_json({"name": name, "path": str(path)})
             return
@@ -208,12 +209,12 @@ def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
     Raises:
         ValueError: if the answer is no, or there is no terminal to ask on.
     """
-    sentences = "; ".join(each.sentence for each in trainings)
-    refusal = "lower total_timesteps, or give --yes"
+    from nvtrader_pipelines.runs.training_time import describe_long
+
     if not sys.stdin.isatty():
-        raise ValueError(f"a training of more than a day needs --yes, but {sentences}; {refusal}")
-    if not typer.confirm(f"{sentences}. Start?", err=True):
-        raise ValueError(f"no training was started; {refusal}")
+        raise ValueError(describe_long(trainings))
+    if not typer.confirm(f"{'; '.join(each.sentence for each in trainings)}. Start?", err=True):
+        raise ValueError("no training was started; lower total_timesteps, or give --yes")
 
 
 @app.command(epilog=with_examples("nvtrader experiments validate", "nvtrader experiments validate my-first"))
@@ -254,30 +255,30 @@ def show(
             print_experiment(document)
 
 
-@app.command(epilog=with_examples("nvtrader experiments archive my-first"))
+@app.command(epilog=with_examples("nvtrader experiments archive my-first my-second"))
 def archive(
-    name: Name, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
+    name: Names, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """Hide an experiment from lists, sensors and `materialize`; its file, runs and trials stay."""
+    """Hide experiments from lists, sensors and `materialize`; their files, runs and trials stay."""
     _set_archived(name, archived=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
 @app.command(epilog=with_examples("nvtrader experiments unarchive my-first"))
 def unarchive(
-    name: Name, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
+    name: Names, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """Put an archived experiment back."""
+    """Put archived experiments back."""
     _set_archived(name, archived=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
 
 
-def _set_archived(name: str, *, archived: bool, as_json: bool, verbose: bool) -> None:
+def _set_archived(experiments: Sequence[str], *, archived: bool, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.runs.archiving import names_with_variants
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        names = names_with_variants(store, name)
+        names = list(dict.fromkeys(each for name in experiments for each in names_with_variants(store, name)))
         (store.ledger.archive if archived else store.ledger.unarchive)(names)
         if as_json:
-            write_json({"name": name, "names": names, "archived": archived})
+            write_json({"names": names, "archived": archived})
         else:
             print_line(f"{'archived' if archived else 'unarchived'}: {', '.join(names)}")

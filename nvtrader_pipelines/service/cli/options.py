@@ -2,6 +2,7 @@
 
 import getpass
 import os
+from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -43,17 +44,34 @@ def is_json(form: PageFormat, *, as_json: bool) -> bool:
     return output_format(form, as_json=as_json) is Format.JSON
 
 
+def parse_day(text: str) -> date:
+    """Parse a day given as an option.
+
+    Raises:
+        typer.BadParameter: if there is no such day.
+    """
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no zone
+    except ValueError as error:
+        raise typer.BadParameter(f"must be a date such as 2017-02-28, found {text!r}") from error
+
+
 def require_file_path(path: Path) -> Path:
     """Return the path of a file to write.
 
     Raises:
-        ValueError: if it is a folder, or lies below a file.
+        ValueError: if it is a folder or a device, or its folder does not exist.
     """
     if path.is_dir():
-        raise ValueError(f"--output must name a file, but {path} is a folder; name a file in it")
-    above = next((each for each in path.absolute().parents if each.exists()), path)
-    if above.is_file():
-        raise ValueError(f"--output must name a file in a folder, but {above} is a file; name another path")
+        raise ValueError(f"the output must be a file, but {path} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"the output must be a plain file, but {path} is a device; name another")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "missing"
+        raise ValueError(
+            f"the output must lie in an existing folder, but {folder} is {found}; create it, or name another"
+        )
     return path
 
 

@@ -57,6 +57,8 @@ def format_cell(value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < LARGE else f"{value:,.0f}"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "; ".join(value)
     return str(value)
 
 

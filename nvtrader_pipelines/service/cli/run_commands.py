@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from nvtrader_pipelines.service.cli.options import (
     is_without_command,
     open_store,
     output_format,
+    parse_day,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_part, wide_console, write_json, write_rows
@@ -118,13 +119,13 @@ def replay(  # noqa: PLR0913 - a parameter per option
     run: Prefix,
     *,
     first: Annotated[
-        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First day; default: its tests' first.")
+        date | None, typer.Option("--from", parser=parse_day, help="First day; default: its tests' first.")
     ] = None,
     last: Annotated[
-        datetime | None,
+        date | None,
         typer.Option(
             "--to",
-            formats=["%Y-%m-%d"],
+            parser=parse_day,
             help="Last day; default: last test session, or the market's if --from is later.",
         ),
     ] = None,
@@ -142,9 +143,8 @@ def replay(  # noqa: PLR0913 - a parameter per option
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
-        days = (first.date() if first else None, last.date() if last else None)
         run_id = require_trained_run(store, run).run_id
-        window = replay_window(store, run_id, days)
+        window = replay_window(store, run_id, (first, last))
         steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
         _execute(store, steps, as_json=is_json(form, as_json=as_json))
 
@@ -189,12 +189,12 @@ def delete(
         deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
         if not as_json:
             print_deletion(deletion)
-        if not yes:
+        if not (yes or deletion.is_empty):
             confirm_deletion(deletion.run.run_id)
         delete_run(store, deletion)
         if as_json:
             write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
-        else:
+        elif not deletion.is_empty:
             wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
 
 

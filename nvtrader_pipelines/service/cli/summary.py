@@ -11,6 +11,7 @@ from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.output import format_figure, format_interval, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
@@ -48,8 +49,8 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         print_period(verdicts.filter(pl.col("period") == period), period, console)
     console.print("A difference whose interval contains 0 is no evidence of beating the baseline.", style="dim")
     print_warnings(store, console)
-    home = store.home
-    console.print(f"\ntables  {home.iceberg}\nviews   {home.duckdb_file}\npolicies {home.policies}", soft_wrap=True)
+    home, views = Home(store.home.folder), store.home.duckdb_file
+    console.print(f"\ntables  {home.iceberg}\nviews   {views}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:
         console.print(f"  {line}", soft_wrap=True)

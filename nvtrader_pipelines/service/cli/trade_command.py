@@ -1,7 +1,7 @@
 """`nvtrader trade`: trade an account session by session, and compare it with its back-test."""
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from nvtrader_pipelines.service.cli.options import (
     current_user,
     is_json,
     open_store,
+    parse_day,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import PageFormat, print_line, print_lines, wide_console, write_json
@@ -35,8 +36,8 @@ EXAMPLES = with_examples(
     "nvtrader trade --account paper --json",
 )
 Days = tuple[date | None, date | None]  # first and last, inclusive
-FirstDay = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First session to trade.")]
-LastDay = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="Last session to trade.")]
+FirstDay = Annotated[date | None, typer.Option("--from", parser=parse_day, help="First session to trade.")]
+LastDay = Annotated[date | None, typer.Option("--to", parser=parse_day, help="Last session to trade.")]
 WAIT = "With --from or --to: wait for a person at soft findings, as without these options."
 Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
@@ -65,7 +66,7 @@ def trade(  # noqa: PLR0913 - a parameter per option
     from nvtrader_pipelines.storage.views.publishing import publish
 
     with exit_on_error(verbose=verbose):
-        store, days = open_store(), (first.date() if first else None, last.date() if last else None)
+        store, days = open_store(), (first, last)
         require_history(store, account, days)
         desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
         quiet = is_json(form, as_json=as_json)

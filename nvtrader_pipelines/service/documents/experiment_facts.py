@@ -10,11 +10,11 @@ import polars as pl
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived_experiments
-from nvtrader_pipelines.runs.training_time import estimate_training
+from nvtrader_pipelines.runs.training_time import describe_long, estimate_training
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.ledger import STATE, Ledger
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -41,7 +41,13 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
     specs = {spec.name: spec for spec in found.specs}
     unknown = [name for name in names if name not in specs and name not in broken]
     if unknown:
-        raise StorageError(f"no experiment is named {', '.join(unknown)}{suggest(unknown[0], [*specs, *broken])}")
+        known = [*specs, *broken]
+        names_of_unknown, near = ", ".join(map(repr, unknown)), suggest(Path(unknown[0]).stem, known)
+        raise StorageError(f"no experiment is named {names_of_unknown}; there are: {', '.join(known) or 'none'}{near}")
+    if not (specs or broken):
+        raise StorageError(
+            f"there is no experiment to check in {store.home.experiments}; `nvtrader experiments new NAME` writes one"
+        )
     rows = [
         _plan_facts(store, specs[name]) if name in specs else {"experiment": name, "problem": broken[name]}
         for name in names or sorted({*specs, *broken})
@@ -56,13 +62,14 @@ def _plan_facts(store: Store, spec: ExperimentSpec) -> dict[str, Any]:
         return {"experiment": spec.name, "problem": problem}
     plans = plan_variants(store, spec)
     estimate = estimate_training(store, plans)
+    long = [describe_long([estimate])] if estimate and estimate.is_long else []
     return {
         "experiment": spec.name,
         "runs": len(plans),
         "folds": len(plans[0].folds),
         "seeds": len(plans[0].spec.seeds),
         "training": estimate and estimate.sentence,
-        "warnings": list(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
+        "warnings": [*long, *dict.fromkeys(warning for plan in plans for warning in plan.warnings)],
     }
 
 
@@ -75,7 +82,7 @@ def experiment_document(store: Store, name: str) -> dict[str, Any]:
     spec = read_named_experiment(store.home, name)
     versions = store.ledger.versions().filter(name=spec.name)
     keys = [each.partition_key for each in spec.variants()]
-    runs = store.ledger.runs().filter(pl.col("partition_key").is_in(keys))
+    runs = store.ledger.runs(with_deleted=True).filter(pl.col("partition_key").is_in(keys)).with_columns(STATE)
     last = runs.select("run_id", "kind", "status", "partition_key", "started_at", "finished_at").head(1).to_dicts()
     return {
         "name": spec.name,
@@ -142,6 +149,9 @@ def read_named_experiment(home: Home, name: str) -> ExperimentSpec:
         return read_experiment(Path(name))
     found = read_experiments(home)
     named = [each for spec in found.specs for each in (*spec.variants(), spec) if each.name == name]
+    broken = [problem for path, problem in found.problems.items() if experiment_name(path) == name]
+    if broken and not named:
+        raise StorageError(broken[0])
     if not named:
         known = ", ".join(spec.name for spec in found.specs) or "none"
         near = suggest(name, [spec.name for spec in found.specs])

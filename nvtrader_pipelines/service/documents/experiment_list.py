@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.storage.ledger import STATE
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 
@@ -38,8 +39,10 @@ def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.Data
         if key not in known
     ]
     schema = {name: LIST_SCHEMA[name] for name in list(LIST_SCHEMA)[:5]}
-    runs = store.ledger.runs().sort("started_at").group_by("partition_key")
-    counted = runs.agg(pl.len().alias("runs"), pl.col("status").last().alias("last_status"))
+    runs = store.ledger.runs(with_deleted=True).sort("started_at").with_columns(STATE).group_by("partition_key")
+    counted = runs.agg(
+        (pl.col("status") != "deleted").sum().alias("runs"), pl.col("status").last().alias("last_status")
+    )
     table = pl.DataFrame(rows, schema=schema, orient="row").join(counted, on="partition_key", how="left")
     ordered = table.sort(
         pl.col("partition_key").str.split("@").list.first(), "registered_at", descending=[False, True], nulls_last=False

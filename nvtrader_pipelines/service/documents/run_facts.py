@@ -11,7 +11,7 @@ from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun
+from nvtrader_pipelines.storage.ledger import STATE, Ledger, LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
@@ -22,17 +22,19 @@ LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_f
 
 
 def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
-    """Find a run by its id, or the newest training run of an experiment or version.
+    """Find a run by its id, or the newest training run of an experiment or version, deleted ones last.
 
     Raises:
         StorageError: if no run or several runs match.
     """
-    runs = ledger.runs()
+    if not text.strip():
+        raise StorageError("a run is named by its id or an experiment, but the name is empty; see `nvtrader runs`")
+    runs = ledger.runs(with_deleted=True).sort(pl.col("deleted_at").is_not_null(), maintain_order=True)
     named = (pl.col("partition_key") == text) | pl.col("partition_key").str.starts_with(f"{text}@")
     found = runs.filter(named, pl.col("parent_run_id").is_null())
     if len(found):
         return ledger.run(found["run_id"][0])
-    if text and not ledger.runs(with_deleted=True)["run_id"].str.starts_with(text).any():
+    if not runs["run_id"].str.starts_with(text).any():
         near = suggest_run(runs, text) or ";"
         raise StorageError(
             f"no run's id begins with {text!r}, and no experiment of that name has a run{near} see `nvtrader runs`"
@@ -47,11 +49,12 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
         StorageError: if no run matches, or policies are missing.
     """
     run = find_run_by_name(store.ledger, text)
+    verb = "trains it again" if run.deleted_at else "resumes it"
     if not store.policies.is_sealed(run.partition_key, run.parent_run_id or run.run_id):
         name = run.partition_key.partition("@")[0]
         raise StorageError(
-            f"all policies of run {run.run_id} of {run.partition_key} must be trained, but it is {run.status}; "
-            f"`nvtrader experiments run {name}` resumes it"
+            f"all policies of run {run.run_id} of {run.partition_key} must be trained, but it is {run.state}; "
+            f"`nvtrader experiments run {name}` {verb}"
         )
     return run
 
@@ -64,8 +67,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
     figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
         "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"
     )
-    status = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
-    runs = store.ledger.runs(with_deleted=everything).with_columns(status)
+    runs = store.ledger.runs(with_deleted=everything).with_columns(STATE)
     runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
     if not everything:
         name = pl.col("partition_key").str.split("@").list.first()
@@ -87,12 +89,12 @@ def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
     figures = verdict_rows(store, run.run_id)
     return {
         "verdict": run_verdict(store, run, figures),
-        "run": run.model_dump(mode="json"),
+        "run": {**run.model_dump(mode="json"), "status": run.state},
         "spec": version_content(store.ledger, run.partition_key),
         "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
         "figures": figures.to_dicts(),
         "events": store.ledger.events(run.run_id).select("timestamp", "stage", "fold", "seed", "message").to_dicts(),
-        "views": run_views(run.run_id) if completed else [],
+        "views": run_views(run.run_id) if completed and not run.deleted_at else [],
         "warnings": [warning for warnings in completed for warning in warnings],
     }
 
@@ -106,8 +108,8 @@ def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
 
 def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     """Rows of runs, in the given order, with the figures of each experiment's account."""
-    columns = ("run_id", "partition_key", "kind", "window_first", "window_last")
-    rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs])
+    columns = ("run_id", "partition_key", "kind", "state", "window_first", "window_last")
+    rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs]).rename({"state": "status"})
     verdicts = store.tables.read(EVALUATIONS, {"run_id": [run.run_id for run in runs]})
     own = _ensemble_rows(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
     return rows.join(own, on="run_id", how="left", maintain_order="left")

@@ -7,6 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.promotion.findings import ACTIVE, MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import VALIDATION
@@ -23,7 +24,7 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         figures: rows of its verdict by account and period.
     """
     if figures.is_empty():
-        return f"no verdict yet: the run is {run.status}"
+        return "no verdict: the run is deleted" if run.deleted_at else f"no verdict yet: the run is {run.status}"
     period = reported_period(figures["period"])
     accounts = figures.filter(period=period)
     own = accounts.filter(kind="ensemble").row(0, named=True)
@@ -37,9 +38,15 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         f"{describe_period(period)}: net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}, "
         f"difference to the best baseline's {_format_bounds(own, 'sharpe_difference', '+.2f')}",
         *_equal_weight(accounts, own["best_baseline"]),
-        *dict.fromkeys(deflated or [f"not deflated: a {run.kind} run is no trial"]),
+        *dict.fromkeys(deflated or [_not_deflated(run)]),
     ]
-    return "; ".join(parts)
+    return "; ".join(["the run is deleted, its verdict remains", *parts] if run.deleted_at else parts)
+
+
+def _not_deflated(run: LedgerRun) -> str:
+    if run.kind != WALK_FORWARD:
+        return f"not deflated: a {run.kind} run is no trial"
+    return "not deflated any more" if run.deleted_at else "not deflated yet: `nvtrader materialize` validates all runs"
 
 
 def _claim(row: Mapping[str, Any] | None) -> str:

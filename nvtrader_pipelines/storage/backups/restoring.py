@@ -4,12 +4,14 @@ import hashlib
 import os
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import require_new_folder
 from nvtrader_pipelines.storage.home import Home
 
 
@@ -17,10 +19,12 @@ def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
     """Restore a backup as a new home; if it fails, the folder stays as it was.
 
     Raises:
-        StorageError: if the folder holds anything, or the file is no backup, damaged or incomplete.
+        StorageError: if the folder holds anything or lies below a file, or the file is no backup, or damaged.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StorageError(f"a backup is restored to a new or empty folder, but {folder} holds files; name another")
+    if not file.is_file():
+        found = "a folder" if file.is_dir() else "a device" if file.exists() else "missing"
+        raise StorageError(f"a backup must be a file that `nvtrader backup` wrote, but {file} is {found}; name another")
+    require_new_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
@@ -39,8 +43,9 @@ def _extract(file: Path, aside: Path, on_file: OnFile) -> None:
             for member in tar:
                 tar.extract(member, aside, filter=_only_files)
                 on_file(member.name, member.size)
-    except (tarfile.TarError, EOFError) as error:
-        raise StorageError(f"{file} is no backup, or is damaged or incomplete: {error}; use another copy") from error
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        reason = "no tar file can be read from it" if isinstance(error, tarfile.ReadError) else error
+        raise StorageError(f"{file} is no backup, or is damaged or incomplete: {reason}; use another copy") from error
 
 
 def _only_files(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:

@@ -23,7 +23,7 @@ from pyiceberg.table import StaticTable
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.files import file_lock, open_sqlite
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.catalog import io_properties
 from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
@@ -61,7 +61,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
             created_at=datetime.now(UTC),
-            root=str(home.root.resolve()),
+            root=str(home.folder),
             outside=outside,
             files=writer.digests,
         )
@@ -159,7 +159,7 @@ def _database_copy(path: Path) -> Iterator[BinaryIO]:
     """Copy a SQLite database at one moment, while others write to it."""
     with tempfile.NamedTemporaryFile(suffix=".db") as copy:
         with (
-            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)) as source,
+            open_sqlite(path) as source,
             closing(sqlite3.connect(copy.name)) as target,
         ):
             source.backup(target)
@@ -170,7 +170,6 @@ def _database_copy(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def _write_aside(path: Path) -> Iterator[BinaryIO]:
     """Open a file that gets its name once it is complete and synced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as file:

@@ -7,8 +7,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from sqlalchemy import event
+from sqlalchemy.exc import DatabaseError, OperationalError
 
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
@@ -32,10 +33,19 @@ LONG_KEYS = ("spec_hash", "run_id", "file", "digest")
 
 
 def open_catalog(home: Home) -> SqlCatalog:
-    """Open the catalog, creating it if necessary; concurrent first uses wait for each other."""
+    """Open the catalog, creating it if necessary; concurrent first uses wait for each other.
+
+    Raises:
+        DamagedFileError: if the file is no database.
+    """
     home.iceberg.mkdir(parents=True, exist_ok=True)
     with file_lock(lock_path(home, "catalog")):
-        return _connect(home)
+        try:
+            return _connect(home)
+        except DatabaseError as error:
+            if isinstance(error, OperationalError):  # locked, or a full disk
+                raise
+            raise DamagedFileError(home.catalog) from error
 
 
 def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:

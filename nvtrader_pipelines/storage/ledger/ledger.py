@@ -27,6 +27,8 @@ from nvtrader_pipelines.storage.ledger.schema import EVENTS, POLICIES, RUNS, SPE
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
 
+STATE = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
+
 
 class Ledger:
     """Ledger of a home. Opening takes milliseconds; the connections close with the object."""

@@ -77,6 +77,11 @@ class LedgerRun(RunRow):
     policies_sha256: str | None  # digest of the manifest; None until all policies are trained
     deleted_at: AwareDatetime | None  # when its files and rows were deleted
 
+    @property
+    def state(self) -> str:
+        """Status, or `deleted`."""
+        return self.status if self.deleted_at is None else "deleted"
+
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
         """Parse a row of the table."""

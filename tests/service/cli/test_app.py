@@ -139,14 +139,27 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
-def test_report_refuses_a_folder_or_a_path_below_a_file(empty):
+@pytest.mark.parametrize("command", [["report", "--output"], ["schema", "--output"], ["backup"]])
+def test_output_below_a_file_or_a_missing_folder_is_refused(empty, command):
     (empty / "file").write_text("")
-    for path, words in ((empty, "is a folder"), (empty / "file" / "report.html", "is a file")):
-        found = CliRunner().invoke(app, ["report", "--output", str(path)])
+    for path, words in ((empty / "file" / "out", "file is a file"), (empty / "nowhere" / "out", "nowhere is missing")):
+        found = CliRunner().invoke(app, [*command, str(path)])
         assert found.exit_code == BAD_INPUT
         assert words in found.stderr
         assert is_one_line_error(found.stderr)
     assert [path.name for path in empty.iterdir()] == ["file"]
+
+
+def test_report_refuses_a_folder_or_a_device(empty):
+    (empty / "file").write_text("")
+    os.mkfifo(empty / "pipe")  # stands for a device, which a report would replace
+    for path, words in ((empty, "is a folder"), (empty / "pipe", "is a device")):
+        found = CliRunner().invoke(app, ["report", "--output", str(path)])
+        assert found.exit_code == BAD_INPUT
+        assert words in found.stderr
+        assert is_one_line_error(found.stderr)
+    assert (empty / "pipe").is_fifo()
+    assert sorted(path.name for path in empty.iterdir()) == ["file", "pipe"]
 
 
 def test_doctor_of_built_home_finds_no_problem(built_home, invoke):
@@ -156,6 +169,16 @@ def test_doctor_of_built_home_finds_no_problem(built_home, invoke):
     assert checks["home"]["result"] == str(built_home.root)
     assert checks["dagster"]["result"].startswith("1.")
     assert {checks[name]["problem"] for name in ("experiments", "landing", "views", "torch")} == {""}
+
+
+def test_doctor_shows_the_persons_own_path_of_a_linked_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NVTRADER_HOME", str(tmp_path / "why?"))
+    (tmp_path / "why?" / "data" / "experiments").mkdir(parents=True)
+    rows = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    found = {row["check"]: row["result"] for row in rows}
+    assert found["home"] == str(tmp_path / "why?")
+    assert found["experiments"] == str(tmp_path / "why?" / "data" / "experiments")
 
 
 def test_doctor_of_empty_home_exits_with_1(empty):

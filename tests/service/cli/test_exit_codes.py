@@ -19,6 +19,13 @@ def test_exit_of_a_command_keeps_its_code(capsys):
     ("error", "code", "line"),
     [
         (ValueError("caps must sum to 1"), BAD_INPUT, "error: caps must sum to 1\n"),
+        (
+            PermissionError(13, "Permission denied", "/x/.home.tar.123.tmp"),
+            BAD_INPUT,
+            "error: /x/home.tar cannot be read or written: permission denied; check the path, its permissions and the "
+            "free space\n",
+        ),
+        (OSError("no file"), BAD_INPUT, "error: no file\n"),
         (RuntimeError("no\nluck"), FAILED, "error: unexpected RuntimeError: no luck; run again with --verbose\n"),
     ],
 )

@@ -10,10 +10,13 @@ import yaml
 from nvtrader_pipelines.runs.training_time import TrainingEstimate
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.cli.experiment_commands import confirm_long
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, SWEPT, small_home, write_experiment
+from tests.runs.small_runs import land
 from tests.service.cli.error_lines import is_one_line_error
+from tests.storage.ledger.run_rows import run_row
 
 BAR = "━"
 FORMATS = ["table", "csv", "json"]
@@ -59,7 +62,10 @@ def test_new_with_like_extends_the_other_file(home, at_home):
         (("diff", "tiny", "tiny@00000000"), "version tiny@00000000 is not registered; `nvtrader experiments list`"),
         (("diff", "tiny@00000000"), "version tiny@00000000 is not registered"),
         (("diff", "tiny", "nowhere.yaml"), "nowhere.yaml cannot be read: No such file"),
-        (("run", "huge"), "no experiment is named huge; there are: tiny"),
+        (("run", "huge"), "no experiment is named 'huge'; there are: tiny"),
+        (("run", "data/experiments/tiny.yaml"), "there are: tiny; did you mean 'tiny'?"),
+        (("validate", ""), "no experiment is named ''; there are: tiny"),
+        (("new", "ÄB"), "must have 1 to 63 letters from a to z in lower case, digits and dashes, such as my-first"),
     ],
 )
 def test_invalid_request_exits_with_3_in_one_line(home, at_home, arguments, words):
@@ -200,6 +206,20 @@ def test_validate_reports_each_file_and_registers_nothing(home, at_home):
     assert at_home("experiments", "validate", "tinny").exit_code == BAD_INPUT
 
 
+def test_show_of_an_invalid_file_is_refused_with_its_problem(home, at_home):
+    write_experiment(home, "broken.yaml", name="broken", seeds=[1])
+    found = at_home("experiments", "show", "broken")
+    assert found.exit_code == BAD_INPUT
+    assert "error: broken.yaml is not a valid experiment: seeds" in found.stderr
+
+
+def test_validate_without_any_experiment_is_refused(tmp_path, command):
+    (tmp_path / "data" / "experiments").mkdir(parents=True)
+    found = command(Home(tmp_path))("experiments", "validate")
+    assert found.exit_code == BAD_INPUT
+    assert "there is no experiment to check in " in found.stderr
+
+
 def test_validate_of_a_plannable_experiment_exits_with_0(invoke):
     found = invoke("experiments", "validate", "tiny", "--json")
     (row,) = json.loads(found.stdout)
@@ -228,6 +248,37 @@ def test_archived_experiment_leaves_the_list_until_unarchived(home, at_home):
     assert "tiny is archived; `nvtrader experiments unarchive tiny`" in found.stderr
     at_home("experiments", "unarchive", "tiny")
     assert listed() == [KEY]
+
+
+def test_archive_takes_several_names_and_checks_all_first(home, at_home):
+    write_experiment(home, "other.yaml", name="other")
+    ledger = Store(home).ledger
+    found = at_home("experiments", "archive", "tiny", "nope")
+    assert (found.exit_code, ledger.archived_names()) == (BAD_INPUT, set())
+    assert "no experiment is named 'nope'" in found.stderr
+    assert at_home("experiments", "archive", "tiny", "other", "tiny").stdout == "archived: tiny, other\n"
+    assert ledger.archived_names() == {"tiny", "other"}
+    at_home("experiments", "unarchive", "other", "tiny")
+    assert ledger.archived_names() == set()
+
+
+def test_deleted_run_is_deleted_in_list_and_show(home, at_home):
+    ledger = Store(home).ledger
+    ledger.begin(run_row(ledger, SPEC, run_id="aa11" + "0" * 12))
+    ledger.finish("aa11" + "0" * 12, "interrupted")
+    ledger.mark_deleted("aa11" + "0" * 12)
+    (row,) = json.loads(at_home("experiments", "list", "--json").stdout)
+    assert (row["last_status"], row["runs"]) == ("deleted", 0)
+    assert json.loads(at_home("experiments", "show", "tiny", "--json").stdout)["last_run"]["status"] == "deleted"
+
+
+def test_validate_warns_of_a_long_training(home, at_home):
+    land(Store(home))
+    write_experiment(home, agent={"kind": "ppo", "total_timesteps": 10**15})
+    found = at_home("experiments", "validate", "--json")
+    (row,) = json.loads(found.stdout)
+    assert (found.exit_code, row["problem"]) == (0, None)
+    assert row["warnings"][0].startswith("a training of more than a day needs --yes, but training tiny takes about ")
 
 
 def test_list_hides_versions_without_file_and_run(home, at_home):

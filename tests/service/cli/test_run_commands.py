@@ -116,6 +116,8 @@ def test_a_run_without_a_verdict_can_be_shown(failed_home, command):
     ("arguments", "words"),
     [
         (("show", "zz"), "no run's id begins with 'zz', and no experiment of that name has a run; see `nvtrader runs`"),
+        (("show", ""), "a run is named by its id or an experiment, but the name is empty"),
+        (("delete", " ", "--yes"), "the name is empty"),
         (("show", "tinny"), "did you mean 'tiny'?"),
         (("show", "aa12"), "did you mean 'aa22'?"),
         (("show", "aa"), "2 runs begin with 'aa' (aa11"),
@@ -139,6 +141,13 @@ def test_wrong_usage_exits_with_2(invoke, arguments):
     assert invoke("runs", *arguments).exit_code == USAGE
 
 
+@pytest.mark.parametrize("command_line", [("runs", "replay", "x", "--from"), ("trade", "--to")])
+def test_day_that_does_not_exist_is_refused_with_an_example(failed_home, command, command_line):
+    found = command(failed_home)(*command_line, "2017-02-30", "--json")
+    assert found.exit_code == USAGE
+    assert "must be a date such as 2017-02-28, found '2017-02-30'" in json.loads(found.stderr)["error"]
+
+
 @pytest.mark.slow
 def test_runs_are_compared_side_by_side(sweep):
     names = [key.partition("@")[0] for key in SWEPT]
@@ -158,6 +167,25 @@ def test_compare_of_runs_without_verdict_has_empty_figures(failed_home, command)
     assert "the specs are the same" in shown
     lines = [line.split() for line in shown.splitlines()[1:3]]
     assert [(cells[0], cells[2]) for cells in lines] == [("aa110000", "walk_forward"), ("aa220000", "walk_forward")]
+
+
+def test_deleted_run_is_deleted_in_every_command(failed_home, command):
+    at_home, run_id = command(failed_home), "aa11" + "0" * 12
+    assert at_home("runs", "delete", "aa11", "--yes").exit_code == 0
+    again = at_home("runs", "delete", "aa11")
+    assert (again.exit_code, len(again.stdout.splitlines())) == (0, 1)
+    assert again.stdout.endswith("there is nothing left to delete\n")
+    statuses = {row["run_id"]: row["status"] for row in json.loads(at_home("runs", "--all", "--json").stdout)}
+    assert statuses[run_id] == "deleted"
+    assert "no data" not in at_home("runs", "--all").stdout  # why it failed matters no more
+    document = json.loads(at_home("runs", "show", "aa11", "--json").stdout)
+    assert (document["run"]["status"], document["verdict"]) == ("deleted", "no verdict: the run is deleted")
+    compared = json.loads(at_home("runs", "compare", "aa11", "aa22", "--json").stdout)["runs"]
+    assert [row["status"] for row in compared] == ["deleted", "running"]
+    assert (
+        "but it is deleted; `nvtrader experiments run tiny` trains it again" in at_home("runs", "replay", "aa11").stderr
+    )
+    assert json.loads(at_home("runs", "show", "tiny", "--json").stdout)["run"]["run_id"] != run_id
 
 
 def rows_of(home, run_id) -> dict[str, pl.DataFrame]:

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import polars as pl
@@ -7,7 +8,8 @@ from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 from tests.storage.table_rows import conform
 
-RUN = SimpleNamespace(run_id="1" * 16, kind="walk_forward", status="done")
+RUN = SimpleNamespace(run_id="1" * 16, kind="walk_forward", status="done", deleted_at=None)
+DELETED = SimpleNamespace(**{**vars(RUN), "deleted_at": datetime(2024, 1, 2, tzinfo=UTC)})
 SHARPE = {"sharpe": 1.0, "sharpe_low": 0.2, "sharpe_high": 1.8}
 DIFFERENCE = {"sharpe_difference": 0.3, "sharpe_difference_low": 0.1, "sharpe_difference_high": 0.5}
 
@@ -46,12 +48,23 @@ def test_verdict_claims_only_what_survives_deflation(validated, probability, cla
 
 
 def test_verdict_of_a_replay_is_not_deflated(store):
-    replay = SimpleNamespace(run_id="2" * 16, kind="replay", status="done")
+    replay = SimpleNamespace(run_id="2" * 16, kind="replay", status="done", deleted_at=None)
     assert run_verdict(store, replay, figures()).endswith("not deflated: a replay run is no trial")
 
 
 def test_verdict_without_figures_or_baseline_says_so(store):
-    failed = SimpleNamespace(run_id="3" * 16, kind="walk_forward", status="failed")
+    failed = SimpleNamespace(run_id="3" * 16, kind="walk_forward", status="failed", deleted_at=None)
     assert run_verdict(store, failed, figures().clear()) == "no verdict yet: the run is failed"
     alone = figures(best_baseline=None, **dict.fromkeys(DIFFERENCE))
     assert run_verdict(store, RUN, alone).startswith("mine has no baseline to beat")
+
+
+def test_verdict_of_a_deleted_run_says_deleted(store):
+    assert run_verdict(store, DELETED, figures().clear()) == "no verdict: the run is deleted"
+    assert run_verdict(store, DELETED, figures()).startswith(
+        "the run is deleted, its verdict remains; mine is not shown"
+    )
+
+
+def test_verdict_before_the_judgement_names_the_command_that_deflates(store):
+    assert run_verdict(store, RUN, figures()).endswith("not deflated yet: `nvtrader materialize` validates all runs")

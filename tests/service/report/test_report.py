@@ -168,6 +168,7 @@ def test_report_of_empty_home_shows_a_command_per_part(empty, command):
 
 def test_report_with_output_writes_only_that_file(empty, command, tmp_path):
     path = tmp_path / "elsewhere" / "page.html"
+    path.parent.mkdir()
     found = command(empty)("report", "-o", str(path), "--json")
     facts = json.loads(found.stdout)
     assert facts["path"] == str(path)

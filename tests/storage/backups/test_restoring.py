@@ -93,7 +93,9 @@ def test_changed_backup_is_refused_and_leaves_nothing(backup, tmp_path, change, 
 @pytest.mark.parametrize("content", [b"", b"no archive" * 100])
 def test_other_file_is_refused_as_backup(tmp_path, content):
     (tmp_path / "other").write_bytes(content)
-    with pytest.raises(StorageError, match="is no backup"):
+    with pytest.raises(
+        StorageError, match=r"^\S+ is no backup, .*: no tar file can be read from it; use another copy$"
+    ):
         restore_backup(tmp_path / "other", tmp_path / "restored", ignore)
     assert not (tmp_path / "restored").exists()
 
@@ -105,6 +107,14 @@ def test_cut_backup_is_refused(backup, tmp_path):
     assert not (tmp_path / "restored").exists()
 
 
-def test_restore_into_a_folder_with_files_is_refused(backup, home):
-    with pytest.raises(StorageError, match="new or empty folder"):
-        restore_backup(backup, home.root, ignore)
+def test_restore_into_a_folder_with_files_or_below_a_file_is_refused(backup, home):
+    for place, found in ((home.root, "holds files"), (backup / "home", "home.tar is a file")):
+        with pytest.raises(StorageError, match=f"new or empty folder, but .*{found}"):
+            restore_backup(backup, place, ignore)
+
+
+def test_restore_of_a_missing_file_or_a_folder_is_refused(home, tmp_path):
+    for file, found in ((tmp_path / "missing.tar", "missing"), (home.root, "a folder")):
+        with pytest.raises(StorageError, match=f"must be a file that `nvtrader backup` wrote, but .* is {found}; name"):
+            restore_backup(file, tmp_path / "restored", ignore)
+    assert not (tmp_path / "restored").exists()

@@ -23,6 +23,7 @@ def names(path):
 @pytest.fixture
 def target(tmp_path):
     """File of the backup, outside the home."""
+    (tmp_path / "backups").mkdir()
     return tmp_path / "backups" / "home.tar"
 
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import table_properties
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
@@ -76,3 +77,10 @@ def test_table_of_an_earlier_version_gets_current_properties(tables, home):
     assert Store(home).tables.load(RUNS).properties.items() >= table_properties(RUNS).items()
     before = tables.load(RUNS).metadata_location
     assert (len(tables.read(RUNS)), tables.load(RUNS).metadata_location) == (6, before)
+
+
+def test_file_that_is_no_catalog_is_refused_with_its_path(tables, home):
+    home.catalog.parent.mkdir(parents=True, exist_ok=True)
+    home.catalog.write_text("no database" * 100)
+    with pytest.raises(DamagedFileError, match=r"catalog\.db must be a SQLite database, but is damaged; restore"):
+        tables.read(RUNS)

@@ -47,7 +47,7 @@ def print_runs(runs: pl.DataFrame) -> None:
         wide_console().print("no run yet: nvtrader materialize", style="dim")
         return
     write_rows(pl.DataFrame(lines), Format.TABLE)
-    for run in runs.filter(pl.col("message").is_not_null()).iter_rows(named=True):
+    for run in runs.filter(pl.col("message").is_not_null(), pl.col("status") != "deleted").iter_rows(named=True):
         print_line(f"{short_id(run['run_id'])} {run['status']}: {run['message']}")
 
 
@@ -62,7 +62,7 @@ def print_run(document: Mapping[str, Any]) -> None:
     if document["figures"]:
         print_figures(pl.DataFrame(document["figures"], infer_schema_length=None))
     else:
-        print_part("figures", pl.DataFrame(), "no verdict yet")
+        print_part("figures", pl.DataFrame(), "none: deleted" if document["run"]["deleted_at"] else "no verdict yet")
     events = pl.DataFrame(document["events"], infer_schema_length=None)
     print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
     for title in ("views", "warnings"):
@@ -74,7 +74,11 @@ def print_run(document: Mapping[str, Any]) -> None:
 
 def print_deletion(deletion: "Deletion") -> None:
     """Print what a deletion removes and keeps."""
-    print_line(f"run {deletion.run.run_id} of {deletion.run.partition_key}")
+    name = f"run {deletion.run.run_id} of {deletion.run.partition_key}"
+    if deletion.is_empty:
+        print_line(f"{name} was deleted on {deletion.run.deleted_at:%Y-%m-%d %H:%M}; there is nothing left to delete")
+        return
+    print_line(name)
     if deletion.n_files:
         print_line(f"  removes  {deletion.n_files} policy files, {deletion.n_bytes / 1e6:.1f} MB")
     for name, n_rows in deletion.rows.items():
@@ -95,13 +99,14 @@ def print_figures(figures: pl.DataFrame) -> None:
 
 def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
     """Print a line of figures per run, and the differences of their specs."""
-    columns = ("run", "experiment", *FIGURES, "kind", "window", "best baseline")
+    columns = ("run", "experiment", *FIGURES, "kind", "status", "window", "best baseline")
     cells = [
         (
             short_id(run["run_id"]),
             run["partition_key"],
             *_own_figures(run),
             run["kind"],
+            run["status"],
             format_window(run),
             format_cell(run["best_baseline"]),
         )
