@@ -48,7 +48,7 @@ def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
 
 
 def _require_fitting_spans(spec: ExperimentSpec, n_sessions: int) -> None:
-    for path, value in leaves(spec.model_dump(mode="json")):
+    for path, value in leaves(spec.model_dump(mode="json", exclude_defaults=True)):  # defaults suit most markets
         length = SPANS.get(path.rpartition(".")[2])
         most = MAX_INTEGER if length is None else n_sessions // length
         if not isinstance(value, int) or value <= most:
