@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
-from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_SESSIONS, max_drawdown, sharpe_ratio, total_return
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.evaluation.stress.scenario import UNSTRESSED, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
 AccountFactory = Callable[[StressedMarket], Sequence[PolicyAccount]]  # accounts with a policy per block
 Steps = Generator[StressedMarket | ScenarioUnavailable, None, pl.DataFrame]
-MIN_SESSIONS = 63  # of a Sharpe ratio: a quarter
 MAX_COARSE_SAMPLES = 20  # up to which the 5 % quantile lies between the two worst
 REFERENCE = "equal_weight"  # baseline of the differences
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one market or none

@@ -221,22 +221,18 @@ def _session_line(document: Mapping[str, Any]) -> str:
 def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:
     if not document["n_sessions"]:
         return {}
+    from nvtrader_pipelines.service.cli.summary import annual_cell
+    from nvtrader_pipelines.service.documents.short_samples import short_note
+
+    n_sessions, sharpe = document["n_sessions"], annual_cell(document, "sharpe", ".2f")
     return {
         "return": f"{document['total_return']:+.2%}",
-        "net Sharpe": _sharpe_line(document["sharpe"], document["n_sessions"]),
+        "net Sharpe": sharpe if document["sharpe"] is None else f"{sharpe}, annualized from {n_sessions} sessions",
         "max drawdown": f"{document['max_drawdown']:.1%}",
-        "turnover/y": f"{document['turnover_per_year']:.2f}",
-        "cost/y": f"{document['cost_per_year']:.2%}",
+        "turnover/y": annual_cell(document, "turnover_per_year", ".2f"),
+        "cost/y": annual_cell(document, "cost_per_year", ".2%"),
+        "note": short_note([n_sessions]),
     }
-
-
-def _sharpe_line(sharpe: float | None, n_sessions: int) -> str:
-    """Annualized Sharpe ratio, or why there is none."""
-    from nvtrader_pipelines.evaluation.stress.verdict import MIN_SESSIONS
-
-    if sharpe is None:
-        return f"none: {n_sessions} sessions are too few, at least {MIN_SESSIONS} are needed"
-    return f"{sharpe:.2f}, annualized from {n_sessions} sessions"
 
 
 def _format_counts(n: int, parts: Mapping[str, int]) -> str:

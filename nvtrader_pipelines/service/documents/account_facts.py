@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
-from nvtrader_pipelines.evaluation.statistics import max_drawdown, statistics_of, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_SESSIONS, max_drawdown, statistics_of, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
@@ -143,20 +143,19 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
 
 
 def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
-    """Statistics of the sessions; the Sharpe ratio is null where there are too few."""
-    from nvtrader_pipelines.evaluation.stress.verdict import MIN_SESSIONS  # slow to import, and only trades need it
-
+    """Statistics of the sessions; annualized ones are null where there are too few."""
     if not states:
         return {}
     returns, turnover, cost = (
         np.array([getattr(s, name) for s in states]) for name in ("net_return", "turnover", "cost")
     )
+    is_long = len(states) >= MIN_SESSIONS
     return {
         "total_return": total_return(returns),
-        "sharpe": statistics_of(returns)["sharpe"] if len(states) >= MIN_SESSIONS else None,
+        "sharpe": statistics_of(returns)["sharpe"] if is_long else None,
         "max_drawdown": max_drawdown(returns),
-        "turnover_per_year": turnover_per_year(turnover),
-        "cost_per_year": cost_per_year(cost),
+        "turnover_per_year": turnover_per_year(turnover) if is_long else None,
+        "cost_per_year": cost_per_year(cost) if is_long else None,
     }
 
 
