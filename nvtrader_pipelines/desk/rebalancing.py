@@ -8,8 +8,10 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+from nvtrader_pipelines.desk.readiness import require_ready
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
@@ -60,14 +62,17 @@ def replay_reason(store: Store, account: str) -> str | None:
 def server_message(store: Store) -> str:
     """Sentence on what the server of `nvtrader ui` trades by itself, and how to stop it."""
     try:
-        active, reason = read_active(store), replay_reason(store, DEFAULT_ACCOUNT)
-    except StorageError as error:
-        return f"nothing is traded: {error}"
-    if active is None:
-        return "no policy is active, so nothing trades"
-    if halted := FileKillSwitch(store.home).halt_reason():
-        return f"nothing is traded: {halted}"
-    return reason or (
+        active = read_active(store)
+        if active is None:
+            return "no policy is active, so nothing trades"
+        if halted := FileKillSwitch(store.home).halt_reason():
+            return f"nothing trades while trading is stopped: {halted}"
+        if reason := replay_reason(store, DEFAULT_ACCOUNT):
+            return reason
+        require_ready(store, active, DEFAULT_ACCOUNT, now())
+    except (StorageError, ValueError) as error:
+        return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
+    return (
         f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
         "itself; `nvtrader halt` stops all trading, the switches of policy_activated and eod_rebalance (under "
         "Automation) only this"

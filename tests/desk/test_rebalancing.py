@@ -1,5 +1,6 @@
 import datetime as dt
 
+from nvtrader_pipelines.desk import desk_market
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.rebalancing import replay_reason, server_message, skip_reason
 from tests.desk.desks import AT, add_account, days_of, desk, evening, states, trade
@@ -40,6 +41,12 @@ def test_server_message_names_account_policy_and_how_to_stop(trading_home):
         assert text in message
     halt(store, "ann", "news", lambda: AT)
     assert "ann stopped trading" in server_message(store)
+
+
+def test_server_message_gives_reason_why_the_policy_cannot_trade(trading_home, monkeypatch):
+    monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
+    message = server_message(trading_home[0])
+    assert "cannot trade the account paper now: a policy must have been tested within" in message
 
 
 def test_server_message_without_active_policy_says_that_nothing_trades(store):
