@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error, print_error
 from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
@@ -60,7 +60,10 @@ app = typer.Typer(help="All entrants on common sessions, ranked within contests.
 
 @app.command(epilog=with_examples("nvtrader scoreboard update", "nvtrader scoreboard update --json"))
 def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Score all entrants on common sessions: runs, baselines, and files of data/entrants."""
+    """Score all entrants on common sessions: runs, baselines, and files of data/entrants.
+
+    Refused entrants are listed with the reason; if no entrant is ranked, the command exits with 1.
+    """
     from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -72,6 +75,7 @@ def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
         _show(board, chosen)
         if chosen is Format.TABLE:
             print_line(f"new scorecards: {scored.n_new}, in {store.home.scorecards}")
+        require_ranked(board)
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
@@ -97,11 +101,20 @@ def scoreboard(
         if contest is not None:
             from nvtrader_pipelines.scoreboard.cards import score_contest  # takes half a second to import
 
-            _show(score_contest(store, contest, datetime.now(UTC), _progress(chosen)), chosen)
+            board = score_contest(store, contest, datetime.now(UTC), _progress(chosen))
+            _show(board, chosen)
+            require_ranked(board)
         elif history is None:
             _show(read_scoreboard(store), chosen)
         else:
             _show_history(read_history(store, history), history, chosen)
+
+
+def require_ranked(board: "pl.DataFrame") -> None:
+    """Exit with 1 if every entrant that was scored is refused."""
+    if board["rank"].null_count() == len(board):
+        print_error("no entrant is ranked; the note of each gives the reason", FAILED)
+        raise typer.Exit(FAILED)
 
 
 def _progress(form: Format) -> Callable[[str], None]:

@@ -1,6 +1,6 @@
 """`nvtrader trade`: trade an account session by session, and compare it with its back-test."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -196,6 +196,7 @@ def print_account(document: Mapping[str, Any]) -> None:
         **_figure_lines(document),
         "plans": _format_counts(document["n_plans"], document["plans"]),
         "findings": ", ".join(f"{n} {name}" for name, n in document["findings"].items()) or "none",
+        "halted": format_halted(document["halted"]),
         "orders": f"{document['n_orders']} placed, {document['n_fills']} filled, {document['n_cancelled']} cancelled",
         "back-test": _backtest_line(document["backtest"]),
         "picture": document["picture"] or "",
@@ -209,6 +210,12 @@ def print_account(document: Mapping[str, Any]) -> None:
         print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
     if document["kill_switch"]:
         print_line(f"{'kill switch':<16} engaged: {document['kill_switch']}", "bold red")
+
+
+def format_halted(sessions: Sequence[date]) -> str:
+    """Format the sessions that the kill switch stopped; empty if there are none."""
+    count = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
+    return f"{count} without a decision, {sessions[0]} to {sessions[-1]}" if sessions else ""
 
 
 def _session_line(document: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@ import json
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.storage.tables import SCOREBOARD
 from tests.homes import small_home
@@ -38,11 +38,25 @@ def test_markup_in_names_and_notes_is_printed_verbatim(tmp_path, command):
     home.entrants.mkdir(parents=True, exist_ok=True)
     (home.entrants / "odd[b].yaml").write_text("kind: weights")
     (home.entrants / "even.yaml").write_text("kind: run\nrun: '[/b]'")
-    assert command(home)("scoreboard", "update").exit_code == 0
+    assert command(home)("scoreboard", "update").exit_code == FAILED
     odd, even = (command(home)("scoreboard", "--history", name) for name in ("odd[b]", "even"))
     assert (odd.exit_code, even.exit_code) == (0, 0)
     assert "odd[b]: all scorings" in odd.stdout
     assert "[/b]" in even.stdout
+
+
+@pytest.mark.parametrize("arguments", [("update",), ("--contest", "common")])
+def test_scoring_of_refused_entrants_only_exits_with_1_and_lists_reasons(tmp_path, command, arguments):
+    home = small_home(tmp_path / "home")
+    home.entrants.mkdir(parents=True, exist_ok=True)
+    (home.entrants / "thirds.yaml").write_text("kind: weights")
+    (home.entrants / "thirds.csv").write_text("date,AAPL\n2014-12-31,much\n")
+    found = command(home)("scoreboard", *arguments)
+    assert found.exit_code == FAILED
+    assert "not ranked: thirds: " in found.stdout
+    assert "no entrant is ranked" in found.stderr
+    rows = json.loads(command(home)("scoreboard", *arguments, "--json").stdout)
+    assert [(row["entrant"], row["rank"]) for row in rows] == [("thirds", None)]
 
 
 def test_contest_of_few_sessions_has_no_ranks_and_no_annualized_figures(store, command):

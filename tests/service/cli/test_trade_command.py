@@ -109,6 +109,27 @@ def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, 
     assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_halted_sessions_are_counted_and_listed_as_plans(invoke, account, days):
+    trade(invoke, account, "--from", days[0], "--to", days[1])
+    assert invoke("halt", "--reason", "news").exit_code == 0
+    doctor = {row["check"]: row for row in json.loads(invoke("doctor", "--json").stdout)}
+    document = trade(invoke, account, "--to", days[8])
+    assert invoke("resume").exit_code == 0
+    assert document["halted"] == [str(day) for day in days[2:9]]
+    assert (document["n_sessions"], document["n_plans"]) == (9, 1)
+    found = doctor[f"account {account}"]
+    assert found["result"].startswith("simulated, not traded: ")
+    for text in (": news", "stopped trading at", "`nvtrader resume`"):
+        assert text in found["result"]
+    assert found["problem"] == ""
+    printed = invoke("trade", "--account", account, "--to", str(days[8])).stdout
+    assert f"halted           7 sessions without a decision, {days[2]} to {days[8]}\n" in printed
+    rows = json.loads(invoke("plans", "--account", account, "--json").stdout)
+    assert [row["session"] for row in rows if row["status"] == "halted"] == [str(day) for day in days[8:1:-1]]
+    assert {row["plan"] for row in rows if row["status"] == "halted"} == {None}
+    assert json.loads(invoke("portfolio", "--account", account, "--json").stdout)["halted"] == document["halted"]
+
+
 def test_waiting_plan_stops_trading_until_approved_once(invoke, account, days):
     window = ("--from", str(days[0]), "--to", str(days[9]))
     first = trade(invoke, account, *window, "--wait")
