@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
-from nvtrader_pipelines.evaluation.statistics import MIN_SESSIONS, max_drawdown, statistics_of, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, statistics_of, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
@@ -156,7 +156,7 @@ def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
     returns, turnover, cost = (
         np.array([getattr(s, name) for s in states]) for name in ("net_return", "turnover", "cost")
     )
-    is_long = len(states) >= MIN_SESSIONS
+    is_long = len(states) >= MIN_ANNUALIZED
     return {
         "total_return": total_return(returns),
         "sharpe": statistics_of(returns)["sharpe"] if is_long else None,

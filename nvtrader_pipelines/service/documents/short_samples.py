@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.statistics import MIN_SESSIONS
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 
 _BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")
 ANNUALIZED = (
@@ -23,15 +23,15 @@ def is_short(row: Mapping[str, Any]) -> bool:
 
 def mask_short(rows: pl.DataFrame) -> pl.DataFrame:
     """Set annualized figures, and ranks by them, to null in rows with too few sessions."""
-    is_long = pl.col("n_sessions").is_null() | (pl.col("n_sessions") >= MIN_SESSIONS)
+    is_long = pl.col("n_sessions").is_null() | (pl.col("n_sessions") >= MIN_ANNUALIZED)
     shown = [name for name in ANNUALIZED if name in rows.columns]
     return rows.with_columns(pl.when(is_long).then(name).alias(name) for name in shown)
 
 
 def short_note(counts: Iterable[int | None]) -> str:
     """Note on the numbers of sessions that are too few; empty if there are none."""
-    short = sorted({n for n in counts if n is not None and n < MIN_SESSIONS})
+    short = sorted({n for n in counts if n is not None and n < MIN_ANNUALIZED})
     if not short:
         return ""
     span = f"{short[0]} to {short[-1]}" if len(short) > 1 else f"{short[0]}"
-    return f"too short for annualized figures: {span} of {MIN_SESSIONS} sessions"
+    return f"too short for annualized figures: {span} of {MIN_ANNUALIZED} sessions"
