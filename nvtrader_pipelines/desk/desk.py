@@ -71,7 +71,8 @@ class Desk:
         Args:
             first: first session to trade of an unopened account, which opens in cash at the close before; an account
                 opened there continues. None opens it at the last known session.
-            last: last session to trade; None for the last known one.
+            last: last session to trade; None for the last known one. With either day it is a replay, which schedules
+                and sensors do not continue.
             acknowledge: whether the replay acknowledges soft findings, with an `approved` event each.
             until_waiting: whether to stop after a session whose plan waits for a person.
 
@@ -85,7 +86,7 @@ class Desk:
         if acknowledge:
             self.require_simulated("has its soft findings acknowledged by the replay")
         self._cancel_if_halted()
-        with self._locked_session() as (trader, market, book):
+        with self._locked_session(in_replay=(first, last) != (None, None)) as (trader, market, book):
             trader.require_reconciled()
             end = market.last_session(first, last)
             self._open(trader, market, book, first)
@@ -241,13 +242,15 @@ class Desk:
             trader.open_at(opening)
 
     @contextmanager
-    def _locked_session(self) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
+    def _locked_session(self, *, in_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """Lock the account and yield its trader, market and book."""
         with lock_account(self.store.home, self.account) as book:
             active = require_active(self.store)
             market = self._load_market(active)
             market.require_fresh(self._clock())
-            controls = RiskControls(self._switch, market.findings, market.purchase_bans, self._clock, self._by)
+            controls = RiskControls(
+                self._switch, market.findings, market.purchase_bans, self._clock, self._by, in_replay
+            )
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
     def _journal(self, book: SqliteBook) -> Journal:

@@ -5,10 +5,16 @@ from datetime import date, timedelta
 
 import polars as pl
 
-from nvtrader_pipelines.desk.account_access import read_account
+from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+from nvtrader_pipelines.desk.readiness import require_ready
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 
@@ -22,7 +28,7 @@ def skip_reason(store: Store, account: str, session: date) -> str | None:
     catches up session by session once its bars are delivered.
 
     Raises:
-        StorageError: if the active policy cannot be read.
+        StorageError: if the active policy or the account's book cannot be read.
     """
     if read_account(store.home, account).kind != "simulated":
         return None
@@ -35,10 +41,41 @@ def skip_reason(store: Store, account: str, session: date) -> str | None:
     source, ends = market_end(store, active)
     before = sessions(session - timedelta(days=14), session - timedelta(days=1))[-1].item()
     if ends is not None and ends >= before:  # bars of the session itself may be delivered while the run waits
-        return None
+        return replay_reason(store, account)
     return (
         f"the account {account} needs the bars of {before}, the session before {session}, but its market {source} "
         f"ends on {ends}; deliver the bars and run the job `market`; the next rebalance catches up"
+    )
+
+
+def replay_reason(store: Store, account: str) -> str | None:
+    """Reason to leave an account to a person, since a replay traded its last session; None for other accounts."""
+    state = SqliteBook(store.home, account).last()
+    if state is None or not state.in_replay:
+        return None
+    return (
+        f"a replay traded the account {account} to {state.session}, so schedules and sensors leave it there; trade its "
+        "next sessions with `nvtrader trade`, and they continue it"
+    )
+
+
+def server_message(store: Store) -> str:
+    """Sentence on what the server of `nvtrader ui` trades by itself, and how to stop it."""
+    try:
+        active = read_active(store)
+        if active is None:
+            return "no policy is active, so nothing trades"
+        if halted := FileKillSwitch(store.home).halt_reason():
+            return f"nothing trades while trading is stopped: {halted}"
+        if reason := replay_reason(store, DEFAULT_ACCOUNT):
+            return reason
+        require_ready(store, active, DEFAULT_ACCOUNT, now())
+    except (StorageError, ValueError) as error:
+        return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
+    return (
+        f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
+        "itself; `nvtrader halt` stops all trading, the switches of policy_activated and eod_rebalance (under "
+        "Automation) only this"
     )
 
 

@@ -58,6 +58,16 @@ def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
     return records
 
 
+def halted_sessions(events: Iterable[AuditEvent], records: Iterable[PlanRecord]) -> list[AuditEvent]:
+    """Events of the sessions without a plan, since the kill switch stopped them."""
+    decided = {(record.plan.account, record.plan.session) for record in records}
+    return [
+        each
+        for each in events
+        if each.kind == "halted" and each.session and (each.account, each.session) not in decided
+    ]
+
+
 def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
     """Record of a plan after one more event."""
     if event.kind in {"cleared", "blocked"}:

@@ -30,7 +30,9 @@ class Trader:
         self._deployed, self._venue, self._journal, self._controls = deployed, venue, journal, controls
         self._panel = deployed.panel
         self._placement = OrderPlacement(deployed.panel, venue, journal, controls)
-        self._in_force = PolicyInForce(deployed.policy, deployed.run_id, deployed.spec.spec_hash)
+        self._in_force = PolicyInForce(
+            deployed.policy, deployed.run_id, deployed.spec.spec_hash, in_replay=controls.in_replay
+        )
         self._has_policy_state = not deployed.is_stateful
 
     def open_at(self, t: int) -> AccountState:

@@ -10,6 +10,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
@@ -70,7 +71,8 @@ class Runtime:
         verdict = evaluate_run(self.plan, *self.store.curves_and_actions())
         self.store.store_verdict(verdict)
         metrics = headline(verdict)
-        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if "all/sharpe" in metrics else "too short for a verdict"
+        is_long = verdict.filter(kind="ensemble", period="all")["n_sessions"].sum() >= MIN_ANNUALIZED
+        message = f"net Sharpe {metrics['all/sharpe']:.2f}" if is_long else "too short for a Sharpe ratio"
         yield self._progress("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
         return verdict
 

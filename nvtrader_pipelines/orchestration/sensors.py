@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from nvtrader_pipelines.desk.rebalancing import replay_reason
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.instance import UNFINISHED_STATUSES
 from nvtrader_pipelines.orchestration.jobs import (
@@ -15,6 +16,7 @@ from nvtrader_pipelines.orchestration.jobs import (
     is_promotion_current,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
+from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
 from nvtrader_pipelines.runs.registration import Registration, read_unarchived_experiments, register_experiments
@@ -118,10 +120,13 @@ def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store
     asset_key=ACTIVE_POLICY_KEY,
     job=REBALANCE,
     default_status=STARTED_BY_DEFAULT,
-    description="Decision of the promotion gate: rebalance with the active policy, once per activation.",
+    description="Decision of the promotion gate: rebalance with the active policy, once per activation; never continue "
+    "a replay.",
 )
-def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-    """Request one run per activation.
+def policy_activated(
+    _context: dg.SensorEvaluationContext, event: dg.EventLogEntry, store: dg.ResourceParam[Store], desk: DeskResource
+) -> dg.RunRequest | dg.SkipReason:
+    """Request one run per activation, unless a replay traded the account last.
 
     Dagster passes only the newest materialization, so each names the current activation, even an earlier one.
     """
@@ -129,6 +134,8 @@ def policy_activated(_context: dg.SensorEvaluationContext, event: dg.EventLogEnt
     activation = materialization.metadata[ACTIVATION].value if materialization else ""
     if not activation:
         return dg.SkipReason("no policy is active")
+    if reason := replay_reason(store, desk.account):
+        return dg.SkipReason(reason)
     return dg.RunRequest(run_key=str(activation))
 
 

@@ -33,8 +33,8 @@ def server_command(home: Home, port: int) -> list[str]:
     return [dagster, "dev", "--log-level", "warning", "--host", HOST, "--port", str(port), *location]
 
 
-def serve(home: Home, port: int) -> int:
-    """Serve until stopped and return the exit code of the server; print the URL once it listens.
+def serve(home: Home, port: int, note: str) -> int:
+    """Serve until stopped and return the exit code of the server; print the URL and a note once it listens.
 
     The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
 
@@ -44,7 +44,7 @@ def serve(home: Home, port: int) -> int:
     folder = dagster_home(home)
     with only_server(folder / LOCK, f"http://{HOST}:{port}"):
         require_free(port)
-        return _serve(home, folder, port)
+        return _serve(home, folder, port, note)
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def only_server(lock: Path, url: str) -> Iterator[None]:
         yield
 
 
-def _serve(home: Home, folder: Path, port: int) -> int:
+def _serve(home: Home, folder: Path, port: int, note: str) -> int:
     warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
     own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
     environment = {**os.environ, **own}
@@ -81,7 +81,7 @@ def _serve(home: Home, folder: Path, port: int) -> int:
         while server.poll() is None and not is_listening(port):
             time.sleep(POLL_SECONDS)
         if server.poll() is None:
-            sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n")
+            sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}\n")
             sys.stdout.flush()
         return server.wait()
     finally:

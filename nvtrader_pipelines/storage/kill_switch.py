@@ -38,6 +38,15 @@ class FileKillSwitch:
         """Reason why trading is stopped, or None; an unreadable switch counts as engaged."""
         return self.variable_reason() or self.file_reason()
 
+    @property
+    def remedy(self) -> str:
+        """How to release the switch, as the end of a sentence."""
+        steps = (
+            f"unset {VARIABLE} to trade again" if self.variable_reason() else "",
+            "`nvtrader resume` releases it" if self.file_reason() else "",
+        )
+        return "; ".join(filter(None, steps))
+
     def variable_reason(self) -> str | None:
         """Reason given by the variable, as a sentence, or None if it does not stop trading."""
         value = os.environ.get(VARIABLE, "")

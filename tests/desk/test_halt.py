@@ -120,6 +120,14 @@ def test_empty_or_zero_variable_does_not_engage_the_switch(monkeypatch, switch, 
     assert switch.halt_reason() is None
 
 
+def test_switch_remedy_names_what_engages_it(store, switch, clock, monkeypatch):
+    assert switch.remedy == ""
+    monkeypatch.setenv(VARIABLE, "1")
+    assert switch.remedy == f"unset {VARIABLE} to trade again"
+    halt(store, "ann", "news", clock)
+    assert switch.remedy.endswith("; `nvtrader resume` releases it")
+
+
 def test_halt_has_author_and_reason_and_is_audited(store, home, switch, log, clock):
     assert halt(store, "pat", "fire drill", clock) == "trading is stopped: fire drill"
     assert switch.halt_reason() == "pat stopped trading at 2022-03-10 15:30 UTC: fire drill"

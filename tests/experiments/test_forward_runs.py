@@ -77,7 +77,7 @@ def test_before_the_first_new_session_there_is_an_order_and_no_verdict(run, pare
     assert [step.stage for step in store.reported[4:]] == ["signal.emitted", "order.placed", "done"]
     assert store.record.equity_curves.is_empty()
     assert store.verdict.is_empty()
-    assert "too short for a verdict" in store.reported[-1].message
+    assert "too short for a Sharpe ratio" in store.reported[-1].message
 
 
 def test_a_market_that_ends_before_the_tests_did_is_refused(parent):

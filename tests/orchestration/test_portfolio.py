@@ -1,6 +1,8 @@
 """From a judgement through the promotion gate to a few rebalances of an account."""
 
+import datetime as dt
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 import dagster as dg
 import polars as pl
@@ -24,6 +26,7 @@ from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newest_runs
 from nvtrader_pipelines.runs.input_digests import promotion_digest
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -56,16 +59,18 @@ def gate_decisions(tmp_path_factory, instance):
         finished = run_job(store.home, "promotion", instance, tags={CONTEST: state})
         assert finished.success, step_errors(finished)
         (event,) = finished.get_asset_materialization_events()
-        reported.append((event.materialization.metadata, activated(instance)))
+        reported.append((event.materialization.metadata, activated(instance, store)))
     return store, reported
 
 
-def activated(instance):
+def activated(instance, store):
     """Answer of the sensor to the last materialization of the active policy."""
     key = dg.AssetKey(["portfolio", "active_policy"])
     (record,) = instance.fetch_materializations(key, limit=1).records
     with dg.build_sensor_context(instance=instance) as context:
-        answers = sensors.policy_activated._asset_materialization_fn(context, record.event_log_entry)
+        answers = sensors.policy_activated._asset_materialization_fn(
+            context, record.event_log_entry, store=store, desk=DeskResource()
+        )
         assert isinstance(answers, Iterable)
         (answer,) = answers
     return answer
@@ -98,6 +103,15 @@ def test_activation_requests_one_rebalance_from_any_later_decision(gate_decision
     assert second[ACTIVATION].value == first[ACTIVATION].value  # the gate said no, and two answers may lie in a tick
     assert isinstance(again, dg.RunRequest)
     assert again.run_key == request.run_key  # of which Dagster launches one run
+
+
+def test_activation_does_not_continue_a_replayed_account(gate_decisions, instance, monkeypatch):
+    store, _ = gate_decisions
+    state = SimpleNamespace(session=dt.date(2017, 6, 1), in_replay=True)
+    monkeypatch.setattr(SqliteBook, "last", lambda _: state)
+    answer = activated(instance, store)
+    assert isinstance(answer, dg.SkipReason)
+    assert f"a replay traded the account paper to {state.session}" in str(answer.skip_message)
 
 
 def test_validation_only_run_is_not_a_candidate(gate_decisions, monkeypatch):

@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
-from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, sharpe_ratio, total_return
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.evaluation.stress.scenario import UNSTRESSED, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
 AccountFactory = Callable[[StressedMarket], Sequence[PolicyAccount]]  # accounts with a policy per block
 Steps = Generator[StressedMarket | ScenarioUnavailable, None, pl.DataFrame]
-MIN_SESSIONS = 63  # of a Sharpe ratio: a quarter
 MAX_COARSE_SAMPLES = 20  # up to which the 5 % quantile lies between the two worst
 REFERENCE = "equal_weight"  # baseline of the differences
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one market or none
@@ -110,7 +109,7 @@ def _measures(account: pl.DataFrame) -> dict[str, float | None]:
         "total_return": total_return(returns),
         "max_drawdown": max_drawdown(returns),
         "worst_session": float(returns.min()),
-        "sharpe": sharpe_ratio(returns) if len(returns) >= MIN_SESSIONS else None,
+        "sharpe": sharpe_ratio(returns) if len(returns) >= MIN_ANNUALIZED else None,
         "turnover": float(account["turnover"].sum()),
         "cost": float(account["cost"].sum()),
         "sessions_to_recover": sessions_to_recover(returns),
@@ -138,7 +137,7 @@ def _with_differences(rows: pl.DataFrame) -> pl.DataFrame:
         reference, on="number", how="left", maintain_order="left"
     )
     reasons = {
-        f"fewer than {MIN_SESSIONS} sessions, so no Sharpe ratio": pl.col("sharpe").is_null(),
+        f"fewer than {MIN_ANNUALIZED} sessions, so no Sharpe ratio": pl.col("sharpe").is_null(),
         "not the sessions of the unstressed window, so no difference to it": ~pl.col("has_twin"),
         "the unstressed window is unavailable, so no difference to it": pl.col("has_twin")
         & pl.col("unstressed").is_null(),

@@ -185,6 +185,7 @@ class SimulatedVenue(Venue):
             policy=in_force.policy,
             run_id=in_force.run_id,
             spec_hash=in_force.spec_hash,
+            in_replay=in_force.in_replay,
             snapshot_ids=panel.snapshot_ids,
         )
 

@@ -49,6 +49,7 @@ class PolicyInForce:
     policy: str
     run_id: str
     spec_hash: str
+    in_replay: bool = False
 
 
 class Venue(ABC):

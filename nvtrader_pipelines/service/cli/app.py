@@ -34,7 +34,6 @@ from nvtrader_pipelines.service.cli.options import (
     open_store,
     output_format,
     require_file_path,
-    require_home,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
@@ -128,10 +127,12 @@ def ui(
     verbose: Verbose = False,
 ) -> None:
     """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home."""
+    from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.orchestration.ui import serve
 
     with exit_on_error(verbose=verbose):
-        raise typer.Exit(serve(require_home(), port))
+        store = open_store()
+        raise typer.Exit(serve(store.home, port, server_message(store)))
 
 
 @app.command(

@@ -88,8 +88,9 @@ def check_kill_switch(store: Store) -> CheckResult:
     """Check the kill switch; an engaged one is no problem, since a person engaged it."""
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-    reason = FileKillSwitch(store.home).halt_reason()
-    return CheckResult("kill switch", f"engaged: {reason}; `nvtrader resume` releases it" if reason else "not engaged")
+    switch = FileKillSwitch(store.home)
+    reason = switch.halt_reason()
+    return CheckResult("kill switch", f"engaged: {reason}; {switch.remedy}" if reason else "not engaged")
 
 
 def check_active_policy(store: Store) -> list[CheckResult]:
@@ -138,6 +139,7 @@ def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
     from nvtrader_pipelines.desk.readiness import require_ready
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.runs.lifecycle import now
+    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
     check = f"account {account}"
     try:
@@ -147,6 +149,9 @@ def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
         require_ready(store, active, account, now())
     except (StorageError, ValueError) as error:
         return CheckResult(check, f"{kind}, may not be traded", " ".join(str(error).split()))
+    switch = FileKillSwitch(store.home)
+    if reason := switch.halt_reason():
+        return CheckResult(check, f"{kind}, not traded: {reason}; {switch.remedy}")
     return CheckResult(check, f"{kind}, may be traded")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH = 180
 LARGE = 1e4  # numbers from here on are written without decimals
+UNKNOWN = "\u2013"  # figure that is not known, or not shown
 MAX_ROWS = 500  # of a table; laying out more takes seconds
 
 

@@ -1,6 +1,6 @@
 """`nvtrader plans`: list and show rebalance plans; approve, override or reject one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +24,7 @@ from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.execution.audit import AuditEvent
     from nvtrader_pipelines.execution.plan_records import PlanRecord
 
 EXAMPLES = with_examples("nvtrader plans", "nvtrader plans --account paper --format csv", "nvtrader plans show 3f2a")
@@ -52,11 +53,13 @@ def plans(
 def list_(
     *, account: AccountFilter = None, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """List all plans, newest first."""
+    """List all plans, and sessions without one due to `nvtrader halt`, newest first."""
+    from nvtrader_pipelines.execution.plan_records import plan_records
     from nvtrader_pipelines.service.cli.pages.plan_pages import plan_rows
 
     with exit_on_error(verbose=verbose):
-        rows = plan_rows(_records(open_store(), account))
+        events = _events(open_store(), account)
+        rows = plan_rows(plan_records(events), events)
         if output_format(form, as_json=as_json) is Format.TABLE and rows.is_empty():
             wide_console().print("no plan yet: nvtrader trade", style="dim")
         else:
@@ -134,18 +137,24 @@ def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: boo
         print_line(f"{message}: {reason}" if reason else message)
 
 
-def _records(store: Store, account: str | None = None) -> "dict[str, PlanRecord]":
-    """Read all plans of an account, or of all accounts, by id, oldest first.
+def _records(store: Store) -> "dict[str, PlanRecord]":
+    """Read all plans of all accounts by id, oldest first."""
+    from nvtrader_pipelines.execution.plan_records import plan_records
+
+    return plan_records(store.audit.events())
+
+
+def _events(store: Store, account: str | None) -> "Sequence[AuditEvent]":
+    """Read the audit events of an account, or of all accounts.
 
     Raises:
         StorageError: if the account does not exist.
     """
     from nvtrader_pipelines.desk.account_access import read_account
-    from nvtrader_pipelines.execution.plan_records import plan_records
 
     if account is not None:
         read_account(store.home, account)
-    return plan_records(store.audit.events(account))
+    return store.audit.events(account)
 
 
 def _find_plan(records: "Mapping[str, PlanRecord]", text: str) -> "PlanRecord":

@@ -16,7 +16,7 @@ from nvtrader_pipelines.service.cli.options import (
     open_store,
     with_examples,
 )
-from nvtrader_pipelines.service.cli.output import PageFormat, write_json
+from nvtrader_pipelines.service.cli.output import PageFormat, print_line, write_json
 
 EXAMPLES = with_examples("nvtrader policies", "nvtrader policies --all --json", "nvtrader policies show ppo-residual")
 app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EXAMPLES)
@@ -129,6 +129,7 @@ def promote(
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
     """Let the gate or the person decide, and print the decision."""
+    from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
@@ -149,3 +150,5 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
             print_decision(decision)
         if through_gate and not decision.activated:
             raise typer.Exit(FAILED)
+        if not as_json:
+            print_line(server_message(store), "dim")

@@ -19,6 +19,7 @@ from nvtrader_pipelines.service.cli.options import (
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import PageFormat, print_line, print_lines, print_part, write_json
+from nvtrader_pipelines.service.cli.trade_command import format_halted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,6 +109,7 @@ def print_snapshot(document: Mapping[str, Any]) -> None:
         **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
         **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader trade"}),
         "last plan": _plan_line(document["last_plan"]),
+        "halted": format_halted(document["halted"]),
         "waits for you": ", ".join(document["waiting"]),
         "open orders": ", ".join(document["open_orders"]),
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error, print_error
 from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
@@ -19,7 +19,6 @@ from nvtrader_pipelines.service.cli.options import (
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
-    format_figure,
     format_interval,
     print_line,
     print_table,
@@ -61,7 +60,10 @@ app = typer.Typer(help="All entrants on common sessions, ranked within contests.
 
 @app.command(epilog=with_examples("nvtrader scoreboard update", "nvtrader scoreboard update --json"))
 def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Score all entrants on common sessions: runs, baselines, and files of data/entrants."""
+    """Score all entrants on common sessions: runs, baselines, and files of data/entrants.
+
+    Refused entrants are listed with the reason; if no entrant is ranked, the command exits with 1.
+    """
     from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -73,6 +75,7 @@ def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
         _show(board, chosen)
         if chosen is Format.TABLE:
             print_line(f"new scorecards: {scored.n_new}, in {store.home.scorecards}")
+        require_ranked(board)
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
@@ -98,11 +101,20 @@ def scoreboard(
         if contest is not None:
             from nvtrader_pipelines.scoreboard.cards import score_contest  # takes half a second to import
 
-            _show(score_contest(store, contest, datetime.now(UTC), _progress(chosen)), chosen)
+            board = score_contest(store, contest, datetime.now(UTC), _progress(chosen))
+            _show(board, chosen)
+            require_ranked(board)
         elif history is None:
             _show(read_scoreboard(store), chosen)
         else:
             _show_history(read_history(store, history), history, chosen)
+
+
+def require_ranked(board: "pl.DataFrame") -> None:
+    """Exit with 1 if every entrant that was scored is refused."""
+    if board["rank"].null_count() == len(board):
+        print_error("no entrant is ranked; the note of each gives the reason", FAILED)
+        raise typer.Exit(FAILED)
 
 
 def _progress(form: Format) -> Callable[[str], None]:
@@ -111,13 +123,15 @@ def _progress(form: Format) -> Callable[[str], None]:
 
 
 def _show(board: "pl.DataFrame", form: Format) -> None:
+    from nvtrader_pipelines.service.documents.short_samples import mask_short
+
     if form is not Format.TABLE:
-        _write(board, form)
+        _write(mask_short(board), form)
         return
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
         ranked, unranked = rows.filter(rows["rank"].is_not_null()), rows.filter(rows["rank"].is_null())
         if len(ranked):
-            _print_contest(ranked, str(contest))
+            _print_contest(mask_short(ranked), str(contest))
         for name, note in unranked.select("entrant", "note").iter_rows():
             print_line(f"not ranked: {name}: {note}", "yellow")
     wide_console().print(LEGEND, style="dim")
@@ -132,6 +146,8 @@ def _write(rows: "pl.DataFrame", form: Format) -> None:
 
 
 def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
+    from nvtrader_pipelines.service.documents.short_samples import short_note
+
     fields = ("contest_name", "source", "first_session", "last_session", "n_sessions")
     name, source, first, last, n_sessions = rows.select(fields).row(0)
     columns = (*COLUMNS, *MORE_COLUMNS)
@@ -142,32 +158,39 @@ def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
         [i for i, kind in enumerate(rows["kind"]) if kind != "baseline"],
     )
     print_table(table, f"contest {name}: {source}, {first} to {last} ({n_sessions} sessions), {contest}")
+    if note := short_note([n_sessions]):
+        print_line(note, "dim")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
+    from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
+
     before = row["previous_rank"]
     return [
-        str(row["rank"]),
+        annual_cell(row, "rank", ""),
         row["entrant"],
-        format_figure(row, "sharpe", ".2f"),
-        format_interval(row, "sharpe", ".2f"),
+        *sharpe_cells(row),
         row["kind"],
-        format_figure(row, "sharpe_difference", "+.2f"),
-        format_interval(row, "sharpe_difference", "+.2f"),
-        format_figure(row, "deflated_information_ratio", ".2f"),
-        f"{row['cagr']:.1%}",
+        *difference_cells(row),
+        annual_cell(row, "deflated_information_ratio", ".2f"),
+        annual_cell(row, "cagr", ".1%"),
         f"{row['max_drawdown']:.0%}",
-        format_figure(row, "information_ratio", "+.2f"),
+        annual_cell(row, "information_ratio", "+.2f"),
         format_interval(row, "information_ratio", "+.2f"),
-        f"{row['turnover_per_year']:.1f}",
+        annual_cell(row, "turnover_per_year", ".1f"),
         "" if before is None else f"{before} ({row['previous_sharpe']:.2f})",
     ]
 
 
 def _show_history(rows: "pl.DataFrame", name: str, form: Format) -> None:
+    from nvtrader_pipelines.service.documents.short_samples import mask_short, short_note
+
+    rows = mask_short(rows)
     if form is not Format.TABLE:
         _write(rows, form)
         return
     cells = [[format_cell(row[column]) for column in HISTORY] for row in rows.iter_rows(named=True)]
     table = CellTable([column.replace("_", " ") for column in HISTORY], cells)
     print_table(table, f"{name}: all scorings, newest first")
+    if note := short_note(rows["n_sessions"]):
+        print_line(note, "dim")

@@ -9,8 +9,9 @@ from rich.console import Console
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.output import format_figure, format_interval, print_table
+from nvtrader_pipelines.service.cli.output import UNKNOWN, format_figure, format_interval, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.documents.short_samples import is_short, mask_short, short_note
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
@@ -32,13 +33,14 @@ NEXT = (
 def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
-    The columns are those of the verdicts, and `validation_only`. Without names, all experiments are read.
+    The columns are those of the verdicts, with annualized figures of short samples null, and `validation_only`.
+    Without names, all experiments are read.
     """
     runs = walk_forward_runs(store)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
     verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
-    return verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
+    return mask_short(verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy")))
 
 
 def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
@@ -83,6 +85,8 @@ def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
     if len(shown) < len(rows):
         more = f"… {len(rows) - len(shown)} more experiments; `nvtrader scoreboard` and `nvtrader report` show all"
         console.print(more, style="dim")
+    if note := short_note(row["n_sessions"] for row in accounts):
+        console.print(note, style="dim")
 
 
 def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
@@ -113,18 +117,24 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
         str(row["policy"]),
         *sharpe_cells(row),
         *difference_cells(row),
-        f"{row['cagr']:.1%}",
+        annual_cell(row, "cagr", ".1%"),
         f"{row['max_drawdown']:.0%}",
-        f"{row['turnover_per_year']:.1f}",
-        f"{row['cost_per_year']:.2%}",
+        annual_cell(row, "turnover_per_year", ".1f"),
+        annual_cell(row, "cost_per_year", ".2%"),
     ]
 
 
 def sharpe_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Format the Sharpe ratio and its interval; empty if there is none."""
-    return format_figure(row, "sharpe", ".2f"), format_interval(row, "sharpe", ".2f")
+    """Format the Sharpe ratio and its interval; empty if there is none, a dash for a short sample."""
+    return annual_cell(row, "sharpe", ".2f"), UNKNOWN if is_short(row) else format_interval(row, "sharpe", ".2f")
 
 
 def difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     """Format the difference of Sharpe ratios to the best baseline and its interval, or nothing."""
-    return format_figure(row, "sharpe_difference", "+.2f"), format_interval(row, "sharpe_difference", "+.2f")
+    name, form = "sharpe_difference", "+.2f"
+    return annual_cell(row, name, form), UNKNOWN if is_short(row) else format_interval(row, name, form)
+
+
+def annual_cell(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Format an annualized figure; empty if there is none, a dash for a short sample."""
+    return UNKNOWN if is_short(row) else format_figure(row, name, form)

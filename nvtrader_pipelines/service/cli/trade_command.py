@@ -1,6 +1,6 @@
 """`nvtrader trade`: trade an account session by session, and compare it with its back-test."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -197,6 +197,7 @@ def print_account(document: Mapping[str, Any]) -> None:
         **_figure_lines(document),
         "plans": _format_counts(document["n_plans"], document["plans"]),
         "findings": ", ".join(f"{n} {name}" for name, n in document["findings"].items()) or "none",
+        "halted": format_halted(document["halted"]),
         "orders": f"{document['n_orders']} placed, {document['n_fills']} filled, {document['n_cancelled']} cancelled",
         "back-test": _backtest_line(document["backtest"]),
         "picture": document["picture"] or "",
@@ -212,6 +213,12 @@ def print_account(document: Mapping[str, Any]) -> None:
         print_line(f"{'kill switch':<16} engaged: {document['kill_switch']}", "bold red")
 
 
+def format_halted(sessions: Sequence[date]) -> str:
+    """Format the sessions that the kill switch stopped; empty if there are none."""
+    count = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
+    return f"{count} without a decision, {sessions[0]} to {sessions[-1]}" if sessions else ""
+
+
 def _session_line(document: Mapping[str, Any]) -> str:
     last = document["last_session"]
     if not document["n_sessions"]:
@@ -222,22 +229,18 @@ def _session_line(document: Mapping[str, Any]) -> str:
 def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:
     if not document["n_sessions"]:
         return {}
+    from nvtrader_pipelines.service.cli.summary import annual_cell
+    from nvtrader_pipelines.service.documents.short_samples import short_note
+
+    n_sessions, sharpe = document["n_sessions"], annual_cell(document, "sharpe", ".2f")
     return {
         "return": f"{document['total_return']:+.2%}",
-        "net Sharpe": _sharpe_line(document["sharpe"], document["n_sessions"]),
+        "net Sharpe": sharpe if document["sharpe"] is None else f"{sharpe}, annualized from {n_sessions} sessions",
         "max drawdown": f"{document['max_drawdown']:.1%}",
-        "turnover/y": f"{document['turnover_per_year']:.2f}",
-        "cost/y": f"{document['cost_per_year']:.2%}",
+        "turnover/y": annual_cell(document, "turnover_per_year", ".2f"),
+        "cost/y": annual_cell(document, "cost_per_year", ".2%"),
+        "note": short_note([n_sessions]),
     }
-
-
-def _sharpe_line(sharpe: float | None, n_sessions: int) -> str:
-    """Annualized Sharpe ratio, or why there is none."""
-    from nvtrader_pipelines.evaluation.stress.verdict import MIN_SESSIONS
-
-    if sharpe is None:
-        return f"none: {n_sessions} sessions are too few, at least {MIN_SESSIONS} are needed"
-    return f"{sharpe:.2f}, annualized from {n_sessions} sessions"
 
 
 def _format_counts(n: int, parts: Mapping[str, int]) -> str:

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
-from nvtrader_pipelines.evaluation.statistics import max_drawdown, statistics_of, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, statistics_of, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_sessions, plan_records
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
@@ -48,6 +48,11 @@ class AccountFacts:
         return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).halt_reason())
 
     @property
+    def halted(self) -> list[date]:
+        """Sessions without a decision, since the kill switch stopped them."""
+        return [each.session for each in halted_sessions(self.events, self.records.values()) if each.session]
+
+    @property
     def curve(self) -> pl.DataFrame:
         """Rows per close, opening first: equity, net return, drawdown, turnover, cost and cash."""
         names = ("session", "equity", "net_return", "drawdown", "turnover", "cost")
@@ -63,6 +68,7 @@ def snapshot(facts: AccountFacts) -> dict[str, Any]:
         "account": facts.name,
         "kill_switch": facts.halt_reason,
         **({} if state is None else _holdings(state) | {"accepted": _acceptance(facts.events, state.session)}),
+        "halted": facts.halted,
         "last_plan": None if last is None else _last_plan(last),
         "waiting": [plan_id for plan_id, record in facts.records.items() if record.status == "waiting"],
         "open_orders": sorted(order for record in facts.records.values() for order in record.placed - record.settled),
@@ -138,25 +144,25 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
         **_plan_counts(records),
         **{name: n_events[kind] for name, kind in ORDERS.items()},
         "differences": {str(state.session): list(state.differences) for state in within if state.differences},
+        "halted": [session for session in facts.halted if spans[0] < session <= spans[1]],
         "kill_switch": facts.halt_reason,
     }
 
 
 def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
-    """Statistics of the sessions; the Sharpe ratio is null where there are too few."""
-    from nvtrader_pipelines.evaluation.stress.verdict import MIN_SESSIONS  # slow to import, and only trades need it
-
+    """Statistics of the sessions; annualized ones are null where there are too few."""
     if not states:
         return {}
     returns, turnover, cost = (
         np.array([getattr(s, name) for s in states]) for name in ("net_return", "turnover", "cost")
     )
+    is_long = len(states) >= MIN_ANNUALIZED
     return {
         "total_return": total_return(returns),
-        "sharpe": statistics_of(returns)["sharpe"] if len(states) >= MIN_SESSIONS else None,
+        "sharpe": statistics_of(returns)["sharpe"] if is_long else None,
         "max_drawdown": max_drawdown(returns),
-        "turnover_per_year": turnover_per_year(turnover),
-        "cost_per_year": cost_per_year(cost),
+        "turnover_per_year": turnover_per_year(turnover) if is_long else None,
+        "cost_per_year": cost_per_year(cost) if is_long else None,
     }
 
 

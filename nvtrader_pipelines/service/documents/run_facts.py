@@ -9,6 +9,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
+from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import STATE, Ledger, LedgerRun
@@ -65,7 +66,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
     Deleted runs and those of archived experiments are only listed with `everything`.
     """
     figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
-        "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown"
+        "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "n_sessions"
     )
     runs = store.ledger.runs(with_deleted=everything).with_columns(STATE)
     runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
@@ -78,9 +79,9 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
 
 
 def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
-    """Rows of the verdict on a run by account and period, without single folds."""
+    """Rows of the verdict on a run by account and period, without folds and annualized figures of short samples."""
     rows = store.tables.read(EVALUATIONS, {"run_id": [run_id]}).filter(pl.col("period") != "fold")
-    return sort_accounts(rows).drop(KEYS)
+    return mask_short(sort_accounts(rows)).drop(KEYS)
 
 
 def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
@@ -128,4 +129,4 @@ def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
 
 
 def _ensemble_rows(verdicts: pl.DataFrame) -> pl.DataFrame:
-    return verdicts.filter(pl.col("kind") == "ensemble", pl.col("period") == "all")
+    return mask_short(verdicts.filter(pl.col("kind") == "ensemble", pl.col("period") == "all"))

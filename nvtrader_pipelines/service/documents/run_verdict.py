@@ -8,6 +8,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.promotion.findings import ACTIVE, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
+from nvtrader_pipelines.service.documents.short_samples import is_short, short_note
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import VALIDATION
@@ -28,6 +29,8 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
     period = reported_period(figures["period"])
     accounts = figures.filter(period=period)
     own = accounts.filter(kind="ensemble").row(0, named=True)
+    if is_short(own):
+        return f"no verdict: {short_note([own['n_sessions']])}"
     if own["best_baseline"] is None:
         return f"{own['policy']} has no baseline to beat; net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}"
     rows = store.tables.read(VALIDATION, {"run_id": [run.run_id]}).filter(period=period)

@@ -19,7 +19,9 @@ from nvtrader_pipelines.promotion.findings import (
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names, with_validation_mark
+from nvtrader_pipelines.service.documents.short_samples import mask_short, short_note
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
@@ -37,7 +39,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 RUN = "nvtrader materialize"
-MINUS, UNKNOWN = "\u2212", "\u2013"
+MINUS = "\u2212"
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def runs_and_markets(evidence: Evidence) -> Part:
 
 def headline(evidence: Evidence) -> Part:
     """Part with each experiment's newest run, deflated for all trials, beside the baselines."""
-    newest = evidence.validation.join(evidence.latest.select("run_id", "label"), on="run_id")
+    newest = mask_short(evidence.validation).join(evidence.latest.select("run_id", "label"), on="run_id")
     newest = newest.filter(pl.col("first_session").is_not_null().any().over("source", "period"))
     grids = [
         deflated_grid(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=i == 0)
@@ -213,7 +215,7 @@ def overfitting_note(evidence: Evidence, source: str, period: str) -> str:
 def account_grids(evidence: Evidence) -> list[Grid]:
     """Grids of policies and baselines by market, period and span of sessions."""
     runs = evidence.latest.select("run_id", "source", "validation_only")
-    verdicts = evidence.store.tables.read(EVALUATIONS).join(runs, on="run_id")
+    verdicts = mask_short(evidence.store.tables.read(EVALUATIONS)).join(runs, on="run_id")
     shown = verdicts.filter(pl.col("period") != "fold", pl.col("kind") != "policy")
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
     columns = ["account", "net Sharpe [95 %]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
@@ -224,11 +226,12 @@ def account_grids(evidence: Evidence) -> list[Grid]:
         rows = sort_accounts(with_validation_mark(with_distinct_names(found.unique(own, maintain_order=True))))
         cells = [
             [row["policy"], format_interval(row), format_number(row["cagr"], ".1%"), f"{row['max_drawdown']:.0%}",
-             f"{row['turnover_per_year']:.1f}", f"{row['cost_per_year']:.2%}"]
+             format_number(row["turnover_per_year"], ".1f"), format_number(row["cost_per_year"], ".2%")]
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
         strong = (rows["kind"] == "ensemble").to_list()
         title = f"Policies and baselines: {source}, {to_words(period)} ({first} to {last})"
+        title = "; ".join(filter(None, (title, short_note(rows["n_sessions"]))))
         grids.append(Grid(title, columns, cells, strong, is_open=not grids))
     return grids
 
@@ -281,7 +284,7 @@ def prudex(evidence: Evidence) -> Part:
 def scoreboard(evidence: Evidence) -> Part:
     """Part with the ranking by contest and the entrants that are not ranked."""
     board = evidence.store.tables.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
-    ranked = board.filter(pl.col("rank").is_not_null())
+    ranked = mask_short(board.filter(pl.col("rank").is_not_null()))
     columns = ["entrant", "net Sharpe [95 %]", "information ratio, best baseline", "deflated", "CAGR", "max drawdown",
                "turnover/y", "before"]  # fmt: skip
     grids = []
@@ -289,7 +292,7 @@ def scoreboard(evidence: Evidence) -> Part:
         "contest", "source", "first_session", "last_session", maintain_order=True
     ):
         cells = [
-            [f"{row['rank']}. {row['entrant']}", format_interval(row),
+            [row["entrant"] if row["rank"] is None else f"{row['rank']}. {row['entrant']}", format_interval(row),
              format_interval(row, "information_ratio", sign=True),
              format_number(row["deflated_information_ratio"]),
              format_number(row["cagr"], ".1%"), format_number(row["max_drawdown"], ".0%"),
@@ -297,7 +300,8 @@ def scoreboard(evidence: Evidence) -> Part:
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
         strong = (rows["kind"] == "run").to_list()
-        grids.append(Grid(f"{source}, {first} to {last}", columns, cells, strong))
+        title = "; ".join(filter(None, (f"{source}, {first} to {last}", short_note(rows["n_sessions"]))))
+        grids.append(Grid(title, columns, cells, strong))
     left = [list(row) for row in board.filter(pl.col("rank").is_null()).select("entrant", "note").iter_rows()]
     lead = "Ranks hold within one contest: the same market, sessions, costs, fills and leverage."
     grids.append(Grid("Not ranked", ["entrant", "reason"], left))

@@ -110,7 +110,9 @@ def test_card_shows_scores_baselines_folds_and_files(invoke, run):
 def test_activate_shows_and_records_verdict(invoke, store, run):
     found = invoke("policies", "activate", "small/seed-1", "--reason", "I know it")
     assert found.exit_code == 0
-    verdict, now = found.stdout.splitlines()
+    verdict, now, server = found.stdout.splitlines()
+    assert f"small/seed-1 of run {run.run_id[:8]} on the account paper" in server
+    assert "`nvtrader halt`" in server
     assert verdict.startswith(f"gate: small/seed-1 (run {run.run_id[:8]}) is ")
     assert now == f"small/seed-1 of run {run.run_id[:8]} decides from the next close on"
     active = read_active(store)
@@ -155,7 +157,7 @@ def test_promote_of_weaker_policy_exits_with_1_and_activates_nothing(invoke, sto
 def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monkeypatch):
     for module in (activation, eligibility):
         monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
-    *_, note = invoke("policies", "activate", "small").stdout.splitlines()
+    *_, note, _ = invoke("policies", "activate", "small").stdout.splitlines()
     note_text = f"its run was made with code {run.code_version} but ffffffffffff is installed"
     assert note.startswith(f"note: {note_text}")
     listed = invoke("policies").stdout

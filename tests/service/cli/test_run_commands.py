@@ -236,9 +236,14 @@ def test_replay_on_terminal_shows_bar_unless_json(swept_home, fast_nvtrader):
     code, shown = run_on_terminal(swept_home, "runs", "replay", FREE, *window, command=fast_nvtrader)
     assert code == 0, shown
     assert "━" in shown
+    assert "too short for annualized figures: 42 of 63 sessions" in shown
     code, plain = run_on_terminal(swept_home, "runs", "replay", FREE, *window, "--json", command=fast_nvtrader)
     assert code == 0, plain
-    assert json.loads(plain)["run"]["window_first"] == "2017-09-01"
+    document = json.loads(plain)
+    assert document["run"]["window_first"] == "2017-09-01"
+    figures = document["figures"]
+    assert {row[name] for row in figures for name in ("sharpe", "sortino", "calmar", "cagr", "cost_per_year")} == {None}
+    assert all(row["n_sessions"] == 42 and row["max_drawdown"] > 0.0 for row in figures)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.cli.trade_command import print_account, trade_document
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
@@ -76,8 +77,9 @@ def assert_printed(found, document):
     lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
     assert f"sessions 12, {document['first_session']} to {document['last_session']}" in lines
     assert f"orders {document['n_orders']} placed, {document['n_fills']} filled, 0 cancelled" in lines
-    assert document["sharpe"] is None
-    assert "net Sharpe none: 12 sessions are too few, at least 63 are needed" in lines
+    assert [document[name] for name in ("sharpe", "turnover_per_year", "cost_per_year")] == [None, None, None]
+    assert {f"{name} {UNKNOWN}" for name in ("net Sharpe", "turnover/y", "cost/y")} <= set(lines)
+    assert "note too short for annualized figures: 12 of 63 sessions" in lines
     for name in ("equity", "return", "max drawdown", "turnover/y", "cost/y", "plans", "picture"):
         assert any(line.startswith(f"{name} ") for line in lines), name
     (comparison,) = [line for line in lines if line.startswith("back-test ")]
@@ -105,6 +107,27 @@ def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, 
     assert states["session"].max() == days[23]
     assert len(fills) == later["n_fills"]
     assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_halted_sessions_are_counted_and_listed_as_plans(invoke, account, days):
+    trade(invoke, account, "--from", days[0], "--to", days[1])
+    assert invoke("halt", "--reason", "news").exit_code == 0
+    doctor = {row["check"]: row for row in json.loads(invoke("doctor", "--json").stdout)}
+    document = trade(invoke, account, "--to", days[8])
+    assert invoke("resume").exit_code == 0
+    assert document["halted"] == [str(day) for day in days[2:9]]
+    assert (document["n_sessions"], document["n_plans"]) == (9, 1)
+    found = doctor[f"account {account}"]
+    assert found["result"].startswith("simulated, not traded: ")
+    for text in (": news", "stopped trading at", "`nvtrader resume`"):
+        assert text in found["result"]
+    assert found["problem"] == ""
+    printed = invoke("trade", "--account", account, "--to", str(days[8])).stdout
+    assert f"halted           7 sessions without a decision, {days[2]} to {days[8]}\n" in printed
+    rows = json.loads(invoke("plans", "--account", account, "--json").stdout)
+    assert [row["session"] for row in rows if row["status"] == "halted"] == [str(day) for day in days[8:1:-1]]
+    assert {row["plan"] for row in rows if row["status"] == "halted"} == {None}
+    assert json.loads(invoke("portfolio", "--account", account, "--json").stdout)["halted"] == document["halted"]
 
 
 def test_waiting_plan_stops_trading_until_approved_once(invoke, account, days):

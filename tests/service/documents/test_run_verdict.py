@@ -52,6 +52,12 @@ def test_verdict_of_a_replay_is_not_deflated(store):
     assert run_verdict(store, replay, figures()).endswith("not deflated: a replay run is no trial")
 
 
+def test_verdict_of_short_window_names_the_minimum_and_claims_nothing(store):
+    assert run_verdict(store, RUN, figures(n_sessions=6)) == (
+        "no verdict: too short for annualized figures: 6 of 63 sessions"
+    )
+
+
 def test_verdict_without_figures_or_baseline_says_so(store):
     failed = SimpleNamespace(run_id="3" * 16, kind="walk_forward", status="failed", deleted_at=None)
     assert run_verdict(store, failed, figures().clear()) == "no verdict yet: the run is failed"

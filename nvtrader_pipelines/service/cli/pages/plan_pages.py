@@ -1,12 +1,13 @@
 """Pages of rebalance plans: the list, and a single plan."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import polars as pl
 
+from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_sessions
 from nvtrader_pipelines.service.cli.output import print_lines, print_part
 
 LEVELS = ("hard", "soft", "warn")
@@ -25,8 +26,8 @@ PLAN_SCHEMA = {
 }
 
 
-def plan_rows(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
-    """Rows of plans, newest first: one-way turnover, findings by level, and who decided."""
+def plan_rows(records: Mapping[str, PlanRecord], events: Sequence[AuditEvent]) -> pl.DataFrame:
+    """Rows of plans and of halted sessions, newest first: turnover, findings by level, and who decided."""
     rows = [
         {
             "plan": plan_id,
@@ -41,7 +42,11 @@ def plan_rows(records: Mapping[str, PlanRecord]) -> pl.DataFrame:
         }
         for plan_id, record in records.items()
     ]
-    return pl.DataFrame(rows, schema=PLAN_SCHEMA).reverse()
+    rows += [
+        {"account": each.account, "session": each.session, "status": "halted", "reason": each.reason}
+        for each in halted_sessions(events, records.values())
+    ]
+    return pl.DataFrame(rows, schema=PLAN_SCHEMA).reverse().sort("session", descending=True, maintain_order=True)
 
 
 def count_findings(record: PlanRecord) -> dict[str, int]:

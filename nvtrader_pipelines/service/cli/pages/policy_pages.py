@@ -8,7 +8,7 @@ from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
-from nvtrader_pipelines.service.cli.summary import difference_cells, sharpe_cells
+from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
 
 LEGEND = (
     "net Sharpe and difference: in the reported period of the run's tests; deflated: probability that the information "
@@ -152,9 +152,9 @@ def _score_row(name: str, row: Row) -> Row:
         "account": name,
         "period": row["period"],
         **_sharpe_columns(row),
-        "CAGR": f"{row['cagr']:.1%}",
+        "CAGR": annual_cell(row, "cagr", ".1%"),
         "max DD": f"{row['max_drawdown']:.0%}",
-        "turnover/y": f"{row['turnover_per_year']:.1f}",
+        "turnover/y": annual_cell(row, "turnover_per_year", ".1f"),
         "sessions": f"{row['first_session']} to {row['last_session']}",
     }
 

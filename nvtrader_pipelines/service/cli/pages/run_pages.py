@@ -20,6 +20,7 @@ from nvtrader_pipelines.service.cli.output import (
 from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, sharpe_cells
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
+from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.orchestration.run_deletion import Deletion
@@ -47,6 +48,8 @@ def print_runs(runs: pl.DataFrame) -> None:
         wide_console().print("no run yet: nvtrader materialize", style="dim")
         return
     write_rows(pl.DataFrame(lines), Format.TABLE)
+    if note := short_note(runs["n_sessions"]):
+        print_line(note, "dim")
     for run in runs.filter(pl.col("message").is_not_null(), pl.col("status") != "deleted").iter_rows(named=True):
         print_line(f"{short_id(run['run_id'])} {run['status']}: {run['message']}")
 
@@ -113,13 +116,15 @@ def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
         for run in runs.iter_rows(named=True)
     ]
     print_table(CellTable(columns, cells, numeric=range(2, 2 + len(FIGURES))))
+    if note := short_note(runs["n_sessions"]):
+        print_line(note, "dim")
     first = short_id(runs["run_id"][0])
     print_part("differences of the specs", differ.rename({"left": first, "right": "other"}), "the specs are the same")
 
 
 def _own_figures(run: Mapping[str, Any]) -> list[str]:
     """Cells of a run's figures; empty without a verdict."""
-    return [""] * len(FIGURES) if run["sharpe"] is None else figure_cells({**run, "policy": ""})[1:]
+    return [""] * len(FIGURES) if run["n_sessions"] is None else figure_cells({**run, "policy": ""})[1:]
 
 
 def format_window(run: Mapping[str, Any]) -> str:

@@ -1,0 +1,37 @@
+"""Annualized figures of short samples, and ranks by them, are not shown."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
+
+_BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")
+ANNUALIZED = (
+    *(f"{name}{bound}" for name in _BOUNDED for bound in ("", "_low", "_high")),
+    *("sharpe_error", "lo_low", "lo_high", "iqm_sharpe", "iqm_low", "iqm_high", "previous_sharpe"),
+    *("rank", "previous_rank", "deflated_information_ratio", "alpha_per_year"),
+    *("cagr", "volatility", "sortino", "calmar", "turnover_per_year", "cost_per_year"),
+)
+
+
+def is_short(row: Mapping[str, Any]) -> bool:
+    """Whether a row has too few sessions for annualized figures."""
+    return bool(short_note([row.get("n_sessions")]))
+
+
+def mask_short(rows: pl.DataFrame) -> pl.DataFrame:
+    """Set annualized figures, and ranks by them, to null in rows with too few sessions."""
+    is_long = pl.col("n_sessions").is_null() | (pl.col("n_sessions") >= MIN_ANNUALIZED)
+    shown = [name for name in ANNUALIZED if name in rows.columns]
+    return rows.with_columns(pl.when(is_long).then(name).alias(name) for name in shown)
+
+
+def short_note(counts: Iterable[int | None]) -> str:
+    """Note on the numbers of sessions that are too few; empty if there are none."""
+    short = sorted({n for n in counts if n is not None and n < MIN_ANNUALIZED})
+    if not short:
+        return ""
+    span = f"{short[0]} to {short[-1]}" if len(short) > 1 else f"{short[0]}"
+    return f"too short for annualized figures: {span} of {MIN_ANNUALIZED} sessions"
