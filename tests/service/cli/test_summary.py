@@ -57,6 +57,7 @@ def test_period_prints_the_best_experiments_and_every_baseline():
             "period": "all",
             "first_session": dt.date(2020, 1, 2),
             "last_session": dt.date(2021, 1, 4),
+            "n_sessions": 252,
             "turnover_per_year": 1.0,
             **{name: [value] * 21 for name, value in FIGURES.items() if name != "sharpe"},
             "sharpe": [i / 10 for i in range(20)] + [0.05],
