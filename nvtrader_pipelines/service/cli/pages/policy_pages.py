@@ -9,6 +9,7 @@ from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
 from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.service.documents.short_samples import short_note
 
 LEGEND = (
     "net Sharpe and difference: in the reported period of the run's tests; deflated: probability that the information "
@@ -25,6 +26,8 @@ def print_library(library: Library, newer: str | None, *, everything: bool) -> N
     if shown:
         write_rows(pl.DataFrame([_library_row(card) for card in shown]), Format.TABLE)
         print_line(LEGEND, "dim")
+    if note := short_note(card.score["n_sessions"] for card in shown if card.score):
+        print_line(note, "dim")
     if not library.cards:
         print_line("no trained policy yet: nvtrader materialize", "dim")
     for card in shown:
@@ -62,6 +65,8 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
     scores = [_score_row(card.policy, row) for row in card.scores]
     scores += [_score_row(row["policy"], row) for row in card.baselines]
     print_part("scores, net of costs", pl.DataFrame(scores), "no verdict yet: nvtrader materialize")
+    if note := short_note(row["n_sessions"] for row in card.scores):
+        print_line(note, "dim")
     folds = [
         {
             "fold": fold["index"],
