@@ -74,7 +74,7 @@ def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = Non
     figure.axes[0].set_ylabel("share of draws")
     figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=TEXT, ha="center")
     patches = [Patch(facecolor=each.shade, label=each.label) for each in drawn]
-    others = set(ranks.select("policy", "kind").iter_rows()) - {(each.policy, each.kind) for each in drawn}
+    others = set(ranks.select("policy", "kind").unique().iter_rows()) - {(each.policy, each.kind) for each in drawn}
     if others:
         patches.append(Patch(facecolor=LIGHT_GREY, label=f"{len(others)} others"))
     figure.legend(handles=patches, **_KEY)
@@ -85,14 +85,15 @@ def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
     """Draw a bar per rank, stacked by policy; policies without a style are light grey on top."""
     if not len(ranks):
         return
-    edges = np.arange(ranks["rank"].n_unique() + 1) + 0.5
-    below = np.zeros(len(edges) - 1)
-    for style in drawn:
+    n_ranks = ranks["rank"].n_unique()
+    shares = np.zeros((len(drawn) + 1, n_ranks))
+    for row, style in zip(shares, drawn, strict=False):
         mine = ranks.filter(pl.col("policy") == style.policy, pl.col("kind") == style.kind).sort("rank")
-        above = below + (mine["share"].to_numpy() if len(mine) else 0.0)
-        axes.stairs(above, edges, baseline=below, fill=True, color=style.shade)
-        below = above
-    axes.stairs(np.ones_like(below), edges, baseline=below, fill=True, color=LIGHT_GREY)
-    axes.vlines(edges, 0.0, 1.0, color="white", linewidth=_GAPS / len(below))
+        row[: len(mine)] = mine["share"]
+    shares[-1] = 1.0 - shares.sum(axis=0)
+    edges = np.arange(n_ranks + 1) + 0.5
+    colors = [*(style.shade for style in drawn), LIGHT_GREY]
+    axes.stackplot(edges, np.pad(shares, ((0, 0), (0, 1)), "edge"), step="post", colors=colors)
+    axes.vlines(edges, 0.0, 1.0, color="white", linewidth=_GAPS / n_ranks)
     axes.set_ylim(0.0, 1.0)
     axes.grid(visible=False)
