@@ -177,7 +177,7 @@ def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: fl
         all_notes = [*deflation.notes, *comparison.exclusion_notes(trial), *model_notes, *notes]
         row |= {
             "reference": reference[0] if reference else None,
-            "sharpe": trial.sharpe(against) * YEARLY,
+            "sharpe": trial.sharpe[against] * YEARLY,
             "sharpe_low": low,
             "sharpe_high": high,
             "rademacher_lower": lower.get(trial.name),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -87,9 +88,10 @@ class Trial:
         reference = self.reference(against)
         return self.net if reference is None else active_returns(self.net, reference[1])
 
-    def sharpe(self, against: Against) -> float:
-        """Sharpe ratio per session; against a reference, the information ratio."""
-        return float(sharpe_ratios(self.returns(against)[:, None])[0])
+    @cached_property
+    def sharpe(self) -> dict[Against, float]:
+        """Sharpe ratio per session by reference; against one, it is the information ratio."""
+        return {against: float(sharpe_ratios(self.returns(against)[:, None])[0]) for against in AGAINST}
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +121,7 @@ class Trials:
 
     def sharpe(self, against: Against) -> FloatArray:
         """Sharpe ratios per session of the `deflation_trials`, each over its own sessions."""
-        return np.array([trial.sharpe(against) for trial in deflation_trials(self.known)])
+        return np.array([trial.sharpe[against] for trial in deflation_trials(self.known)])
 
     def comparable(self) -> tuple[Trial, ...]:
         """Ranked trials over the longest window of sessions.

@@ -1,7 +1,5 @@
 """Reliability in PRUDEX-Compass: performance profiles and rank distributions."""
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -11,12 +9,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.prudex.measures import RANKED
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, REFERENCE
-from nvtrader_pipelines.figures.canvas import BLACK, GREY, TEXT, new_figure, panel, png
+from nvtrader_pipelines.figures.canvas import BLACK, LIGHT_GREY, TEXT, new_figure, panel, png
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 
 _KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT}
-_OTHERS: dict[str, Any] = {"facecolor": "white", "hatch": "////", "edgecolor": GREY}
-_ROUNDING = 1e-9  # of sums of shares
+_GAPS = 12.0  # points between the bars of a panel
 _RANKED_BY = {
     "total_return": "total return",
     "sharpe": "Sharpe ratio",
@@ -77,25 +74,26 @@ def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = Non
     figure.axes[0].set_ylabel("share of draws")
     figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=TEXT, ha="center")
     patches = [Patch(facecolor=each.shade, label=each.label) for each in drawn]
-    named = {(each.policy, each.kind) for each in drawn}
-    if not set(ranks.select("policy", "kind").iter_rows()) <= named:
-        patches.append(Patch(label="others", **_OTHERS))
+    others = set(ranks.select("policy", "kind").unique().iter_rows()) - {(each.policy, each.kind) for each in drawn}
+    if others:
+        patches.append(Patch(facecolor=LIGHT_GREY, label=f"{len(others)} others"))
     figure.legend(handles=patches, **_KEY)
     return png(figure)
 
 
 def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
-    """Draw a bar per rank, stacked by policy; policies without a style are hatched on top."""
+    """Draw a bar per rank, stacked by policy; policies without a style are light grey on top."""
     if not len(ranks):
         return
-    places = np.arange(1, int(ranks["rank"].n_unique()) + 1)
-    below = np.zeros(len(places))
-    for style in drawn:
+    n_ranks = ranks["rank"].n_unique()
+    shares = np.zeros((len(drawn) + 1, n_ranks))
+    for row, style in zip(shares, drawn, strict=False):
         mine = ranks.filter(pl.col("policy") == style.policy, pl.col("kind") == style.kind).sort("rank")
-        shares = mine["share"].to_numpy() if len(mine) else np.zeros(len(places))
-        axes.bar(places, shares, 0.92, below, color=style.shade, edgecolor="white", linewidth=0.6)
-        below += shares
-    others = np.maximum(1.0 - below, 0.0)
-    axes.bar(places, np.where(others > _ROUNDING, others, 0.0), 0.92, below, linewidth=0.0, **_OTHERS)
+        row[: len(mine)] = mine["share"]
+    shares[-1] = 1.0 - shares.sum(axis=0)
+    edges = np.arange(n_ranks + 1) + 0.5
+    colors = [*(style.shade for style in drawn), LIGHT_GREY]
+    axes.stackplot(edges, np.pad(shares, ((0, 0), (0, 1)), "edge"), step="post", colors=colors)
+    axes.vlines(edges, 0.0, 1.0, color="white", linewidth=_GAPS / n_ranks)
     axes.set_ylim(0.0, 1.0)
     axes.grid(visible=False)

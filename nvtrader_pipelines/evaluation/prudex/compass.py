@@ -55,10 +55,11 @@ def prudex_compass(record: PrudexRecord, seed: int = 0, surrogate: Surrogate = s
     Raises:
         ValueError: if the accounts of a run do not cover the same sessions, or a number in the record is not finite.
     """
-    judged = accounts(record)
+    windows = return_windows(record)
+    judged = accounts(record.runs, windows)
     who = members(judged)
     all_holdings = list(holdings(record))
-    scored = _scored(pl.concat([return_windows(record), holding_windows(record, all_holdings)]), who, judged)
+    scored = _scored(pl.concat([windows, holding_windows(record, all_holdings)]), who, judged)
     compared = set(
         scored.filter(pl.col("statistic") == "entropy").select("run_id", "policy", "kind", "fold").iter_rows()
     )

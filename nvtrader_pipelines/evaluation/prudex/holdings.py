@@ -1,10 +1,10 @@
 """Holdings of every account in each test window, and their statistics."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -38,18 +38,25 @@ def holdings(record: PrudexRecord) -> Iterator[WindowHoldings]:
     Raises:
         ValueError: if an account's names change within a window.
     """
-    filled = record.actions.drop_nulls("executed_weights").join(record.runs.select("run_id", "source"), on="run_id")
-    order = ["run_id", "kind", "policy", "fold", "session"]
-    for rows in filled.sort(order).partition_by(order[:-1], maintain_order=True):
-        symbols = rows["symbols"].unique()
+    window = ["run_id", "kind", "policy", "fold"]
+    decisions = pl.col("executed_weights").sort_by("session").list.explode(keep_nulls=False, empty_as_null=False)
+    rows = (
+        record.actions.drop_nulls("executed_weights")
+        .group_by(window)
+        .agg(pl.col("symbols").unique(), pl.col("session").sort(), decisions)
+        .join(record.runs.select("run_id", "source"), on="run_id")
+        .sort(window)
+    )
+    accounts = rows.select("run_id", "source", "policy", "kind", "fold", "symbols").iter_rows()
+    for (*account, symbols), sessions, weights in zip(accounts, rows["session"], rows["executed_weights"], strict=True):
         if len(symbols) != 1:
-            raise ValueError(f"the names of {rows['policy'][0]} change within a window: {len(symbols)} sets")
-        names = tuple(symbols[0].to_list())
+            raise ValueError(f"the names of {account[2]} change within a window: {len(symbols)} sets")
+        names = tuple(symbols[0])
         yield WindowHoldings(
-            *rows.select("run_id", "source", "policy", "kind", "fold").row(0),
+            *account,
             symbols=names[:-1],
-            sessions=rows["session"].to_numpy().astype("datetime64[D]"),
-            weights=rows["executed_weights"].explode().to_numpy().reshape(-1, len(names))[:, :-1],
+            sessions=sessions.to_numpy().astype("datetime64[D]"),
+            weights=weights.to_numpy().reshape(-1, len(names))[:, :-1],
         )
 
 
@@ -65,60 +72,60 @@ def holding_windows(record: PrudexRecord, held: list[WindowHoldings]) -> pl.Data
         .agg(pl.col("session").min().alias("first"), pl.col("session").max().alias("last"))
         .iter_rows()
     }
-    market = _ReturnsCache(record.returns)
+    moments = cache(partial(_Moments.of, _returns_by_source(record)))  # many accounts share a window
     rows: list[Row] = []
     for each in held:
-        first, last = spans[each.run_id, each.fold]
-        key = (each.run_id, each.source, each.policy, each.kind, each.fold, first, last)
-        returns = market.returns(each.source, first, last, each.symbols)
-        rows += [(*key, *found, False) for found in _numbers(each.weights, returns)]
+        window = spans[each.run_id, each.fold]
+        key = (each.run_id, each.source, each.policy, each.kind, each.fold, *window)
+        found = _numbers(each.weights, partial(moments, each.source, *window, each.symbols))
+        rows += [(*key, *number, False) for number in found]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 
 
-def _numbers(weights: NDArray[np.float64], returns: NDArray[np.float64]) -> Iterator[tuple[Any, ...]]:
+def _returns_by_source(record: PrudexRecord) -> dict[str, pl.DataFrame]:
+    """Simple returns by market source: session, and a column per symbol."""
+    return {
+        str(source): rows.pivot("symbol", index="session", values="close_return").sort("session")
+        for (source,), rows in record.returns.partition_by("source", as_dict=True).items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Moments of the returns of names in a window, without those that did not move: they are like cash."""
+
+    moving: NDArray[np.bool_]  # (N,)
+    correlation: NDArray[np.float64]  # (M, M) of the M names that moved
+    covariance: NDArray[np.float64]  # (M, M)
+
+    @classmethod
+    def of(
+        cls, returns: dict[str, pl.DataFrame], source: str, first: date, last: date, symbols: tuple[str, ...]
+    ) -> Self:
+        """Estimate the moments from the first to the last session.
+
+        Raises:
+            UndefinedStatisticError: if there are too few sessions, or no name moved.
+        """
+        market = returns.get(source, pl.DataFrame(schema={"session": pl.Date}))
+        inside = market.filter(pl.col("session").is_between(first, last))
+        flat = np.zeros(len(inside))  # for a name that is no longer in the market
+        wide = np.column_stack(
+            [inside[name].fill_null(0.0).to_numpy() if name in inside.columns else flat for name in symbols]
+        )
+        if len(inside) < MIN_SESSIONS or not (moving := np.ptp(wide, axis=0) > 0.0).any():
+            raise UndefinedStatisticError(
+                f"correlations need {MIN_SESSIONS} sessions with varying returns, but gold.returns has {len(inside)}"
+            )
+        moved = wide[:, moving]
+        return cls(moving, np.atleast_2d(np.corrcoef(moved, rowvar=False)), np.atleast_2d(np.cov(moved, rowvar=False)))
+
+
+def _numbers(weights: NDArray[np.float64], moments: Callable[[], _Moments]) -> Iterator[tuple[Any, ...]]:
     yield "entropy", float(weight_entropy(weights).mean()), None
     yield "largest_weight", float(np.abs(weights).max(axis=1).mean()), None
-    yield "average_correlation", *value_or_reason(partial(_correlation, weights, returns))
-    yield "effective_bets", *value_or_reason(partial(_bets, weights, returns))
-
-
-def _correlation(weights: NDArray[np.float64], returns: NDArray[np.float64]) -> float:
-    moving = _moving_names(returns)
-    return average_correlation(weights[:, moving], np.atleast_2d(np.corrcoef(returns[:, moving], rowvar=False)))
-
-
-def _bets(weights: NDArray[np.float64], returns: NDArray[np.float64]) -> float:
-    moving = _moving_names(returns)
-    return effective_bets(weights[:, moving], np.atleast_2d(np.cov(returns[:, moving], rowvar=False)))
-
-
-def _moving_names(returns: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether a name's price moved in the window; otherwise it is like cash."""
-    moving = np.ptp(returns, axis=0) > 0.0 if len(returns) >= MIN_SESSIONS else np.zeros(returns.shape[1], dtype=bool)
-    if not moving.any():
-        raise UndefinedStatisticError(
-            f"correlations need {MIN_SESSIONS} sessions with varying returns, but gold.returns has {len(returns)}"
-        )
-    return moving
-
-
-class _ReturnsCache:
-    """Cache of window returns, which many accounts share."""
-
-    def __init__(self, returns: pl.DataFrame) -> None:
-        self._wide = {
-            str(source): rows.pivot("symbol", index="session", values="close_return").sort("session")
-            for (source,), rows in returns.partition_by("source", as_dict=True).items()
-        }
-        self._cache: dict[tuple[str, date, date, tuple[str, ...]], NDArray[np.float64]] = {}
-
-    def returns(self, source: str, first: date, last: date, symbols: tuple[str, ...]) -> NDArray[np.float64]:
-        """Simple returns (sessions, names) from the first to the last session."""
-        key = (source, first, last, symbols)
-        if key not in self._cache:
-            wide = self._wide.get(source, pl.DataFrame(schema={"session": pl.Date}))
-            inside = wide.filter(pl.col("session").is_between(first, last))
-            flat = np.zeros(len(inside))  # for a name that is no longer in the market
-            columns = [inside[name].fill_null(0.0).to_numpy() if name in wide.columns else flat for name in symbols]
-            self._cache[key] = np.column_stack(columns)
-        return self._cache[key]
+    yield (
+        "average_correlation",
+        *value_or_reason(lambda: average_correlation(weights[:, moments().moving], moments().correlation)),
+    )
+    yield "effective_bets", *value_or_reason(lambda: effective_bets(weights[:, moments().moving], moments().covariance))

@@ -36,9 +36,9 @@ def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def accounts(record: PrudexRecord) -> pl.DataFrame:
-    """Run, source, experiment, policy, kind and age (of its run) of every account, by kind and name."""
-    every = record.curves.select("run_id", "policy", "kind").unique()
-    known = record.runs.with_row_index("age").select("run_id", "experiment", "source", "age")
+def accounts(runs: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Run, source, experiment, policy, kind and age (of its run) of every account in the windows, by kind and name."""
+    every = windows.select("run_id", "policy", "kind").unique()
+    known = runs.with_row_index("age").select("run_id", "experiment", "source", "age")
     rows = every.join(known, on="run_id").sort("kind", "policy", "source", "age")
     return rows.select("run_id", "source", "experiment", "policy", "kind", "age")

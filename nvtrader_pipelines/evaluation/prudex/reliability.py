@@ -115,8 +115,9 @@ def rank_distribution(
     checked = [_require_scores(tasks) for tasks in runs]
     shares = np.zeros((len(runs), len(runs)))
     for task in range(n_tasks.pop()):
-        drawn = np.stack([generator.choice(tasks[task], n_draws) for tasks in checked])
-        best_first = np.lexsort((generator.random(drawn.shape), -drawn), axis=0)
+        levels = np.unique(np.concatenate([tasks[task] for tasks in checked]))
+        drawn = np.stack([generator.choice(np.searchsorted(levels, tasks[task]), n_draws) for tasks in checked])
+        best_first = np.argsort(generator.random(drawn.shape) - drawn, axis=0)
         for rank, policies in enumerate(best_first):
             shares[:, rank] += np.bincount(policies, minlength=len(runs))
     return shares / (n_draws * len(checked[0]))

@@ -72,10 +72,8 @@ def return_windows(record: PrudexRecord) -> pl.DataFrame:
     Raises:
         ValueError: if the accounts of a run do not cover the same sessions once each, or a return is not finite.
     """
-    curves = record.curves.join(record.runs.select("run_id", "source"), on="run_id").sort("session")
     rows: list[Row] = []
-    for run_rows in curves.partition_by("run_id", maintain_order=True):
-        walks = [_walk(account) for account in run_rows.partition_by("policy", "kind", maintain_order=True)]
+    for walks in _walks(record):
         _require_common_sessions(walks)
         market = next((walk for walk in walks if walk.key[2:] == (REFERENCE, BASELINE)), None)
         for walk in walks:
@@ -83,20 +81,33 @@ def return_windows(record: PrudexRecord) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 
 
-def _walk(account: pl.DataFrame) -> _Walk:
-    return _Walk(
-        account.select("run_id", "source", "policy", "kind").row(0),
-        account["session"].to_numpy().astype("datetime64[D]"),
-        account["fold"].to_numpy().astype(np.int32),
-        account["net_return"].to_numpy().astype(np.float64),
+def _walks(record: PrudexRecord) -> Iterator[list[_Walk]]:
+    """Yield the walks of each run's accounts."""
+    accounts = (
+        record.curves.group_by("run_id", "policy", "kind")
+        .agg(pl.col("session", "fold", "net_return").sort_by("session"))
+        .join(record.runs.select("run_id", "source"), on="run_id")
+        .sort("run_id", "kind", "policy")
     )
+    for run in accounts.partition_by("run_id", maintain_order=True):
+        keys = run.select("run_id", "source", "policy", "kind").iter_rows()
+        yield [
+            _Walk(
+                key,
+                sessions.to_numpy().astype("datetime64[D]"),
+                folds.to_numpy().astype(np.int32),
+                returns.to_numpy().astype(np.float64),
+            )
+            for key, sessions, folds, returns in zip(keys, run["session"], run["fold"], run["net_return"], strict=True)
+        ]
 
 
 def _require_common_sessions(walks: list[_Walk]) -> None:
     first = walks[0]
+    once = len(np.unique(first.sessions)) == len(first.sessions)
     for walk in walks:
         same = np.array_equal(walk.sessions, first.sessions) and np.array_equal(walk.folds, first.folds)
-        if not same or len(np.unique(walk.sessions)) != len(walk.sessions):
+        if not (same and once):
             raise ValueError(
                 f"the accounts of a run need the same sessions once each, but {walk.key[2]} has {len(walk.sessions)} "
                 f"and {first.key[2]} has {len(first.sessions)}; walk the run again"

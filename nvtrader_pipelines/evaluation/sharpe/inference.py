@@ -61,8 +61,15 @@ def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
         raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
     if not varies(returns):
         raise ValueError(f"Sharpe inference needs returns that vary, but all {len(returns)} are {returns[0]:g}")
-    skewness, kurtosis = float(scipy.stats.skew(returns)), float(scipy.stats.kurtosis(returns, fisher=False))
-    return SharpeMoments(float(returns.mean()) / float(returns.std(ddof=1)), len(returns), skewness, kurtosis)
+    residuals = returns - returns.mean()
+    squares = residuals**2
+    variance = float(squares.mean())
+    return SharpeMoments(
+        float(returns.mean()) / float(returns.std(ddof=1)),
+        len(returns),
+        skewness=float((squares * residuals).mean()) / variance**1.5,
+        kurtosis=float((squares**2).mean()) / variance**2,
+    )
 
 
 def sharpe_ratio_error(moments: SharpeMoments) -> float:
@@ -81,12 +88,12 @@ def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -
 
     Source: Bailey & Lopez de Prado (2012).
     """
-    return float(scipy.stats.norm.cdf(_errors_above(moments, benchmark)))
+    return float(scipy.special.ndtr(_errors_above(moments, benchmark)))
 
 
 def sharpe_p_value(moments: SharpeMoments, benchmark: float = 0.0) -> float:
     """One-sided p value against the benchmark: 1 less the probabilistic Sharpe ratio."""
-    return float(scipy.stats.norm.sf(_errors_above(moments, benchmark)))
+    return float(scipy.special.ndtr(-_errors_above(moments, benchmark)))
 
 
 def _errors_above(moments: SharpeMoments, benchmark: float) -> float:
@@ -114,7 +121,7 @@ def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
         )
     if n_trials == 1 or variance == 0.0:
         return 0.0
-    quantiles = scipy.stats.norm.ppf([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
+    quantiles = scipy.special.ndtri([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
     return float(np.sqrt(variance) * ((1.0 - EULER_GAMMA) * quantiles[0] + EULER_GAMMA * quantiles[1]))
 
 
@@ -136,7 +143,7 @@ def minimum_track_record_length(
             f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
             f"above {benchmark:g}; no record is long enough"
         )
-    quantile = float(scipy.stats.norm.ppf(confidence_level) / (moments.sharpe - benchmark))
+    quantile = float(scipy.special.ndtri(confidence_level) / (moments.sharpe - benchmark))
     return 1.0 + _variance_factor(moments, moments.sharpe) * quantile**2
 
 
@@ -190,7 +197,7 @@ def probabilistic_sharpe_ratio_2025(
     Arguments and errors are those of `sharpe_ratio_error_2025`.
     """
     error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
-    return float(scipy.stats.norm.cdf((moments.sharpe - benchmark) / error))
+    return float(scipy.special.ndtr((moments.sharpe - benchmark) / error))
 
 
 @cache

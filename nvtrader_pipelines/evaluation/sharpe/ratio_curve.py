@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation, deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
@@ -108,7 +108,7 @@ def _as_of(trials: pl.DataFrame, returns: Mapping[str, RunReturns], period: Peri
         yield row | {
             "deflated_sharpe": deflated,
             "best_baseline": trial.best_baseline_name,
-            "information_ratio": trial.sharpe("best_baseline") * YEARLY,
+            "information_ratio": trial.sharpe["best_baseline"] * YEARLY,
             "deflated_information_ratio": active,
             "note": "; ".join(dict.fromkeys([*notes, *said_of_active])) or None,
         }
@@ -116,9 +116,10 @@ def _as_of(trials: pl.DataFrame, returns: Mapping[str, RunReturns], period: Peri
 
 def _deflate_last(trials: Sequence[Trial], against: Against, n_trials: int) -> tuple[float | None, list[str]]:
     """Deflated Sharpe ratio of the last trial, and notes."""
-    deflation = Deflation.of(np.array([trial.sharpe(against) for trial in deflation_trials(trials)]), n_trials)
+    deflation = Deflation.of(np.array([trial.sharpe[against] for trial in deflation_trials(trials)]), n_trials)
     try:
-        deflated = deflation.apply(sharpe_moments(trials[-1].returns(against)))
+        moments = sharpe_moments(trials[-1].returns(against))
+        ratio = None if deflation.variance is None else deflated_sharpe_ratio(moments, n_trials, deflation.variance)
     except ValueError as error:
         return None, [str(error)]
-    return deflated.get("deflated_sharpe"), deflation.notes
+    return ratio, deflation.notes
