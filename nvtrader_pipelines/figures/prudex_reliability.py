@@ -44,7 +44,7 @@ def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None
     axes.annotate("1/N", (50.0, 1.0), xytext=(6, -2), textcoords="offset points", fontsize=TEXT, va="top")
     axes.set_xlim(0.0, 100.0)
     axes.set_ylim(0.0, 1.02)
-    axes.set_xlabel(r"score $\tau$ of a run: 50 is 1/N in the same test window")
+    axes.set_xlabel("score τ of a run: 50 is 1/N in the same test window")
     axes.set_ylabel("runs with a higher score")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     lines = [Line2D([], [], color=each.color, linestyle=each.dashes, linewidth=2.5, label=each.label) for each in drawn]
