@@ -56,7 +56,7 @@ def test_experiment_schema_accepts_valid_and_rejects_invalid_documents(invoke):
 
 
 def test_schema_with_output_writes_file_and_prints_its_path(invoke, tmp_path):
-    path = tmp_path / "new" / "experiment.schema.json"
+    path = tmp_path / "experiment.schema.json"
     found = invoke("schema", "--output", str(path))
     assert found.stdout.strip() == str(path)
     assert json.loads(path.read_text()) == json.loads(invoke("schema", "experiment").stdout)
