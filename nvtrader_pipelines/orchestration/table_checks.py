@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import dagster as dg
-import pandera.errors
 import polars as pl
-from pandera.polars import DataFrameSchema
 
 from nvtrader_pipelines.evaluation.invariants import (
     equity_gaps,
@@ -18,7 +16,6 @@ from nvtrader_pipelines.evaluation.invariants import (
 )
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.market import schemas
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.returns import calendar_gaps, describe_gaps
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
@@ -88,19 +85,17 @@ def check_result(
     return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
 
 
-def schema_check(table: Table, schema: DataFrameSchema) -> dg.AssetChecksDefinition:
+def schema_check(table: Table) -> dg.AssetChecksDefinition:
     """Build a blocking check of a table against its pandera schema."""
 
     @dg.asset_check(
         asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} conforms to its schema."
     )
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        from nvtrader_pipelines.orchestration.schema_validation import schema_violations
+
         rows = store.tables.read(table)
-        try:
-            schema.validate(rows, lazy=True)
-        except pandera.errors.SchemaErrors as errors:
-            return check_result(pl.DataFrame(errors.failure_cases), len(rows))
-        return check_result(rows.clear(), len(rows))
+        return check_result(schema_violations(table, rows), len(rows))
 
     return check
 
@@ -274,10 +269,7 @@ def promotion_check(
 
 CHECKS = [
     enough_pairs_for_dpo,
-    schema_check(CLEAN_BARS, schemas.CLEAN_BARS),
-    schema_check(QUARANTINE, schemas.QUARANTINE),
-    schema_check(RETURNS, schemas.RETURNS),
-    schema_check(FEATURES, schemas.FEATURES),
+    *map(schema_check, (CLEAN_BARS, QUARANTINE, RETURNS, FEATURES)),
     calendar_has_no_gaps,
     every_file_has_a_good_bar,
     no_nan_check(RETURNS),
