@@ -21,7 +21,7 @@ from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_dige
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.market_state import market_digest, market_is_current, record_market_digest
 from nvtrader_pipelines.runs.pipeline_state import record_pipeline_state
-from nvtrader_pipelines.runs.planning import completed_run, missing_tables
+from nvtrader_pipelines.runs.planning import JudgedRuns
 from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
 from nvtrader_pipelines.runs.training_time import TrainingEstimate, long_trainings
@@ -50,6 +50,7 @@ class _Materialization:
     def __init__(self, store: Store, instance: dg.DagsterInstance, watch: Watch | None, *, quiet: bool) -> None:
         self.defs = build_defs({"progress": ProgressLog(watch)} if watch else None, store.home)
         self.store, self.instance, self.quiet = store, instance, quiet
+        self.judged_runs = JudgedRuns(store)
 
     def print_progress(self, line: str) -> None:
         """Print one line with the time, unless quiet."""
@@ -109,13 +110,13 @@ class _Materialization:
         A problem is the reason why it cannot be planned.
         """
         try:
-            run_id = completed_run(self.store, key)
+            run_id = self.judged_runs.completed(key)
         except (StorageError, ValueError) as error:
             return " ".join(str(error).split())
         if run_id is None:
             self.print_progress(title)
             self.launch("experiment", key)
-        elif missing := missing_tables(self.store, run_id):
+        elif missing := self.judged_runs.missing_tables(run_id):
             self.print_progress(f"{title} lacks {', '.join(table.name for table in missing)}")
             self.launch("experiment", key, tables=missing)
         else:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import date
+from functools import cache, cached_property, partial
 
 import polars as pl
 
@@ -81,20 +82,38 @@ def read_forward_plan(store: Store, parent: SealedRun) -> RunPlan:
     return forward_plan(spec, panel, parent.as_parent)
 
 
-def completed_run(store: Store, partition_key: str) -> str | None:
-    """Id of the experiment's judged run on the current market by this code, or None."""
-    source = store.ledger.read(partition_key).market.source
-    runs = walk_forward_runs(store).filter(pl.col("partition_key") == partition_key)
-    pinned = json.dumps(pinned_snapshots(store.tables, source), sort_keys=True)
-    known = runs.filter((runs["snapshot_ids"] == pinned) & (runs["code_version"] == run_code()))["run_id"].to_list()
-    if known:
-        return known[0]
-    planned = read_plan(store, partition_key).run_id
-    return planned if planned in runs["run_id"] else None  # other snapshots may have the same rows
+class JudgedRuns:
+    """Judged runs of a home as of the first question; each table is read once."""
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pinned = cache(partial(pinned_snapshots, store.tables))  # by source
 
-def missing_tables(store: Store, run_id: str) -> list[Table]:
-    """Tables without rows of a judged run that was interrupted after its verdict."""
-    return [
-        table for table in TABLES_AFTER_VERDICT if store.tables.read(table, {"run_id": [run_id]}, ["run_id"]).is_empty()
-    ]
+    def completed(self, partition_key: str) -> str | None:
+        """Id of the experiment's judged run on the current market by this code, or None.
+
+        Raises:
+            StorageError: if the experiment is not registered, or its market has no panel.
+            ValueError: if the bars do not make a panel, or no fold fits.
+        """
+        source = self._store.ledger.read(partition_key).market.source
+        runs = self._runs.filter(pl.col("partition_key") == partition_key)
+        pinned = json.dumps(self._pinned(source), sort_keys=True)
+        known = runs.filter(snapshot_ids=pinned, code_version=run_code())["run_id"].to_list()
+        if known:
+            return known[0]
+        planned = read_plan(self._store, partition_key).run_id
+        return planned if planned in runs["run_id"] else None  # other snapshots may have the same rows
+
+    def missing_tables(self, run_id: str) -> list[Table]:
+        """Tables without rows of a judged run that was interrupted after its verdict."""
+        return [table for table in TABLES_AFTER_VERDICT if run_id not in self._run_ids[table]]
+
+    @cached_property
+    def _runs(self) -> pl.DataFrame:
+        return walk_forward_runs(self._store)
+
+    @cached_property
+    def _run_ids(self) -> dict[Table, set[str]]:
+        """Runs with rows, by table."""
+        return {each: set(self._store.tables.read(each, columns=["run_id"])["run_id"]) for each in TABLES_AFTER_VERDICT}

@@ -21,7 +21,7 @@ from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.market_state import market_is_current
-from nvtrader_pipelines.runs.planning import completed_run
+from nvtrader_pipelines.runs.planning import JudgedRuns
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
@@ -87,7 +87,7 @@ def assert_no_half_run(home) -> None:
     assert len(policies(home)) < N_POLICIES
     assert not list(home.policies.rglob(MANIFEST))
     assert not list(home.policies.rglob(LATEST))
-    assert not completed_run(Store(home), KEY)
+    assert not JudgedRuns(Store(home)).completed(KEY)
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_second_run_computes_nothing_and_prints_only_json(built_home, fast_nvtra
 def test_market_contest_and_promotion_are_current_after_a_run(built_home):
     store = Store(built_home)
     assert market_is_current(store)
-    assert completed_run(store, KEY)
+    assert JudgedRuns(store).completed(KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
         assert is_contest_judged(instance, contest_digest(store))
         assert is_promotion_current(instance, promotion_digest(store.home, contest_digest(store)))

@@ -15,7 +15,7 @@ from nvtrader_pipelines.orchestration.materialize import run_pipeline
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.runs.market_state import market_digest, record_market_digest
-from nvtrader_pipelines.runs.planning import completed_run, missing_tables
+from nvtrader_pipelines.runs.planning import JudgedRuns
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
@@ -94,17 +94,17 @@ def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     (run,) = store.ledger.runs().filter(partition_key=key).to_dicts()
     assert run["status"] == "interrupted"
     assert run["message"] == f"the Dagster run {run['dagster_run_id']} ended before it did"
-    assert not completed_run(store, key)
+    assert not JudgedRuns(store).completed(key)
 
     assert run_pipeline(Store(home), [name], quiet=True).names == [name]
-    run_id = completed_run(store, key)
+    run_id = JudgedRuns(store).completed(key)
     assert (run_id, store.ledger.run(run_id).status) == (run["run_id"], "done")
 
     before, rows = store.ledger.runs(), store.tables.read(STRESS)
     store.tables.replace(STRESS, rows.clear(), {"spec_hash": [store.ledger.run(run_id).spec_hash], "run_id": [run_id]})
-    assert missing_tables(store, run_id) == [STRESS]
+    assert JudgedRuns(store).missing_tables(run_id) == [STRESS]
     run_pipeline(Store(home), [name], quiet=True)
-    assert missing_tables(store, run_id) == []
+    assert JudgedRuns(store).missing_tables(run_id) == []
     assert_frame_equal(store.tables.read(STRESS), rows, check_row_order=False)
     assert store.ledger.runs().equals(before)  # nothing was trained or tested for it
 

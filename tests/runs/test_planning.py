@@ -6,7 +6,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.runs.input_digests import promotion_digest
 from nvtrader_pipelines.runs.market_state import has_panel, market_digest, market_is_current, record_market_digest
 from nvtrader_pipelines.runs.planning import (
-    completed_run,
+    JudgedRuns,
     read_forward_plan,
     read_plan,
     read_replay_plan,
@@ -64,19 +64,19 @@ def test_reopen_plan_other_spec_or_code_raises(market):
 
 
 def test_completed_run_needs_a_verdict_on_the_current_market(market):
-    assert not completed_run(market, KEY)
+    assert not JudgedRuns(market).completed(KEY)
     complete_run(market, sealed(read_plan(market, KEY)), AT)
-    assert completed_run(market, KEY)
+    assert JudgedRuns(market).completed(KEY)
     derive(market, seed=0)  # other snapshots, the same rows
-    assert completed_run(market, KEY)
+    assert JudgedRuns(market).completed(KEY)
     derive(market, seed=1)
-    assert not completed_run(market, KEY)
+    assert not JudgedRuns(market).completed(KEY)
 
 
 def test_completed_run_ignores_replays(market):
     parent = sealed(read_plan(market, KEY))
     complete_run(market, SealedRun.of(read_replay_plan(market, parent), {}, {}, {}), AT)
-    assert not completed_run(market, KEY)
+    assert not JudgedRuns(market).completed(KEY)
 
 
 def test_read_replay_plan_uses_the_current_market_or_given_snapshots(market):
