@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import time
 
@@ -16,6 +17,7 @@ def wait(home, source, contests, shard):
     """Leave a file, then work for long."""
     (home.root / f"shard-{shard[0]}").touch()
     time.sleep(60.0)
+    (home.root / "waited").touch()
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def test_interrupted_judgement_ends_its_processes(home):
                 time.sleep(0.05)
             raise KeyboardInterrupt
 
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
-    assert time.monotonic() - began < 50.0
+    assert multiprocessing.active_children() == []
+    assert not (home.root / "waited").exists()
