@@ -74,8 +74,8 @@ def server_message(store: Store) -> str:
         return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
     return (
         f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
-        "itself; `nvtrader halt` stops all trading, turning off policy_activated and eod_rebalance under Automation "
-        "stops only this"
+        "itself; `nvtrader halt` stops all trading; to stop only this, turn off policy_activated and eod_rebalance "
+        "under Automation"
     )
 
 

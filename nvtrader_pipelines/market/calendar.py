@@ -24,7 +24,7 @@ LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on t
 def all_sessions() -> NDArray[np.datetime64]:
     """Sessions from 1900 to 2049 as (S,) days, ascending; read-only.
 
-    A file beside the package's bytecode stores them per version of exchange_calendars, so that it is not imported.
+    They are stored beside the package's bytecode per version of exchange_calendars, which is slow to import.
     """
     name = f"{CALENDAR}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
     stored = Path(str(files("nvtrader_pipelines"))) / "__pycache__" / name

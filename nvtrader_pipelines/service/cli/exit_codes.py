@@ -19,9 +19,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 FAILURES = (PipelineError, NotReconciled)
-TEMPORARY = re.compile(
-    r"/\.([^/]+)\.[^./]+\.tmp$"
-)  # end of a temporary file's path, with the name of the file to write
+TEMPORARY = re.compile(r"/\.([^/]+)\.[^./]+\.tmp$")  # end of a temporary path, with the final name
 INTERRUPTION = "interrupted; finished steps are stored, run the command again to resume"
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 

@@ -25,7 +25,7 @@ LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_f
 def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
     """Find a run by its id, or the newest training run of an experiment or version.
 
-    A deleted run is found only if no other matches.
+    A deleted run of an experiment is found only if it has no other.
 
     Raises:
         StorageError: if no run or several runs match.

@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 
-_BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")
+_BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")  # figures with an interval
 ANNUALIZED = (
     *(f"{name}{bound}" for name in _BOUNDED for bound in ("", "_low", "_high")),
     *("sharpe_error", "lo_low", "lo_high", "iqm_sharpe", "iqm_low", "iqm_high", "previous_sharpe"),
