@@ -71,8 +71,8 @@ class Desk:
         Args:
             first: first session to trade of an unopened account, which opens in cash at the close before; an account
                 opened there continues. None opens it at the last known session.
-            last: last session to trade; None for the last known one. With either day it is a replay, which schedules
-                and sensors do not continue.
+            last: last session to trade; None for the last known one. With `first` or `last` the trading is a replay of
+                history, which schedules and sensors do not continue.
             acknowledge: whether the replay acknowledges soft findings, with an `approved` event each.
             until_waiting: whether to stop after a session whose plan waits for a person.
 

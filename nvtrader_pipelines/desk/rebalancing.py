@@ -49,18 +49,18 @@ def skip_reason(store: Store, account: str, session: date) -> str | None:
 
 
 def replay_reason(store: Store, account: str) -> str | None:
-    """Reason to leave an account to a person, since a replay traded its last session; None for other accounts."""
+    """Reason why only a person may continue an account: a replay traded it last; else None."""
     state = SqliteBook(store.home, account).last()
     if state is None or not state.in_replay:
         return None
     return (
-        f"a replay traded the account {account} to {state.session}, so schedules and sensors leave it there; trade its "
-        "next sessions with `nvtrader trade`, and they continue it"
+        f"a replay traded the account {account} to {state.session}, so schedules and sensors do not continue it "
+        "until `nvtrader trade` without days has traded its next sessions"
     )
 
 
 def server_message(store: Store) -> str:
-    """Sentence on what the server of `nvtrader ui` trades by itself, and how to stop it."""
+    """Describe what the server of `nvtrader ui` trades by itself, and how to stop it."""
     try:
         active = read_active(store)
         if active is None:
@@ -74,8 +74,8 @@ def server_message(store: Store) -> str:
         return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
     return (
         f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
-        "itself; `nvtrader halt` stops all trading, the switches of policy_activated and eod_rebalance (under "
-        "Automation) only this"
+        "itself; `nvtrader halt` stops all trading; to stop only this, turn off policy_activated and eod_rebalance "
+        "under Automation"
     )
 
 

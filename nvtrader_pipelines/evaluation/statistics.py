@@ -16,7 +16,7 @@ NO_SPREAD = 1e-12
 # The same for a variance computed as a difference of sums, as a share of their mean square.
 _NO_VARIANCE = 1e-11
 YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # factor from a Sharpe ratio per session to one per year
-MIN_ANNUALIZED = 63  # sessions of an annualized figure that is shown: a quarter
+MIN_ANNUALIZED = 63  # fewest sessions of an annualized figure that is shown: a quarter
 CONFIDENCE_LEVEL = 0.95  # of value at risk and expected shortfall
 
 

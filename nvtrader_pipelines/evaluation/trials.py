@@ -90,7 +90,7 @@ class Trial:
 
     @cached_property
     def sharpe(self) -> dict[Against, float]:
-        """Sharpe ratio per session by reference; against one, it is the information ratio."""
+        """Sharpe ratio per session by reference; an information ratio unless against zero."""
         return {against: float(sharpe_ratios(self.returns(against)[:, None])[0]) for against in AGAINST}
 
 

@@ -41,7 +41,7 @@ class AccountState(BaseModel):
     flow: float = 0.0  # account currency paid in, or (negative) out, since the last close
     income: float = 0.0  # dividends and interest booked since the last close, account currency, part of the return
     plan_id: str | None = None  # plan whose orders were filled in this session
-    in_replay: bool = False  # traded by a replay of history, which only a person continues
+    in_replay: bool = False  # whether a replay of history traded the session; only a person continues it
     policy: str  # in force
     run_id: str
     spec_hash: str

@@ -26,14 +26,14 @@ class KillSwitch(Protocol):
 
 @dataclass(frozen=True)
 class RiskControls:
-    """Risk controls of an account, the clock and author of its audit events, and whether it replays history."""
+    """Risk controls of an account, with the clock and author of its audit events."""
 
     switch: KillSwitch
     findings: Callable[[RebalancePlan, int], Sequence[Finding]]  # of a plan and the session of its decision
     purchase_bans: Callable[[date], Mapping[str, str]]  # names that may not be bought in a session, with the reason
     clock: Callable[[], datetime]
     by: str  # author of events
-    in_replay: bool = False
+    in_replay: bool = False  # whether the account replays history
 
     def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
         """Make an event of a plan, at the current time."""

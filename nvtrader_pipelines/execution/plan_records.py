@@ -58,8 +58,8 @@ def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
     return records
 
 
-def halted_sessions(events: Iterable[AuditEvent], records: Iterable[PlanRecord]) -> list[AuditEvent]:
-    """Events of the sessions without a plan, since the kill switch stopped them."""
+def halted_session_events(events: Iterable[AuditEvent], records: Iterable[PlanRecord]) -> list[AuditEvent]:
+    """Events of sessions that the kill switch left without a plan."""
     decided = {(record.plan.account, record.plan.session) for record in records}
     return [
         each

@@ -81,7 +81,7 @@ def _proposals(
     if not isinstance(plan.spec.agent, Learner):
         for key in plan.keys:  # a rule loads nothing from its archives, but is valid on their market only
             card = read_card(_archive(key, archives))
-            _require_own(plan, key, card)
+            _require_own_card(plan, key, card)
             require_same_market(card, plan.panel.symbols, plan.panel.feature_names)
         n_blocks = len(folds_by_block)
         one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
@@ -204,7 +204,7 @@ def _open_policies(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives
 
 def _open(plan: RunPlan, key: FoldSeed, archives: Archives, shared: Interfaces) -> Policy:
     card, tensors = read_archive(_archive(key, archives))
-    _require_own(plan, key, card)
+    _require_own_card(plan, key, card)
     return open_policy(card, tensors, plan.panel, shared)
 
 
@@ -214,8 +214,8 @@ def _archive(key: FoldSeed, archives: Archives) -> bytes:
     return archives[key]
 
 
-def _require_own(plan: RunPlan, key: FoldSeed, card: PolicyCard) -> None:
-    """Raise if the policy is not one of this fold, seed and run."""
+def _require_own_card(plan: RunPlan, key: FoldSeed, card: PolicyCard) -> None:
+    """Raise if the policy belongs to another fold, seed or run."""
     trained_on = card.panel_digest if plan.kind == "walk_forward" else plan.panel_digest
     if (card.fold, card.seed, card.spec_hash, trained_on) != (*key, plan.spec.spec_hash, plan.panel_digest):
         raise PolicyArchiveError(

@@ -13,7 +13,7 @@ from nvtrader_pipelines.figures.canvas import BLACK, LIGHT_GREY, TEXT, new_figur
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 
 _KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT}
-_GAPS = 12.0  # points between the bars of a panel
+_GAP_POINTS = 12.0  # total width of the gaps between a panel's bars
 _RANKED_BY = {
     "total_return": "total return",
     "sharpe": "Sharpe ratio",
@@ -82,7 +82,7 @@ def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = Non
 
 
 def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
-    """Draw a bar per rank, stacked by policy; policies without a style are light grey on top."""
+    """Draw a bar per rank, stacked by policy, with policies without a style on top."""
     if not len(ranks):
         return
     n_ranks = ranks["rank"].n_unique()
@@ -94,6 +94,6 @@ def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
     edges = np.arange(n_ranks + 1) + 0.5
     colors = [*(style.shade for style in drawn), LIGHT_GREY]
     axes.stackplot(edges, np.pad(shares, ((0, 0), (0, 1)), "edge"), step="post", colors=colors)
-    axes.vlines(edges, 0.0, 1.0, color="white", linewidth=_GAPS / n_ranks)
+    axes.vlines(edges, 0.0, 1.0, color="white", linewidth=_GAP_POINTS / n_ranks)
     axes.set_ylim(0.0, 1.0)
     axes.grid(visible=False)

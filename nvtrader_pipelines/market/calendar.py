@@ -24,7 +24,7 @@ LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on t
 def all_sessions() -> NDArray[np.datetime64]:
     """Sessions from 1900 to 2049 as (S,) days, ascending; read-only.
 
-    They are stored beside the package's bytecode, once per version of exchange_calendars.
+    They are stored beside the package's bytecode per version of exchange_calendars, which is slow to import.
     """
     name = f"{CALENDAR}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
     stored = Path(str(files("nvtrader_pipelines"))) / "__pycache__" / name
@@ -47,7 +47,7 @@ def _compute_sessions() -> NDArray[np.datetime64]:
 
 
 def _write_sessions(stored: Path, days: NDArray[np.datetime64]) -> None:
-    """Store sessions for the next process, where the package can be written."""
+    """Store sessions for later processes, unless the package is read-only."""
     temporary = stored.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         with temporary.open("wb") as file:

@@ -34,7 +34,7 @@ class Deletion:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the run is deleted already, with nothing left to delete."""
+        """Whether the run is already deleted and nothing is left to delete."""
         return self.run.deleted_at is not None and not (self.n_files or self.rows or self.pictures)
 
     @property

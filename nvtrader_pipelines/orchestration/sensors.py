@@ -120,8 +120,8 @@ def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store
     asset_key=ACTIVE_POLICY_KEY,
     job=REBALANCE,
     default_status=STARTED_BY_DEFAULT,
-    description="Decision of the promotion gate: rebalance with the active policy, once per activation; never continue "
-    "a replay.",
+    description="Decision of the promotion gate: rebalance with the active policy, once per activation, but "
+    "not an account that a replay traded last.",
 )
 def policy_activated(
     _context: dg.SensorEvaluationContext, event: dg.EventLogEntry, store: dg.ResourceParam[Store], desk: DeskResource

@@ -34,7 +34,7 @@ def server_command(home: Home, port: int) -> list[str]:
 
 
 def serve(home: Home, port: int, note: str) -> int:
-    """Serve until stopped and return the exit code of the server; print the URL and a note once it listens.
+    """Serve until stopped, print the URL and a note once it listens, and return the exit code.
 
     The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
 

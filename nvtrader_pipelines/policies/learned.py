@@ -110,13 +110,13 @@ class LearnedPolicy:
         self._network.set_training_mode(False)
         self._state: Any = None
         self._decided_at = -1
-        self._estimates = True
+        self._with_estimates = True
 
     @property
     def without_estimates(self) -> Self:
-        """Policy for another account whose decisions hold target weights only; three times faster."""
+        """Copy for another account; it decides only target weights, in a third of the time."""
         twin = copy(self)
-        twin._estimates = False  # noqa: SLF001 - of its own class
+        twin._with_estimates = False  # noqa: SLF001 - its own class
         return twin
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
@@ -131,12 +131,12 @@ class LearnedPolicy:
         observation = self._builder.observe(index, view)
         with torch.no_grad():
             output = self._agent.act(
-                self._network, torch.as_tensor(observation), self._state, estimates=self._estimates
+                self._network, torch.as_tensor(observation), self._state, with_estimates=self._with_estimates
             )
         self._state, self._decided_at = output.state, t
         raw = np.clip(output.action, -self._bound, self._bound)
         target = self._map(raw[None, :], index)[0]
-        if not self._estimates:
+        if not self._with_estimates:
             return Decision(target=target)
         return Decision(
             target=target,
@@ -154,7 +154,10 @@ class LearnedPolicy:
 
 
 class EnsemblePolicy:
-    """Average of several policies' targets, all computed from the ensemble's account; learned members are copied."""
+    """Average of several policies' targets, all computed from the ensemble's account.
+
+    Learned members are copied, since they may be stateful.
+    """
 
     def __init__(self, members: Sequence[Policy]) -> None:
         self._members = tuple(

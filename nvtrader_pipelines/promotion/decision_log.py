@@ -128,7 +128,7 @@ def write_promotion(store: Store, row: PromotionRow) -> PromotionRow:
 
 
 def write_promotions(store: Store, rows: Sequence[PromotionRow]) -> list[PromotionRow]:
-    """Write decisions in one commit and return them; an equal one that is stored already is returned instead."""
+    """Write decisions in one commit; return them, or the stored ones that are equal."""
     ids = [row.promotion_id for row in rows]
     given = to_frame(PROMOTION_DECISIONS, [row.row() for row in rows])
     compared = given.drop(UNCOMPARED_COLUMNS).columns

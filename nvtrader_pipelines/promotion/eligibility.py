@@ -89,7 +89,7 @@ def require_fit(store: Store, run: SealedRun, policy: str) -> ExperimentSpec:
 
 
 def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: str) -> None:
-    """Raise if the policy files of a run are not complete and unchanged, or the market differs from their own.
+    """Require intact policy files and a market with the symbols and features of their training.
 
     Raises:
         StorageError: if symbols or features differ, or a file is missing or changed.
@@ -97,7 +97,7 @@ def require_market(store: Store, spec: ExperimentSpec, run: SealedRun, policy: s
     store.policies.require_untampered(run)
     path = store.policies.folder(run.partition_key, run.run_id) / min(run.policies)  # all have the same market
     try:
-        require_same_market(read_card(path.read_bytes()), *store.panels.names(spec.market))
+        require_same_market(read_card(path.read_bytes()), *store.panels.symbols_and_features(spec.market))
     except ValueError as error:  # no panel can be made, or it differs from that of the training
         raise market_mismatch_error(run, policy, error) from error
 

@@ -57,7 +57,7 @@ def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> Prom
 
 
 def evaluate_candidates(store: Store, policies: Sequence[str], by: str, clock: Clock) -> list[PromotionRow]:
-    """Let the gate judge policies in turn, as `evaluate_candidate`; rejections are written together at the end.
+    """Let the gate judge policies in turn, and write all rejections in one commit at the end.
 
     Raises:
         StorageError: as `evaluate_candidate`; earlier activations stay, and no rejection is recorded.
@@ -127,7 +127,7 @@ def mirror_active(store: Store) -> None:
 def _decide(
     store: Store, policy: str, author: tuple[Decision, str, str], clock: Clock, rejected: list[PromotionRow]
 ) -> PromotionRow:
-    """Judge a policy and activate one that passes; a rejection is added to `rejected`."""
+    """Judge a policy; activate it if it passes or a person decides, else add it to `rejected`."""
     decision, by, reason = author
     ref, gate = find_policy(store, policy), read_gate(store.home)
     run = sealed_run(store, ref)

@@ -7,17 +7,17 @@ from nvtrader_pipelines.components.explanation import format_value
 from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.baselines import SESSIONS_PER_MONTH
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments
 from nvtrader_pipelines.storage.store import Store
 
-MONTH = 21  # sessions
-SPANS = {  # sessions per unit of the fields that must fit the market
-    **dict.fromkeys(("test_months", "train_months", "months", "skip"), MONTH),
+SPANS = {  # sessions per unit, by the name of a field that must fit the market
+    **dict.fromkeys(("test_months", "train_months", "months", "skip"), SESSIONS_PER_MONTH),
     **dict.fromkeys(("history", "window", "lookback", "estimate_every", "purge_size", "embargo_size"), 1),
     **dict.fromkeys(("validation_sessions", "cooldown", "patch_length", "stride", "max_gap"), 1),
 }
-MAX_INTEGER = 2**63 - 1  # libraries and tables hold no larger one
+MAX_INTEGER = 2**63 - 1  # the largest in tables and libraries
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,15 @@ def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
 
 def _require_fitting_spans(spec: ExperimentSpec, n_sessions: int) -> None:
     for path, value in leaves(spec.model_dump(mode="json", exclude_defaults=True)):  # defaults suit most markets
-        length = SPANS.get(path.rpartition(".")[2])
-        most = MAX_INTEGER if length is None else n_sessions // length
-        if not isinstance(value, int) or value <= most:
+        unit = SPANS.get(path.rpartition(".")[2])
+        maximum = MAX_INTEGER if unit is None else n_sessions // unit
+        if not isinstance(value, int) or value <= maximum:
             continue
-        market = f": the market's panel has {n_sessions:,} sessions" if length else ""
-        months = f", a month counts {length}" if length == MONTH else ""
-        raise ValueError(f"{path}: found {format_value(value)}, but must be at most {most}{market}{months}; lower it")
+        market = f": the market's panel has {n_sessions:,} sessions" if unit else ""
+        months = f", {unit} per month" if unit == SESSIONS_PER_MONTH else ""
+        raise ValueError(
+            f"{path}: found {format_value(value)}, but must be at most {maximum}{market}{months}; lower it"
+        )
 
 
 def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:

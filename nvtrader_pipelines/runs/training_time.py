@@ -44,7 +44,7 @@ class TrainingEstimate:
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes more than a day, so that a person must confirm it."""
+        """Whether the training takes more than a day, which a person must confirm."""
         return self.seconds > MAX_SECONDS
 
 
@@ -64,8 +64,8 @@ def long_trainings(store: Store, specs: Sequence[ExperimentSpec]) -> list[Traini
     return [each for each in _estimates(store, specs) if each.is_long]
 
 
-def describe_long(trainings: Sequence[TrainingEstimate]) -> str:
-    """Describe trainings that need confirmation, and what to do."""
+def describe_long_trainings(trainings: Sequence[TrainingEstimate]) -> str:
+    """Describe trainings of more than a day, and how to confirm them."""
     sentences = "; ".join(each.sentence for each in trainings)
     return f"a training of more than a day needs --yes, but {sentences}; lower total_timesteps, or give --yes"
 

@@ -11,7 +11,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 Document = dict[str, Any]
 _TOKEN = re.compile(r"'?<([a-z ]+)>'?")  # of the parser, such as '<stream end>'
-_PLAIN = {  # problems that the parser describes in words of Python or YAML
+_PLAIN_WORDS = {  # problems that the parser describes in words of Python or YAML
     "found unhashable key": "a key must be text",
     "could not determine a constructor for the tag": "there is no tag",
     "but found another document": "a file must hold one document, but a second one begins",
@@ -64,15 +64,17 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if not isinstance(content, dict):
-        raise StorageError(f"{path.name} must hold a mapping, in lines of `field: value`, but {_holds(content)}")
+        raise StorageError(
+            f"{path.name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}"
+        )
     return content
 
 
 def _describe(error: Exception) -> str:
-    """Describe why a text is no YAML: the line and the problem."""
+    """Describe why a text is not valid YAML: the line and the problem."""
     match error:
         case yaml.MarkedYAMLError(problem=str(problem), problem_mark=yaml.Mark() as mark):
-            for jargon, plain in _PLAIN.items():
+            for jargon, plain in _PLAIN_WORDS.items():
                 problem = problem.replace(jargon, plain)
             return f"line {mark.line + 1}, column {mark.column + 1}: " + _TOKEN.sub(r"the \1", problem)
         case UnicodeDecodeError() | yaml.reader.ReaderError():
@@ -83,7 +85,7 @@ def _describe(error: Exception) -> str:
             return "a value does not fit its tag, such as !!int; remove the tag"
 
 
-def _holds(content: object) -> str:
+def _describe_content(content: object) -> str:
     match content:
         case None:
             return "it is empty"

@@ -8,10 +8,10 @@ class StorageError(Exception):
 
 
 class DamagedFileError(StorageError):
-    """File that is no database any more."""
+    """File that must be a SQLite database, but is damaged."""
 
     def __init__(self, path: Path) -> None:
-        """Name the file and the way back."""
+        """Name the file and the remedy."""
         super().__init__(f"{path} must be a SQLite database, but is damaged; restore the home from a backup")
 
 

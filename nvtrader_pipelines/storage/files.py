@@ -51,10 +51,10 @@ def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def require_new_folder(folder: Path) -> None:
-    """Check that a folder for a home is new or empty, and can be created.
+    """Require that the folder of a new home is empty, or can be created.
 
     Raises:
-        StorageError: if it holds anything, or is or lies below a file.
+        StorageError: if it holds files, is a file or lies below one.
     """
     place = next(each for each in (folder, *folder.parents) if each.exists())
     if not place.is_dir():

@@ -52,8 +52,8 @@ class Home:
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
     @property
-    def folder(self) -> Path:
-        """Root folder as people know it, also of a linked home."""
+    def resolved_root(self) -> Path:
+        """Root folder behind the link of a linked home: the path that people know."""
         return self.root.resolve()
 
     @property
@@ -96,7 +96,7 @@ def _link_to(root: Path) -> Path:
 
 
 def _remove_dangling(cache: Path) -> None:
-    """Remove the links to homes that were moved or deleted, and their views."""
+    """Remove dangling links to homes that were moved or deleted, with their views."""
     for link in cache.iterdir():
         if link.is_symlink() and not link.exists():
             for path in (*cache.glob(f"{link.name}.*"), link):

@@ -40,7 +40,7 @@ class FileKillSwitch:
 
     @property
     def remedy(self) -> str:
-        """How to release the switch, as the end of a sentence."""
+        """Steps that release the switch, as the end of a sentence; empty if it is not engaged."""
         steps = (
             f"unset {VARIABLE} to trade again" if self.variable_reason() else "",
             "`nvtrader resume` releases it" if self.file_reason() else "",

@@ -136,7 +136,7 @@ def _pinned_row(tables: Warehouse, source: str) -> dict[str, Any]:
 
 
 def _remedy(home: Home, source: str) -> str:
-    """Way to a panel of a source, which `nvtrader materialize` builds before anything else."""
+    """Steps that build a panel of a source, as the end of a sentence."""
     is_listed = source in {each.kind for each in read_market(home).sources}
     steps = [] if is_listed else [f"list `kind: {source}` in data/market.yaml"]
     steps += ["put its files into data/landing"] if source == "landing" else []
@@ -163,8 +163,8 @@ class Panels:
             self.known[choice] = known
         return known
 
-    def names(self, choice: MarketChoice) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Read symbols and feature names of the panel of a market choice; raises as `read`."""
+    def symbols_and_features(self, choice: MarketChoice) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Read symbols and feature names of a market choice's panel; raises as `read`."""
         row = _pinned_row(self.tables, choice.source)
         if choice == MarketChoice(source=choice.source):  # the row describes the whole source with the default gap
             return tuple(row["symbols"]), tuple(row["feature_names"])

@@ -100,8 +100,8 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
         spec = ExperimentSpec(name=name)
     except ValidationError as error:
         raise StorageError(
-            f"{name!r} cannot be the name of an experiment: it must have 1 to 63 letters from a to z in lower case, "
-            "digits and dashes, such as my-first, and be no baseline's name"
+            f"{name!r} cannot be the name of an experiment: it must have 1 to 63 lower-case letters a to z, digits and "
+            "dashes (such as my-first), begin with a letter or digit, and not be a baseline's name"
         ) from error
     names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = home.experiments / f"{name}.yaml"

@@ -11,7 +11,7 @@ from nvtrader_pipelines.market.calendar import all_sessions, is_session, session
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """File of the stored sessions in an empty package; the sessions of this process are forgotten."""
+    """File of the stored sessions in an empty package, with the cache of this process cleared."""
     monkeypatch.setattr(calendar, "files", lambda _: tmp_path)
     (tmp_path / "__pycache__").mkdir()
     all_sessions.cache_clear()

@@ -157,7 +157,7 @@ def test_names_of_a_whole_source_are_those_of_its_panel_and_build_none(tables):
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
     panels, panel = Panels(tables), read_panel(tables, "landing")
-    assert panels.names(MarketChoice(source="landing")) == (panel.symbols, panel.feature_names)
+    assert panels.symbols_and_features(MarketChoice(source="landing")) == (panel.symbols, panel.feature_names)
     assert panels.known == {}
 
 
@@ -165,14 +165,14 @@ def test_names_of_another_choice_are_those_of_its_panel(tables):
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
     some = MarketChoice(source="landing", symbols=("BBB", "AAA"))
-    assert Panels(tables).names(some) == (("AAA", "BBB"), read_panel(tables, "landing").feature_names)
+    assert Panels(tables).symbols_and_features(some) == (("AAA", "BBB"), read_panel(tables, "landing").feature_names)
     with pytest.raises(ValueError, match="no bars of ZZZ"):
-        Panels(tables).names(MarketChoice(source="landing", symbols=("ZZZ",)))
+        Panels(tables).symbols_and_features(MarketChoice(source="landing", symbols=("ZZZ",)))
 
 
 def test_names_of_a_source_without_panel_are_refused(tables):
     with pytest.raises(StorageError, match="no panel of source 'landing'"):
-        Panels(tables).names(MarketChoice(source="landing"))
+        Panels(tables).symbols_and_features(MarketChoice(source="landing"))
 
 
 def test_source_without_panel_is_refused_with_known_sources(tables):

@@ -132,7 +132,7 @@ def test_new_experiment_like_another_extends_its_file(home):
     [
         ("one", None, "experiment one already exists in .*first.yml; choose another name"),
         ("broken", None, "experiment broken already exists"),
-        ("A b", None, "'A b' cannot be the name of an experiment: it must have 1 to 63 letters"),
+        ("A b", None, "'A b' cannot be the name of an experiment: it must have 1 to 63 lower-case letters"),
         ("../a", None, "cannot be the name of an experiment"),
         ("two", "on", "there is no experiment 'on'; there are broken, one; did you mean 'one'?"),
     ],

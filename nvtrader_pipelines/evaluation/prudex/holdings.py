@@ -92,9 +92,9 @@ def _returns_by_source(record: PrudexRecord) -> dict[str, pl.DataFrame]:
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Moments of the returns of names in a window, without those that did not move: they are like cash."""
+    """Moments of the returns of the names that moved in a window; the others are like cash."""
 
-    moving: NDArray[np.bool_]  # (N,)
+    moving: NDArray[np.bool_]  # (N,) whether each name moved
     correlation: NDArray[np.float64]  # (M, M) of the M names that moved
     covariance: NDArray[np.float64]  # (M, M)
 

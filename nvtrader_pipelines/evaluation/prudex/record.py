@@ -37,7 +37,7 @@ def latest_runs(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def accounts(runs: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Run, source, experiment, policy, kind and age (of its run) of every account in the windows, by kind and name."""
+    """Accounts in the windows, by kind and name, with source, experiment and age of their run."""
     every = windows.select("run_id", "policy", "kind").unique()
     known = runs.with_row_index("age").select("run_id", "experiment", "source", "age")
     rows = every.join(known, on="run_id").sort("kind", "policy", "source", "age")

@@ -117,6 +117,7 @@ def rank_distribution(
     for task in range(n_tasks.pop()):
         levels = np.unique(np.concatenate([tasks[task] for tasks in checked]))
         drawn = np.stack([generator.choice(np.searchsorted(levels, tasks[task]), n_draws) for tasks in checked])
+        # levels are integers, so noise below 1 only breaks ties
         best_first = np.argsort(generator.random(drawn.shape) - drawn, axis=0)
         for rank, policies in enumerate(best_first):
             shares[:, rank] += np.bincount(policies, minlength=len(runs))

@@ -104,10 +104,10 @@ def _walks(record: PrudexRecord) -> Iterator[list[_Walk]]:
 
 def _require_common_sessions(walks: list[_Walk]) -> None:
     first = walks[0]
-    once = len(np.unique(first.sessions)) == len(first.sessions)
+    is_unique = len(np.unique(first.sessions)) == len(first.sessions)
     for walk in walks:
-        same = np.array_equal(walk.sessions, first.sessions) and np.array_equal(walk.folds, first.folds)
-        if not (same and once):
+        is_same = np.array_equal(walk.sessions, first.sessions) and np.array_equal(walk.folds, first.folds)
+        if not (is_same and is_unique):
             raise ValueError(
                 f"the accounts of a run need the same sessions once each, but {walk.key[2]} has {len(walk.sessions)} "
                 f"and {first.key[2]} has {len(first.sessions)}; walk the run again"

@@ -102,7 +102,7 @@ def _as_of(trials: pl.DataFrame, returns: Mapping[str, RunReturns], period: Peri
             yield row | {"note": trial.unranked_reason}
             continue
         so_far.append(trial)
-        (deflated, notes), (active, said_of_active) = (
+        (deflated, notes), (active, active_notes) = (
             _deflate_last(so_far, against, n_trials) for against in ("zero", "best_baseline")
         )
         yield row | {
@@ -110,7 +110,7 @@ def _as_of(trials: pl.DataFrame, returns: Mapping[str, RunReturns], period: Peri
             "best_baseline": trial.best_baseline_name,
             "information_ratio": trial.sharpe["best_baseline"] * YEARLY,
             "deflated_information_ratio": active,
-            "note": "; ".join(dict.fromkeys([*notes, *said_of_active])) or None,
+            "note": "; ".join(dict.fromkeys([*notes, *active_notes])) or None,
         }
 
 

@@ -42,8 +42,8 @@ class GroupedPpoAgent(GroupedSettings):
         return training.policy, training.log
 
     def act(
-        self, network: "ActorCriticPolicy", observation: "Tensor", state: Any, *, estimates: bool = True
+        self, network: "ActorCriticPolicy", observation: "Tensor", state: Any, *, with_estimates: bool = True
     ) -> NetworkOutput:
         """Return the mean action; without a trained critic there is no value."""
-        output = super().act(network, observation, state, estimates=estimates)
+        output = super().act(network, observation, state, with_estimates=with_estimates)
         return output if self.advantage.uses_critic else output._replace(value=None)

@@ -118,11 +118,11 @@ class Learner(Component):
         return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **INFERENCE_ONLY})
 
     @abstractmethod
-    def act(self, network: Any, observation: "Tensor", state: Any, *, estimates: bool = True) -> NetworkOutput:
+    def act(self, network: Any, observation: "Tensor", state: Any, *, with_estimates: bool = True) -> NetworkOutput:
         """Return the network's deterministic output for an observation (1, length), float32.
 
-        The state is that of the previous output; None at the first decision. Without `estimates`, value and log
-        probability may be None: the action alone takes a third of the time.
+        The state is that of the previous output; None at the first decision. Without estimates, value and log
+        probability may be None; the action alone takes a third of the time.
         """
 
     def schedule(self) -> Callable[[float], float]:

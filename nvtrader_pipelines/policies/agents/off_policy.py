@@ -86,10 +86,12 @@ class OffPolicyLearner(Learner):
         """SB3 class of the policy, and its keyword arguments."""
         return self.policy_class, self.heads(layout)
 
-    def act(self, network: "Network", observation: "Tensor", state: Any, *, estimates: bool = True) -> NetworkOutput:
+    def act(
+        self, network: "Network", observation: "Tensor", state: Any, *, with_estimates: bool = True
+    ) -> NetworkOutput:
         """Return the actor's action without noise, and the critics' value."""
         scaled = network(observation, deterministic=True)
-        value = self.estimate(network, observation, scaled) if estimates else None
+        value = self.estimate(network, observation, scaled) if with_estimates else None
         return NetworkOutput(network.unscale_action(scaled.numpy())[0], value, None, state)
 
     def estimate(self, network: "Network", observation: "Tensor", scaled: "Tensor") -> float:

@@ -32,10 +32,10 @@ class ActorCriticLearner(Learner):
         """SB3 class of the policy, and its keyword arguments."""
         return self.backbone.actor_critic(layout, self.log_std_init)
 
-    def act(self, network: Any, observation: "Tensor", state: Any, *, estimates: bool = True) -> NetworkOutput:
+    def act(self, network: Any, observation: "Tensor", state: Any, *, with_estimates: bool = True) -> NetworkOutput:
         """Return the mean action."""
-        if not estimates:
-            action = network._predict(observation, deterministic=True)  # noqa: SLF001 - SB3 has no public one on tensors
+        if not with_estimates:
+            action = network._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
             return NetworkOutput(action.numpy()[0], None, None, state)
         action, value, log_prob = network(observation, deterministic=True)
         return NetworkOutput(action.numpy()[0], float(value), float(log_prob), state)

@@ -64,7 +64,7 @@ class RecurrentPpoAgent(ClippedLearner):
         observation: "Tensor",
         state: "RNNStates | None",
         *,
-        estimates: bool = True,  # noqa: ARG002 - one pass computes state, action and estimates
+        with_estimates: bool = True,  # noqa: ARG002 - one pass computes state, action and estimates
     ) -> NetworkOutput:
         """Return the mean action, given the recurrent state."""
         import torch

@@ -58,7 +58,7 @@ class GaussianPolicy(ActorCriticPolicy):
 
     @override
     def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> Tensor:
-        """Return actions (n, A) alone."""
+        """Return actions (n, A), without values or log-probabilities."""
         features = self.extract_features(observation, self.features_extractor)
         assert isinstance(features, Tensor)  # actor and critic share the extractor
         means = self.action_net(self.mlp_extractor.forward_actor(features))

@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 FAILURES = (PipelineError, NotReconciled)
-TEMPORARY = re.compile(r"/\.([^/]+)\.[^./]+\.tmp$")  # end of the path of a file before it gets its name
+TEMPORARY = re.compile(r"/\.([^/]+)\.[^./]+\.tmp$")  # end of a temporary path, with the final name
 INTERRUPTION = "interrupted; finished steps are stored, run the command again to resume"
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
@@ -95,7 +95,7 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
 
 
 def _describe(error: Exception) -> str:
-    """Message of an error; of a file that the system refuses, its path and the reason."""
+    """Message of an error; if the system refuses a file, its path and the reason."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         path = TEMPORARY.sub(r"/\1", str(error.filename))
         reason = error.strerror[0].lower() + error.strerror[1:]

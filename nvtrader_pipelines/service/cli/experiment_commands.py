@@ -59,7 +59,7 @@ def new(
     from nvtrader_pipelines.storage.specs import write_experiment
 
     with exit_on_error(verbose=verbose):
-        path = write_experiment(Home(require_home().folder), name, like)
+        path = write_experiment(Home(require_home().resolved_root), name, like)
         if is_json(form, as_json=as_json):
             write_json({"name": name, "path": str(path)})
             return
@@ -209,10 +209,10 @@ def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
     Raises:
         ValueError: if the answer is no, or there is no terminal to ask on.
     """
-    from nvtrader_pipelines.runs.training_time import describe_long
+    from nvtrader_pipelines.runs.training_time import describe_long_trainings
 
     if not sys.stdin.isatty():
-        raise ValueError(describe_long(trainings))
+        raise ValueError(describe_long_trainings(trainings))
     if not typer.confirm(f"{'; '.join(each.sentence for each in trainings)}. Start?", err=True):
         raise ValueError("no training was started; lower total_timesteps, or give --yes")
 

@@ -45,13 +45,13 @@ def is_json(form: PageFormat, *, as_json: bool) -> bool:
 
 
 def parse_day(text: str) -> date:
-    """Parse a day given as an option.
+    """Parse the day of an option.
 
     Raises:
-        typer.BadParameter: if there is no such day.
+        typer.BadParameter: if the text is not a day of the calendar.
     """
     try:
-        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no zone
+        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no time zone
     except ValueError as error:
         raise typer.BadParameter(f"must be a date such as 2017-02-28, found {text!r}") from error
 
@@ -65,12 +65,12 @@ def require_file_path(path: Path) -> Path:
     if path.is_dir():
         raise ValueError(f"the output must be a file, but {path} is a folder; name a file in it")
     if path.exists() and not path.is_file():
-        raise ValueError(f"the output must be a plain file, but {path} is a device; name another")
+        raise ValueError(f"the output must be a regular file, but {path} is a device; name another path")
     folder = path.absolute().parent
     if not folder.is_dir():
         found = "a file" if folder.exists() else "missing"
         raise ValueError(
-            f"the output must lie in an existing folder, but {folder} is {found}; create it, or name another"
+            f"the output must lie in an existing folder, but {folder} is {found}; create it, or name another path"
         )
     return path
 

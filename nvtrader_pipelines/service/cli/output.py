@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH = 180
 LARGE = 1e4  # numbers from here on are written without decimals
-UNKNOWN = "\u2013"  # figure that is not known, or not shown
+UNKNOWN = "\u2013"  # dash in place of a figure that is unknown or not shown
 MAX_ROWS = 500  # of a table; laying out more takes seconds
 
 

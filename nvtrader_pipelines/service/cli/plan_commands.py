@@ -53,7 +53,7 @@ def plans(
 def list_(
     *, account: AccountFilter = None, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """List all plans, and sessions without one due to `nvtrader halt`, newest first."""
+    """List all plans, and sessions that `nvtrader halt` left without one, newest first."""
     from nvtrader_pipelines.execution.plan_records import plan_records
     from nvtrader_pipelines.service.cli.pages.plan_pages import plan_rows
 

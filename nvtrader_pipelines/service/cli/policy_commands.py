@@ -107,7 +107,7 @@ def activate(
 ) -> None:
     """Activate a policy from the next close on; the gate's verdict is only recorded.
 
-    If it is active already, it is checked again and nothing is recorded.
+    A policy that is already active is checked again, and nothing is recorded.
     """
     _decide(policy, reason, through_gate=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
 

@@ -111,7 +111,7 @@ def scoreboard(
 
 
 def require_ranked(board: "pl.DataFrame") -> None:
-    """Exit with 1 if every entrant that was scored is refused."""
+    """Exit with 1 if no entrant is ranked."""
     if board["rank"].null_count() == len(board):
         print_error("no entrant is ranked; the note of each gives the reason", FAILED)
         raise typer.Exit(FAILED)

@@ -51,7 +51,7 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         print_period(verdicts.filter(pl.col("period") == period), period, console)
     console.print("A difference whose interval contains 0 is no evidence of beating the baseline.", style="dim")
     print_warnings(store, console)
-    home, views = Home(store.home.folder), store.home.duckdb_file
+    home, views = Home(store.home.resolved_root), store.home.duckdb_file
     console.print(f"\ntables  {home.iceberg}\nviews   {views}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:
@@ -68,7 +68,7 @@ def print_warnings(store: Store, console: Console) -> None:
 
 
 def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
-    """Print the table of a period: the best experiments first, then single policies, then baselines."""
+    """Print a period's table: the best experiments, then single policies, then baselines."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
     rows = with_validation_mark(with_distinct_names(verdicts.unique(own, maintain_order=True)))
@@ -125,16 +125,16 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
 
 
 def sharpe_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Format the Sharpe ratio and its interval; empty if there is none, a dash for a short sample."""
+    """Format the Sharpe ratio and its interval: empty if unknown, a dash for a short sample."""
     return annual_cell(row, "sharpe", ".2f"), UNKNOWN if is_short(row) else format_interval(row, "sharpe", ".2f")
 
 
 def difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Format the difference of Sharpe ratios to the best baseline and its interval, or nothing."""
+    """Format the difference to the best baseline's Sharpe ratio, and its interval."""
     name, form = "sharpe_difference", "+.2f"
     return annual_cell(row, name, form), UNKNOWN if is_short(row) else format_interval(row, name, form)
 
 
 def annual_cell(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Format an annualized figure; empty if there is none, a dash for a short sample."""
+    """Format an annualized figure: empty if unknown, a dash for a short sample."""
     return UNKNOWN if is_short(row) else format_figure(row, name, form)

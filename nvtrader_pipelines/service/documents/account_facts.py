@@ -14,7 +14,7 @@ from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdow
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_sessions, plan_records
+from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events, plan_records
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
@@ -48,9 +48,9 @@ class AccountFacts:
         return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).halt_reason())
 
     @property
-    def halted(self) -> list[date]:
-        """Sessions without a decision, since the kill switch stopped them."""
-        return [each.session for each in halted_sessions(self.events, self.records.values()) if each.session]
+    def halted_sessions(self) -> list[date]:
+        """Sessions that the kill switch left without a decision."""
+        return [each.session for each in halted_session_events(self.events, self.records.values()) if each.session]
 
     @property
     def curve(self) -> pl.DataFrame:
@@ -68,7 +68,7 @@ def snapshot(facts: AccountFacts) -> dict[str, Any]:
         "account": facts.name,
         "kill_switch": facts.halt_reason,
         **({} if state is None else _holdings(state) | {"accepted": _acceptance(facts.events, state.session)}),
-        "halted": facts.halted,
+        "halted": facts.halted_sessions,
         "last_plan": None if last is None else _last_plan(last),
         "waiting": [plan_id for plan_id, record in facts.records.items() if record.status == "waiting"],
         "open_orders": sorted(order for record in facts.records.values() for order in record.placed - record.settled),
@@ -144,13 +144,13 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
         **_plan_counts(records),
         **{name: n_events[kind] for name, kind in ORDERS.items()},
         "differences": {str(state.session): list(state.differences) for state in within if state.differences},
-        "halted": [session for session in facts.halted if spans[0] < session <= spans[1]],
+        "halted": [session for session in facts.halted_sessions if spans[0] < session <= spans[1]],
         "kill_switch": facts.halt_reason,
     }
 
 
 def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
-    """Statistics of the sessions; annualized ones are null where there are too few."""
+    """Statistics of the sessions; annualized ones are null for a short sample."""
     if not states:
         return {}
     returns, turnover, cost = (

@@ -10,11 +10,11 @@ import polars as pl
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived_experiments
-from nvtrader_pipelines.runs.training_time import describe_long, estimate_training
+from nvtrader_pipelines.runs.training_time import describe_long_trainings, estimate_training
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import STATE, Ledger
+from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -62,7 +62,7 @@ def _plan_facts(store: Store, spec: ExperimentSpec) -> dict[str, Any]:
         return {"experiment": spec.name, "problem": problem}
     plans = plan_variants(store, spec)
     estimate = estimate_training(store, plans)
-    long = [describe_long([estimate])] if estimate and estimate.is_long else []
+    long = [describe_long_trainings([estimate])] if estimate and estimate.is_long else []
     return {
         "experiment": spec.name,
         "runs": len(plans),
@@ -82,7 +82,7 @@ def experiment_document(store: Store, name: str) -> dict[str, Any]:
     spec = read_named_experiment(store.home, name)
     versions = store.ledger.versions().filter(name=spec.name)
     keys = [each.partition_key for each in spec.variants()]
-    runs = store.ledger.runs(with_deleted=True).filter(pl.col("partition_key").is_in(keys)).with_columns(STATE)
+    runs = store.ledger.runs(with_deleted=True).filter(pl.col("partition_key").is_in(keys)).with_columns(SHOWN_STATUS)
     last = runs.select("run_id", "kind", "status", "partition_key", "started_at", "finished_at").head(1).to_dicts()
     return {
         "name": spec.name,

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.storage.ledger import STATE
+from nvtrader_pipelines.storage.ledger import SHOWN_STATUS
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 
@@ -39,7 +39,7 @@ def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.Data
         if key not in known
     ]
     schema = {name: LIST_SCHEMA[name] for name in list(LIST_SCHEMA)[:5]}
-    runs = store.ledger.runs(with_deleted=True).sort("started_at").with_columns(STATE).group_by("partition_key")
+    runs = store.ledger.runs(with_deleted=True).sort("started_at").with_columns(SHOWN_STATUS).group_by("partition_key")
     counted = runs.agg(
         (pl.col("status") != "deleted").sum().alias("runs"), pl.col("status").last().alias("last_status")
     )

@@ -12,7 +12,7 @@ from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import STATE, Ledger, LedgerRun
+from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
@@ -23,7 +23,9 @@ LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_f
 
 
 def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
-    """Find a run by its id, or the newest training run of an experiment or version, deleted ones last.
+    """Find a run by its id, or the newest training run of an experiment or version.
+
+    A deleted run of an experiment is found only if it has no other.
 
     Raises:
         StorageError: if no run or several runs match.
@@ -54,7 +56,7 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
     if not store.policies.is_sealed(run.partition_key, run.parent_run_id or run.run_id):
         name = run.partition_key.partition("@")[0]
         raise StorageError(
-            f"all policies of run {run.run_id} of {run.partition_key} must be trained, but it is {run.state}; "
+            f"all policies of run {run.run_id} of {run.partition_key} must be trained, but it is {run.shown_status}; "
             f"`nvtrader experiments run {name}` {verb}"
         )
     return run
@@ -68,7 +70,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
     figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
         "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "n_sessions"
     )
-    runs = store.ledger.runs(with_deleted=everything).with_columns(STATE)
+    runs = store.ledger.runs(with_deleted=everything).with_columns(SHOWN_STATUS)
     runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
     if not everything:
         name = pl.col("partition_key").str.split("@").list.first()
@@ -79,7 +81,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
 
 
 def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
-    """Rows of the verdict on a run by account and period, without folds and annualized figures of short samples."""
+    """Rows of the verdict on a run by account and period; no folds, short samples masked."""
     rows = store.tables.read(EVALUATIONS, {"run_id": [run_id]}).filter(pl.col("period") != "fold")
     return mask_short(sort_accounts(rows)).drop(KEYS)
 
@@ -90,7 +92,7 @@ def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
     figures = verdict_rows(store, run.run_id)
     return {
         "verdict": run_verdict(store, run, figures),
-        "run": {**run.model_dump(mode="json"), "status": run.state},
+        "run": {**run.model_dump(mode="json"), "status": run.shown_status},
         "spec": version_content(store.ledger, run.partition_key),
         "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
         "figures": figures.to_dicts(),
@@ -109,8 +111,10 @@ def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
 
 def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
     """Rows of runs, in the given order, with the figures of each experiment's account."""
-    columns = ("run_id", "partition_key", "kind", "state", "window_first", "window_last")
-    rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs]).rename({"state": "status"})
+    columns = ("run_id", "partition_key", "kind", "shown_status", "window_first", "window_last")
+    rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs]).rename(
+        {"shown_status": "status"}
+    )
     verdicts = store.tables.read(EVALUATIONS, {"run_id": [run.run_id for run in runs]})
     own = _ensemble_rows(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
     return rows.join(own, on="run_id", how="left", maintain_order="left")

@@ -41,15 +41,15 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         f"{describe_period(period)}: net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}, "
         f"difference to the best baseline's {_format_bounds(own, 'sharpe_difference', '+.2f')}",
         *_equal_weight(accounts, own["best_baseline"]),
-        *dict.fromkeys(deflated or [_not_deflated(run)]),
+        *dict.fromkeys(deflated or [_reason_not_deflated(run)]),
     ]
     return "; ".join(["the run is deleted, its verdict remains", *parts] if run.deleted_at else parts)
 
 
-def _not_deflated(run: LedgerRun) -> str:
+def _reason_not_deflated(run: LedgerRun) -> str:
     if run.kind != WALK_FORWARD:
         return f"not deflated: a {run.kind} run is no trial"
-    return "not deflated any more" if run.deleted_at else "not deflated yet: `nvtrader materialize` validates all runs"
+    return "no longer deflated" if run.deleted_at else "not deflated yet: `nvtrader materialize` validates all runs"
 
 
 def _claim(row: Mapping[str, Any] | None) -> str:

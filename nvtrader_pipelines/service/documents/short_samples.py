@@ -1,4 +1,4 @@
-"""Annualized figures of short samples, and ranks by them, are not shown."""
+"""Masks for annualized figures of short samples, and for ranks by these figures."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 
-_BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")
+_BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")  # figures with an interval
 ANNUALIZED = (
     *(f"{name}{bound}" for name in _BOUNDED for bound in ("", "_low", "_high")),
     *("sharpe_error", "lo_low", "lo_high", "iqm_sharpe", "iqm_low", "iqm_high", "previous_sharpe"),
@@ -22,14 +22,14 @@ def is_short(row: Mapping[str, Any]) -> bool:
 
 
 def mask_short(rows: pl.DataFrame) -> pl.DataFrame:
-    """Set annualized figures, and ranks by them, to null in rows with too few sessions."""
+    """Set annualized figures and ranks to null in rows with too few sessions."""
     is_long = pl.col("n_sessions").is_null() | (pl.col("n_sessions") >= MIN_ANNUALIZED)
     shown = [name for name in ANNUALIZED if name in rows.columns]
     return rows.with_columns(pl.when(is_long).then(name).alias(name) for name in shown)
 
 
 def short_note(counts: Iterable[int | None]) -> str:
-    """Note on the numbers of sessions that are too few; empty if there are none."""
+    """Note on samples too short for annualized figures, by their sessions; empty if none."""
     short = sorted({n for n in counts if n is not None and n < MIN_ANNUALIZED})
     if not short:
         return ""

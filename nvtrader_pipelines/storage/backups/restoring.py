@@ -19,7 +19,7 @@ def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:
     """Restore a backup as a new home; if it fails, the folder stays as it was.
 
     Raises:
-        StorageError: if the folder holds anything or lies below a file, or the file is no backup, or damaged.
+        StorageError: if the folder holds files or lies below a file, or the file is missing, damaged or no backup.
     """
     if not file.is_file():
         found = "a folder" if file.is_dir() else "a device" if file.exists() else "missing"

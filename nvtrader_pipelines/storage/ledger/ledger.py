@@ -27,7 +27,8 @@ from nvtrader_pipelines.storage.ledger.schema import EVENTS, POLICIES, RUNS, SPE
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
 
-STATE = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
+# status of a run, or `deleted`
+SHOWN_STATUS = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
 
 
 class Ledger:

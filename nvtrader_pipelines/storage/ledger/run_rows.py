@@ -78,8 +78,8 @@ class LedgerRun(RunRow):
     deleted_at: AwareDatetime | None  # when its files and rows were deleted
 
     @property
-    def state(self) -> str:
-        """Status, or `deleted`."""
+    def shown_status(self) -> str:
+        """Status of the run, or `deleted`."""
         return self.status if self.deleted_at is None else "deleted"
 
     @classmethod

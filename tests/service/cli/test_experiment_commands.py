@@ -65,7 +65,7 @@ def test_new_with_like_extends_the_other_file(home, at_home):
         (("run", "huge"), "no experiment is named 'huge'; there are: tiny"),
         (("run", "data/experiments/tiny.yaml"), "there are: tiny; did you mean 'tiny'?"),
         (("validate", ""), "no experiment is named ''; there are: tiny"),
-        (("new", "ÄB"), "must have 1 to 63 letters from a to z in lower case, digits and dashes, such as my-first"),
+        (("new", "ÄB"), "must have 1 to 63 lower-case letters a to z, digits and dashes (such as my-first), begin"),
     ],
 )
 def test_invalid_request_exits_with_3_in_one_line(home, at_home, arguments, words):

@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_sessions
+from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events
 from nvtrader_pipelines.service.cli.output import print_lines, print_part
 
 LEVELS = ("hard", "soft", "warn")
@@ -27,7 +27,7 @@ PLAN_SCHEMA = {
 
 
 def plan_rows(records: Mapping[str, PlanRecord], events: Sequence[AuditEvent]) -> pl.DataFrame:
-    """Rows of plans and of halted sessions, newest first: turnover, findings by level, and who decided."""
+    """Rows of plans and of sessions halted without one, newest first."""
     rows = [
         {
             "plan": plan_id,
@@ -44,7 +44,7 @@ def plan_rows(records: Mapping[str, PlanRecord], events: Sequence[AuditEvent]) -
     ]
     rows += [
         {"account": each.account, "session": each.session, "status": "halted", "reason": each.reason}
-        for each in halted_sessions(events, records.values())
+        for each in halted_session_events(events, records.values())
     ]
     return pl.DataFrame(rows, schema=PLAN_SCHEMA).reverse().sort("session", descending=True, maintain_order=True)
 

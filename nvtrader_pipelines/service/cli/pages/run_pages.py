@@ -65,7 +65,9 @@ def print_run(document: Mapping[str, Any]) -> None:
     if document["figures"]:
         print_figures(pl.DataFrame(document["figures"], infer_schema_length=None))
     else:
-        print_part("figures", pl.DataFrame(), "none: deleted" if document["run"]["deleted_at"] else "no verdict yet")
+        print_part(
+            "figures", pl.DataFrame(), "none: the run is deleted" if document["run"]["deleted_at"] else "no verdict yet"
+        )
     events = pl.DataFrame(document["events"], infer_schema_length=None)
     print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
     for title in ("views", "warnings"):
