@@ -60,12 +60,14 @@ def evaluate_candidates(store: Store, policies: Sequence[str], by: str, clock: C
     """Let the gate judge policies in turn, and write all rejections in one commit at the end.
 
     Raises:
-        StorageError: as `evaluate_candidate`; earlier activations stay, and no rejection is recorded.
+        StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
     """
     rejected: list[PromotionRow] = []
     with file_lock(promotion_lock(store.home)):
-        decisions = [_decide(store, policy, ("gate", by, ""), clock, rejected) for policy in policies]
-        recorded = {each.promotion_id: each for each in write_promotions(store, rejected)}
+        try:
+            decisions = [_decide(store, policy, ("gate", by, ""), clock, rejected) for policy in policies]
+        finally:
+            recorded = {each.promotion_id: each for each in write_promotions(store, rejected)}
     return [recorded.get(each.promotion_id, each) for each in decisions]
 
 

@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.landing_zone import landed_files, store_copies
+from nvtrader_pipelines.storage.landing_zone import landed_files, landed_paths, store_copies
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import (
     BARS,
@@ -139,7 +139,7 @@ def _remedy(home: Home, source: str) -> str:
     """Steps that build a panel of a source, as the end of a sentence."""
     is_listed = source in {each.kind for each in read_market(home).sources}
     steps = [] if is_listed else [f"list `kind: {source}` in data/market.yaml"]
-    steps += ["put its files into data/landing"] if source == "landing" else []
+    steps += ["put its files into data/landing"] if source == "landing" and not landed_paths(home) else []
     return ", then ".join([*steps, "`nvtrader materialize` builds it"])
 
 

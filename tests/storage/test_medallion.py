@@ -199,6 +199,13 @@ def test_source_without_panel_is_refused_with_the_way_to_it(tables, source, reme
     assert str(caught.value).endswith(f"(sources with a panel: none); {remedy}")
 
 
+def test_landed_files_without_panel_only_need_to_be_built(tables):
+    tables.home.landing.mkdir(parents=True, exist_ok=True)
+    (tables.home.landing / "prices.csv").write_text("symbol,date\n")
+    with pytest.raises(StorageError, match=r"none\); `nvtrader materialize` builds it$"):
+        read_panel(tables, "landing")
+
+
 def test_source_without_valid_panel_is_left_out_with_a_reason(tables):
     _derive(tables, seed=0, without=slice(300, 312))
     pinned = pin_panels(tables, INGESTED_AT)

@@ -1,6 +1,6 @@
 """`nvtrader policies`: list and show trained policies; activate or promote one."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from nvtrader_pipelines.service.cli.options import (
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import PageFormat, print_line, write_json
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.promotion.policy_cards import LibraryCard
 
 EXAMPLES = with_examples("nvtrader policies", "nvtrader policies --all --json", "nvtrader policies show ppo-residual")
 app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EXAMPLES)
@@ -63,7 +66,7 @@ def list_(
         library = read_library(store, seeds=everything)
         newer = newer_run_message(store, library.active) if library.active else None
         if is_json(form, as_json=as_json):
-            cards = [card.document() for card in library.cards]
+            cards = [_document(card) for card in library.cards]
             write_json({"policies": cards, "newer": newer, "problems": library.problems})
         else:
             print_library(library, newer, everything=everything)
@@ -87,7 +90,7 @@ def show(
         card = read_library_card(store, find_policy(store, policy))
         promotions = read_promotions_of(store, card.ref)
         if is_json(form, as_json=as_json):
-            write_json({**card.document(), "promotions": promotions.to_dicts()})
+            write_json({**_document(card), "promotions": promotions.to_dicts()})
         else:
             print_card(card, promotions)
 
@@ -125,6 +128,17 @@ def promote(
     If the gate rejects it, the command exits with 1.
     """
     _decide(policy, "", through_gate=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
+
+
+def _document(card: "LibraryCard") -> dict[str, Any]:
+    """Card for JSON, without annualized figures of short samples."""
+    import polars as pl
+
+    from nvtrader_pipelines.service.documents.short_samples import mask_short
+
+    kinds = {"scores": card.scores, "baselines": card.baselines}
+    shown = {name: mask_short(pl.DataFrame(rows, infer_schema_length=None)) for name, rows in kinds.items() if rows}
+    return card.document() | {name: rows.to_dicts() for name, rows in shown.items()}
 
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:

@@ -27,6 +27,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_rows,
 )
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,6 +52,7 @@ LEGEND = (
     "the best of all trials reaches by luck; at least .95 is required. Before: rank and Sharpe ratio in the previous "
     "scoring."
 )
+NO_ENTRANT = "no entrant is on the market of this contest; train an experiment on it, or name another contest"
 
 EXAMPLES = with_examples(
     "nvtrader scoreboard", "nvtrader scoreboard --format csv", "nvtrader scoreboard --contest common"
@@ -74,7 +76,7 @@ def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
         publish(store)
         _show(board, chosen)
         if chosen is Format.TABLE:
-            print_line(f"new scorecards: {scored.n_new}, in {store.home.scorecards}")
+            print_line(f"new scorecards: {scored.n_new}, in {Home(store.home.resolved_root).scorecards}")
         require_ranked(board)
 
 
@@ -111,9 +113,10 @@ def scoreboard(
 
 
 def require_ranked(board: "pl.DataFrame") -> None:
-    """Exit with 1 if no entrant is ranked."""
+    """Exit with 1 if no entrant was scored, or every one is refused."""
     if board["rank"].null_count() == len(board):
-        print_error("no entrant is ranked; the note of each gives the reason", FAILED)
+        refused = "no entrant is ranked; the note of each gives the reason"
+        print_error(refused if len(board) else NO_ENTRANT, FAILED)
         raise typer.Exit(FAILED)
 
 

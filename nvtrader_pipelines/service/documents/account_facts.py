@@ -129,7 +129,8 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
     within = [each for each in sessions if (first or each.session) <= each.session <= (last or each.session)]
     before = [opening, *(each for each in sessions if first is not None and each.session < first)][-1]
     spans = (before.session, within[-1].session) if within else (before.session, before.session)
-    records = [record for record in facts.records.values() if spans[0] <= record.plan.session <= spans[1]]
+    end = min(spans[1], last or spans[1])  # which may be before the opening
+    records = [record for record in facts.records.values() if spans[0] <= record.plan.session <= end]
     plans = {record.plan.plan_id for record in records}
     n_events = Counter(event.kind for event in facts.events if event.order_id and event.plan_id in plans)
     return {

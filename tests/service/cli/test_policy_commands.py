@@ -86,6 +86,21 @@ def test_outdated_policies_are_counted_and_listed_with_all(invoke, run, monkeypa
     assert card["obstacle"].startswith(f"version {KEY} would be")
 
 
+def test_documents_of_few_sessions_have_no_annualized_figures(store, invoke):
+    rows = store.tables.read(EVALUATIONS)
+    store.tables.replace(
+        EVALUATIONS, rows.with_columns(pl.lit(22).cast(rows["n_sessions"].dtype).alias("n_sessions")), {}
+    )
+    try:
+        (listed,) = json.loads(invoke("policies", "--json").stdout)["policies"]
+        shown = json.loads(invoke("policies", "show", "small", "--json").stdout)
+    finally:
+        store.tables.replace(EVALUATIONS, rows, {})
+    scores = [row for card in (listed, shown) for row in (*card["scores"], *card["baselines"])]
+    assert {row[name] for row in scores for name in ("sharpe", "sharpe_low", "cagr")} == {None}
+    assert all(row["max_drawdown"] is not None for row in scores)
+
+
 def test_policies_of_empty_home_show_next_command(home, command):
     assert command(home)("policies").stdout == "no trained policy yet: nvtrader materialize\n"
     assert json.loads(command(home)("policies", "--json").stdout) == {"policies": [], "newer": None, "problems": []}

@@ -59,6 +59,13 @@ def test_scoring_of_refused_entrants_only_exits_with_1_and_lists_reasons(tmp_pat
     assert [(row["entrant"], row["rank"]) for row in rows] == [("thirds", None)]
 
 
+@pytest.mark.parametrize("arguments", [("update",), ("--contest", "reported")])
+def test_scoring_without_any_entrant_exits_with_1_and_says_so(tmp_path, command, arguments):
+    found = command(small_home(tmp_path / "home"))("scoreboard", *arguments)
+    assert found.exit_code == FAILED
+    assert "no entrant is on the market of this contest" in found.stderr
+
+
 def test_contest_of_few_sessions_has_no_ranks_and_no_annualized_figures(store, command):
     figures = {"sharpe": 9.0, "sharpe_low": 1.0, "sharpe_high": 17.0, "cagr": 3.0, "turnover_per_year": 8.0}
     names = {"contest": "c" * 16, "contest_name": "short", "source": "sample", "n_sessions": 6, "max_drawdown": 0.01}

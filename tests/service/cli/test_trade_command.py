@@ -151,7 +151,7 @@ def test_waiting_plan_stops_trading_until_approved_once(invoke, account, days):
 def test_days_before_the_opening_have_no_backtest(invoke, account, days):
     trade(invoke, account, "--from", days[4], "--to", days[5])
     before = trade(invoke, account, "--to", days[2])
-    assert (before["n_sessions"], before["equity"]) == (0, 1.0)
+    assert (before["n_sessions"], before["n_plans"], before["equity"]) == (0, 0, 1.0)
     assert before["backtest"] == {"missing": "no session of these days has been traded"}
 
 

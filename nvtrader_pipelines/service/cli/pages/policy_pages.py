@@ -79,7 +79,7 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
     print_part("folds", pl.DataFrame(folds), "")
     files = [{**file, "matches": "yes" if file["matches"] else "no"} for file in card.files]
     print_part("files", pl.DataFrame(files), "")
-    decisions = promotions.select("considered_at", "decision", "passed", "activated", "by", "reason", "sentence")
+    decisions = promotions.select("considered_at", "decision", "sentence", "passed", "activated", "by", "reason")
     print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote")
     for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         print_line(f"note: {warning}", "yellow")
