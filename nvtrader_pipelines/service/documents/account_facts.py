@@ -49,7 +49,7 @@ class AccountFacts:
 
     @property
     def halted(self) -> list[date]:
-        """Sessions without a decision, since the kill switch stopped them."""
+        """Sessions without a plan that the kill switch stopped, whether or not a decision was due."""
         return [each.session for each in halted_sessions(self.events, self.records.values()) if each.session]
 
     @property
