@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Self
 
 import polars as pl
@@ -72,7 +72,7 @@ class Desk:
             first: first session to trade of an unopened account, which opens in cash at the close before; an account
                 opened there continues. None opens it at the last known session.
             last: last session to trade; None for the last known one. With `first` or `last` the trading is a replay of
-                history, which schedules and sensors do not continue.
+                history, which schedules and sensors do not continue; without, they do once it reaches the last session.
             acknowledge: whether the replay acknowledges soft findings, with an `approved` event each.
             until_waiting: whether to stop after a session whose plan waits for a person.
 
@@ -86,7 +86,7 @@ class Desk:
         if acknowledge:
             self.require_simulated("has its soft findings acknowledged by the replay")
         self._cancel_if_halted()
-        with self._locked_session(in_replay=(first, last) != (None, None)) as (trader, market, book):
+        with self._locked_session(is_replay=(first, last) != (None, None)) as (trader, market, book):
             trader.require_reconciled()
             end = market.last_session(first, last)
             self._open(trader, market, book, first)
@@ -242,14 +242,18 @@ class Desk:
             trader.open_at(opening)
 
     @contextmanager
-    def _locked_session(self, *, in_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
+    def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """Lock the account and yield its trader, market and book."""
         with lock_account(self.store.home, self.account) as book:
             active = require_active(self.store)
             market = self._load_market(active)
             market.require_fresh(self._clock())
+            state = book.last()
+            replayed_to = date.max if is_replay else None
+            if state and state.in_replay and not is_replay:
+                replayed_to = market.day(market.n_ended - 1) - timedelta(days=1)
             controls = RiskControls(
-                self._switch, market.findings, market.purchase_bans, self._clock, self._by, in_replay
+                self._switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to
             )
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 

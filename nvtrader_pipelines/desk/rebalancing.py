@@ -55,7 +55,7 @@ def replay_reason(store: Store, account: str) -> str | None:
         return None
     return (
         f"a replay traded the account {account} to {state.session}, so schedules and sensors do not continue it "
-        "until `nvtrader trade` without days has traded its next sessions"
+        "until `nvtrader trade` without days has traded it to the last session"
     )
 
 

@@ -33,7 +33,7 @@ class RiskControls:
     purchase_bans: Callable[[date], Mapping[str, str]]  # names that may not be bought in a session, with the reason
     clock: Callable[[], datetime]
     by: str  # author of events
-    in_replay: bool = False  # whether the account replays history
+    replayed_to: date | None = None  # last session of a replay of history; None without one
 
     def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
         """Make an event of a plan, at the current time."""

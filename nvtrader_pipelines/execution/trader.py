@@ -31,7 +31,7 @@ class Trader:
         self._panel = deployed.panel
         self._placement = OrderPlacement(deployed.panel, venue, journal, controls)
         self._in_force = PolicyInForce(
-            deployed.policy, deployed.run_id, deployed.spec.spec_hash, in_replay=controls.in_replay
+            deployed.policy, deployed.run_id, deployed.spec.spec_hash, replayed_to=controls.replayed_to
         )
         self._has_policy_state = not deployed.is_stateful
 

@@ -17,6 +17,7 @@ from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION,
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, remove_unused_partitions, whole_history_tags
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
+from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.market_state import market_digest, market_is_current, record_market_digest
@@ -34,6 +35,7 @@ from nvtrader_pipelines.storage.views.publishing import publish
 
 Confirm = Callable[[Sequence[TrainingEstimate]], None]  # raises if long trainings must not start
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
+STORAGE_ERROR = f"{StorageError.__module__}.{StorageError.__name__}: "  # which Dagster puts before the message
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | Key
         cause = error.cause if error and error.cause else error
         if cause and cause.cls_name in INTERRUPTS:
             return KeyboardInterrupt()
-        message = cause.message.strip() if cause else "no message"
+        message = cause.message.strip().removeprefix(STORAGE_ERROR) if cause else "no message"
         failure = PipelineError(f"{job}: {event.step_key} failed: {message}")
         failure.add_note(error.to_string() if error else "")
         return failure
@@ -236,6 +238,7 @@ def run_pipeline(
     found = read_experiments(store.home)
     specs, problems = select_experiments(store, found, names)
     read_contests(store.home)  # an invalid file is refused before any work
+    read_gate(store.home)
     with open_instance(store) as instance:
         run = _Materialization(store, instance, watch, quiet=quiet)
         run.update_market()

@@ -23,6 +23,22 @@ def test_replayed_account_is_left_to_a_person_until_a_trade_without_days(trading
     assert run.experiment in server_message(store)
 
 
+def test_replayed_account_that_stops_before_the_last_session_stays_with_a_person(trading_home):
+    store, _ = trading_home
+    days = days_of(store)
+    add_account(store, "slow")
+    trade(store, days[-12], days[-10], account="slow")
+    steps = desk(store, "slow", evening(store)).trade(acknowledge=True)
+    next(steps)
+    steps.close()
+    assert states(store, "slow")[-1].session == days[-9]
+    reason = replay_reason(store, "slow")
+    assert reason is not None
+    assert "until `nvtrader trade` without days has traded it to the last session" in reason
+    trade(store, account="slow", at=evening(store))
+    assert replay_reason(store, "slow") is None
+
+
 def test_rebalance_started_by_a_person_continues_a_replayed_account(trading_home):
     store, _ = trading_home
     days = days_of(store)

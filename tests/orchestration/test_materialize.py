@@ -17,11 +17,13 @@ from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
 from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_experiments
+from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
 from nvtrader_pipelines.runs.market_state import market_is_current
 from nvtrader_pipelines.runs.planning import JudgedRuns
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST
@@ -157,6 +159,26 @@ def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeyp
         run_pipeline(Store(home), [], quiet=True)
     run = ledger.run(RUN_ID)
     assert (run.status, run.message) == ("interrupted", INTERRUPTED)
+
+
+def test_failed_step_is_described_without_the_class_of_its_error(tmp_path, monkeypatch):
+    @dg.asset
+    def prices() -> None:
+        raise StorageError("the audit is damaged; restore it")
+
+    defs = dg.Definitions([prices], jobs=[dg.define_asset_job("market")], loggers={"console": console_logger})
+    monkeypatch.setattr(materialize, "build_defs", lambda *_: defs)
+    with pytest.raises(PipelineError, match=r"^market: prices failed: the audit is damaged; restore it"):
+        run_pipeline(Store(small_home(tmp_path / "home")), [], quiet=True)
+
+
+@pytest.mark.parametrize("name", ["promotion.yaml", "contests.yaml"])
+def test_invalid_file_of_the_last_steps_is_refused_before_any_work(tmp_path, name):
+    home = small_home(tmp_path / "home")
+    (home.root / "data" / name).write_text("margin: 3\n")
+    with pytest.raises(StorageError, match=f"{name} is not a valid"):
+        run_pipeline(Store(home), [], quiet=True)
+    assert not market_is_current(Store(home))
 
 
 @pytest.mark.slow

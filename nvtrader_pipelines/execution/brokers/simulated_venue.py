@@ -167,12 +167,13 @@ class SimulatedVenue(Venue):
     def _make_state(self, t: int, account: Account, in_force: PolicyInForce) -> AccountState:
         """Make the state of the account at the close of session `t`."""
         panel, before = self._market.panel, self._book.last()
+        session = panel.sessions[t].item()
         capital = before.capital if before is not None else self._spec.capital
         held = np.flatnonzero(account.weights[:-1] > MIN_HOLDING)
         closes = self._market.prices.last_closes[t]
         value = account.equity * capital
         return AccountState(
-            session=panel.sessions[t].item(),
+            session=session,
             symbols=(*self._symbols, CASH),
             weights=tuple(account.weights.tolist()),
             equity=float(account.equity),
@@ -185,7 +186,7 @@ class SimulatedVenue(Venue):
             policy=in_force.policy,
             run_id=in_force.run_id,
             spec_hash=in_force.spec_hash,
-            in_replay=in_force.in_replay,
+            in_replay=in_force.replayed_to is not None and session <= in_force.replayed_to,
             snapshot_ids=panel.snapshot_ids,
         )
 

@@ -49,7 +49,7 @@ class PolicyInForce:
     policy: str
     run_id: str
     spec_hash: str
-    in_replay: bool = False
+    replayed_to: date | None = None  # last session of a replay of history; None without one
 
 
 class Venue(ABC):

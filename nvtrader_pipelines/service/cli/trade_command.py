@@ -216,7 +216,7 @@ def print_account(document: Mapping[str, Any]) -> None:
 def format_halted(sessions: Sequence[date]) -> str:
     """Format the sessions that the kill switch left without a decision; empty if none."""
     count = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
-    return f"{count} without a decision, {sessions[0]} to {sessions[-1]}" if sessions else ""
+    return f"{count}, {sessions[0]} to {sessions[-1]}" if sessions else ""
 
 
 def _session_line(document: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ class AccountFacts:
 
     @property
     def halted_sessions(self) -> list[date]:
-        """Sessions that the kill switch left without a decision."""
+        """Sessions that the kill switch left without a plan, whether or not a decision was due."""
         return [each.session for each in halted_session_events(self.events, self.records.values()) if each.session]
 
     @property

@@ -123,7 +123,7 @@ def test_halted_sessions_are_counted_and_listed_as_plans(invoke, account, days):
         assert text in found["result"]
     assert found["problem"] == ""
     printed = invoke("trade", "--account", account, "--to", str(days[8])).stdout
-    assert f"halted           7 sessions without a decision, {days[2]} to {days[8]}\n" in printed
+    assert f"halted           7 sessions, {days[2]} to {days[8]}\n" in printed
     rows = json.loads(invoke("plans", "--account", account, "--json").stdout)
     assert [row["session"] for row in rows if row["status"] == "halted"] == [str(day) for day in days[8:1:-1]]
     assert {row["plan"] for row in rows if row["status"] == "halted"} == {None}
