@@ -21,7 +21,7 @@ def shard_processes(judge: JudgeShard, home: Home, source: str, contests: Contes
     """Start a process for each shard of the entrants but the first; yield the number of shards.
 
     Each calls `judge` with the home, the source, its contests and its shard. At the end the processes are awaited;
-    after an error they are terminated. The caller computes the results that no process has stored.
+    after an error they are killed. The caller computes the results that no process has stored.
     """
     n_shards = max(1, min(os.cpu_count() or 1, n_new // MIN_PER_SHARD))
     context = multiprocessing.get_context("forkserver")
@@ -37,7 +37,7 @@ def shard_processes(judge: JudgeShard, home: Home, source: str, contests: Contes
         yield n_shards
     except BaseException:
         for process in processes:
-            process.terminate()
+            process.kill()  # a library may have given it a handler of SIGTERM
         raise
     finally:
         for process in processes:
