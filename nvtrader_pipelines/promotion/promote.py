@@ -4,7 +4,9 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 import polars as pl
 from pydantic import ValidationError
@@ -53,21 +55,21 @@ def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> Prom
     Raises:
         StorageError: if there is no such policy, or the active one, the gate's settings or the audit cannot be read.
     """
-    return evaluate_candidates(store, [policy], by, clock)[0]
+    return evaluate_candidates(store, [find_policy(store, policy)], by, clock)[0]
 
 
-def evaluate_candidates(store: Store, policies: Sequence[str], by: str, clock: Clock) -> list[PromotionRow]:
+def evaluate_candidates(store: Store, candidates: Sequence[PolicyRef], by: str, clock: Clock) -> list[PromotionRow]:
     """Let the gate judge policies in turn, and write all rejections in one commit at the end.
 
     Raises:
         StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
     """
-    rejected: list[PromotionRow] = []
+    judge = _Judge(store, clock)
     with file_lock(promotion_lock(store.home)):
         try:
-            decisions = [_decide(store, policy, ("gate", by, ""), clock, rejected) for policy in policies]
+            decisions = [judge.decide(ref, ("gate", by, "")) for ref in candidates]
         finally:
-            recorded = {each.promotion_id: each for each in write_promotions(store, rejected)}
+            recorded = {each.promotion_id: each for each in write_promotions(store, judge.rejected)}
     return [recorded.get(each.promotion_id, each) for each in decisions]
 
 
@@ -77,8 +79,9 @@ def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Cl
     Raises:
         StorageError: as `evaluate_candidate` and `activate`; the active policy then stays active.
     """
+    ref = find_policy(store, policy)
     with file_lock(promotion_lock(store.home)):
-        return _decide(store, policy, ("person", by, reason), clock, [])
+        return _Judge(store, clock).decide(ref, ("person", by, reason))
 
 
 def read_gate(home: Home) -> PromotionGate:
@@ -126,64 +129,140 @@ def mirror_active(store: Store) -> None:
         store.tables.replace(PROMOTION_DECISIONS, decisions, {})
 
 
-def _decide(
-    store: Store, policy: str, author: tuple[Decision, str, str], clock: Clock, rejected: list[PromotionRow]
-) -> PromotionRow:
-    """Judge a policy; activate it if it passes or a person decides, else add it to `rejected`."""
-    decision, by, reason = author
-    ref, gate = find_policy(store, policy), read_gate(store.home)
-    run = sealed_run(store, ref)
-    active = read_replaceable(store) if decision == "person" else read_active(store)
-    stale = None
-    is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
-    if decision == "person":
-        require_usable(store, run, ref.policy)
-    if is_active:
-        verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
-    else:
-        verdict = _judge_usable(store, run, ref, active, gate)
-        stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
-        verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
-    row = PromotionRow(
-        decision=decision,
-        candidate=ref,
-        partition_key=run.partition_key,
-        spec_hash=run.spec_hash,
-        active=active.ref if active else None,
-        activation=active.event.event_id if active else None,
-        verdict=verdict,
-        activated=not is_active and (verdict.passed or decision == "person"),
-        gate=gate,
-        by=by,
-        reason=reason,
-        considered_at=clock(),
-        warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
-    )
-    if is_active:
-        mirror_active(store)
-        return row
-    store.audit.events()  # a damaged audit is reported before a row is written
-    if row.activated:
-        return _carry_out(store, row)
-    rejected.append(row)
-    return row
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Gate or person that decides on one candidate after the other; tables are read once."""
 
+    store: Store
+    clock: Clock
+    rejected: list[PromotionRow] = field(default_factory=list)  # not written yet
 
-def _judge_usable(
-    store: Store, run: SealedRun, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
-) -> GateVerdict:
-    """Judge a candidate; reject one that cannot trade. Slow to open, networks are opened last."""
-    try:
-        require_fit(store, run, ref.policy)
-        mismatch = code_mismatch(run.code_version)
-        if mismatch:
-            return _rejection(ref, mismatch)
-        verdict = _judge(store, ref, active, gate)
-        if verdict.passed:
+    def decide(self, ref: PolicyRef, author: tuple[Decision, str, str]) -> PromotionRow:
+        """Judge a policy; activate it if it passes or a person decides, else add it to `rejected`."""
+        store = self.store
+        decision, by, reason = author
+        gate, run = read_gate(store.home), sealed_run(store, ref)
+        active = read_replaceable(store) if decision == "person" else read_active(store)
+        stale = None
+        is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
+        if decision == "person":
             require_usable(store, run, ref.policy)
-    except StorageError as error:
-        return _rejection(ref, error)
-    return verdict
+        if is_active:
+            verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
+        else:
+            verdict = self._judge_usable(run, ref, active, gate)
+            stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
+            verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
+        row = PromotionRow(
+            decision=decision,
+            candidate=ref,
+            partition_key=run.partition_key,
+            spec_hash=run.spec_hash,
+            active=active.ref if active else None,
+            activation=active.event.event_id if active else None,
+            verdict=verdict,
+            activated=not is_active and (verdict.passed or decision == "person"),
+            gate=gate,
+            by=by,
+            reason=reason,
+            considered_at=self.clock(),
+            warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
+        )
+        if is_active:
+            mirror_active(store)
+            return row
+        store.audit.events()  # a damaged audit is reported before a row is written
+        if row.activated:
+            return _carry_out(store, row)
+        self.rejected.append(row)
+        return row
+
+    def _judge_usable(
+        self, run: SealedRun, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate
+    ) -> GateVerdict:
+        """Judge a candidate; reject one that cannot trade. Slow to open, networks are opened last."""
+        try:
+            require_fit(self.store, run, ref.policy)
+            mismatch = code_mismatch(run.code_version)
+            if mismatch:
+                return _rejection(ref, mismatch)
+            verdict = self._judge(ref, active, gate)
+            if verdict.passed:
+                require_usable(self.store, run, ref.policy)
+        except StorageError as error:
+            return _rejection(ref, error)
+        return verdict
+
+    def _judge(self, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate) -> GateVerdict:
+        """Judge a candidate by the gate; one without valid test results does not pass."""
+        try:
+            candidate = self._track_record(ref)
+            incumbent = self._active_track_record(active.ref) if active else None
+            return gate.judge(candidate, incumbent, self._deflated_ratio(ref, candidate.period))
+        except (StorageError, ValueError) as error:
+            return _rejection(ref, error)
+
+    def _active_track_record(self, ref: PolicyRef) -> TrackRecord:
+        """Read the track record of the active policy.
+
+        Raises:
+            StorageError: if it has no valid track record.
+        """
+        try:
+            return self._track_record(ref)
+        except (StorageError, ValueError) as error:
+            raise StorageError(
+                f"it cannot be compared with the active policy {label(ref)}: {error}; until then only a person can "
+                "replace it: `nvtrader policies activate`"
+            ) from error
+
+    def _track_record(self, ref: PolicyRef) -> TrackRecord:
+        """Read net returns of a policy and its run's baselines, in the reported period if it has tests there.
+
+        Raises:
+            StorageError: if the run was not tested to the end.
+            CodeMismatchError: if this code reads its experiment differently.
+            ValueError: if its returns are not a valid track record.
+        """
+        store = self.store
+        found = store.ledger.run(ref.run_id)
+        spec = store.ledger.read(found.partition_key)
+        columns = ["policy", "kind", "session", "net_return"]
+        where = {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}
+        rows = store.tables.read(EQUITY_CURVES, where, columns).sort("session")
+        reported = rows.filter(pl.col("session") >= spec.report_from)
+        period = "all" if reported.is_empty() else f"from_{spec.report_from.year}"
+        rows = rows if reported.is_empty() else reported
+        own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
+        if own.is_empty() or ref.run_id not in self._judged_runs:
+            raise StorageError(
+                f"{label(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` tests it"
+            )
+        baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
+        return TrackRecord(
+            name=label(ref),
+            sessions=own["session"].to_numpy().astype("datetime64[D]"),
+            net=own["net_return"].to_numpy(),
+            baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
+            period=period,
+            terms=_trading_terms(spec),
+        )
+
+    def _deflated_ratio(self, ref: PolicyRef, period: str) -> float | None:
+        """Deflated information ratio against the best baseline; None for single seeds."""
+        if "/" in ref.policy:
+            return None
+        rows = self._validation.filter(run_id=ref.run_id, period=period, against="best_baseline")
+        return rows["deflated_sharpe"][0] if len(rows) else None
+
+    @cached_property
+    def _judged_runs(self) -> set[str]:
+        """Runs with the row that is written last."""
+        return set(self.store.tables.read(RUNS, columns=["run_id"])["run_id"])
+
+    @cached_property
+    def _validation(self) -> pl.DataFrame:
+        return self.store.tables.read(VALIDATION)
 
 
 def _staleness_reason(store: Store, run: SealedRun) -> str | None:
@@ -205,31 +284,6 @@ def _withhold(verdict: GateVerdict, reason: str) -> GateVerdict:
     return dataclasses.replace(verdict, passed=False, sentence=sentence)
 
 
-def _judge(store: Store, ref: PolicyRef, active: ActivePolicy | None, gate: PromotionGate) -> GateVerdict:
-    """Judge a candidate by the gate; one without valid test results does not pass."""
-    try:
-        candidate = _track_record(store, ref)
-        incumbent = _active_track_record(store, active.ref) if active else None
-        return gate.judge(candidate, incumbent, _deflated_ratio(store, ref, candidate.period))
-    except (StorageError, ValueError) as error:
-        return _rejection(ref, error)
-
-
-def _active_track_record(store: Store, ref: PolicyRef) -> TrackRecord:
-    """Read the track record of the active policy.
-
-    Raises:
-        StorageError: if it has no valid track record.
-    """
-    try:
-        return _track_record(store, ref)
-    except (StorageError, ValueError) as error:
-        raise StorageError(
-            f"it cannot be compared with the active policy {label(ref)}: {error}; until then only a person can replace "
-            "it: `nvtrader policies activate`"
-        ) from error
-
-
 def _rejection(ref: PolicyRef, reason: object) -> GateVerdict:
     return GateVerdict(passed=False, sentence=f"{label(ref)} is not promoted: {reason}")
 
@@ -245,37 +299,6 @@ def _carry_out(store: Store, row: PromotionRow) -> PromotionRow:
     return row
 
 
-def _track_record(store: Store, ref: PolicyRef) -> TrackRecord:
-    """Read net returns of a policy and its run's baselines, in the reported period if it has tests there.
-
-    Raises:
-        StorageError: if the run was not tested to the end.
-        CodeMismatchError: if this code reads its experiment differently.
-        ValueError: if its returns are not a valid track record.
-    """
-    found = store.ledger.run(ref.run_id)
-    spec = store.ledger.read(found.partition_key)
-    columns = ["policy", "kind", "session", "net_return"]
-    where = {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}
-    rows = store.tables.read(EQUITY_CURVES, where, columns).sort("session")
-    reported = rows.filter(pl.col("session") >= spec.report_from)
-    period = "all" if reported.is_empty() else f"from_{spec.report_from.year}"
-    rows = rows if reported.is_empty() else reported
-    own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
-    has_run_row = len(store.tables.read(RUNS, {"run_id": [ref.run_id]}, ["run_id"])) > 0  # the row written last
-    if own.is_empty() or not has_run_row:
-        raise StorageError(f"{label(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` tests it")
-    baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
-    return TrackRecord(
-        name=label(ref),
-        sessions=own["session"].to_numpy().astype("datetime64[D]"),
-        net=own["net_return"].to_numpy(),
-        baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
-        period=period,
-        terms=_trading_terms(spec),
-    )
-
-
 def _trading_terms(spec: ExperimentSpec) -> dict[str, str]:
     """Terms that must be equal for returns to be comparable."""
     return {
@@ -289,13 +312,3 @@ def _format_cost_model(model: CostModel) -> str:
     """Format a cost model for a sentence, with unrounded numbers so that different models differ."""
     settings = [f"{name} {value}".replace("_", " ") for name, value in model if name != "kind"]
     return f"{model.kind.replace('_', ' ')} ({', '.join(settings)})"
-
-
-def _deflated_ratio(store: Store, ref: PolicyRef, period: str) -> float | None:
-    """Deflated information ratio against the best baseline; None for single seeds."""
-    if "/" in ref.policy:
-        return None
-    rows = store.tables.read(VALIDATION).filter(
-        pl.col("run_id") == ref.run_id, pl.col("period") == period, pl.col("against") == "best_baseline"
-    )
-    return rows["deflated_sharpe"][0] if len(rows) else None

@@ -84,7 +84,7 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
         if replaced:
             found.problems[experiment] = replaced
             continue
-        candidates.append(run_id)
+        candidates.append(ref)
     found.decisions.extend(evaluate_candidates(store, candidates, by, clock))
     return found
 

@@ -6,7 +6,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decision_log import read_promotions_of
-from nvtrader_pipelines.promotion.policy_cards import find_policy
+from nvtrader_pipelines.promotion.eligibility import sealed_run
 from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
 from nvtrader_pipelines.runs.run_tables import complete_run
@@ -53,12 +53,12 @@ def test_round_that_fails_keeps_the_decisions_before(store, runs, monkeypatch):
         complete_run(store, runs[name], AT + dt.timedelta(days=day))
     overrule(store, "still")
 
-    def fails_at_still(store, policy):
-        if policy == runs["still"].run_id:
+    def fails_at_still(store, ref):
+        if ref.run_id == runs["still"].run_id:
             raise StorageError("the run was deleted meanwhile")
-        return find_policy(store, policy)
+        return sealed_run(store, ref)
 
-    monkeypatch.setattr(promote_module, "find_policy", fails_at_still)
+    monkeypatch.setattr(promote_module, "sealed_run", fails_at_still)
     with pytest.raises(StorageError, match="deleted meanwhile"):
         evaluate_newest(store, "gate", lambda: LATER)
     assert ("gate", "steady", "still", False, False) in decisions(store)
