@@ -112,7 +112,7 @@ class _Materialization:
         A problem is the reason why it cannot be planned.
         """
         try:
-            run_id = self.judged_runs.completed(key)
+            run_id = self.judged_runs.current_run(key)
         except (StorageError, ValueError) as error:
             return " ".join(str(error).split())
         if run_id is None:

@@ -89,7 +89,7 @@ class JudgedRuns:
         self._store = store
         self._pinned = cache(partial(pinned_snapshots, store.tables))  # by source
 
-    def completed(self, partition_key: str) -> str | None:
+    def current_run(self, partition_key: str) -> str | None:
         """Id of the experiment's judged run on the current market by this code, or None.
 
         Raises:

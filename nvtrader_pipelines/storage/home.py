@@ -52,9 +52,9 @@ class Home:
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
     @property
-    def resolved_root(self) -> Path:
-        """Root folder behind the link of a linked home: the path that people know."""
-        return self.root.resolve()
+    def without_link(self) -> Self:
+        """Home by the path that people know, for sentences: behind the link of a linked home."""
+        return type(self)(self.root.resolve())
 
     @property
     def duckdb_file(self) -> Path:

@@ -89,7 +89,7 @@ def assert_no_half_run(home) -> None:
     assert len(policies(home)) < N_POLICIES
     assert not list(home.policies.rglob(MANIFEST))
     assert not list(home.policies.rglob(LATEST))
-    assert not JudgedRuns(Store(home)).completed(KEY)
+    assert not JudgedRuns(Store(home)).current_run(KEY)
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_second_run_computes_nothing_and_prints_only_json(built_home, fast_nvtra
 def test_market_contest_and_promotion_are_current_after_a_run(built_home):
     store = Store(built_home)
     assert market_is_current(store)
-    assert JudgedRuns(store).completed(KEY)
+    assert JudgedRuns(store).current_run(KEY)
     with dg.DagsterInstance.from_config(str(dagster_home(built_home))) as instance:
         assert is_contest_judged(instance, contest_digest(store))
         assert is_promotion_current(instance, promotion_digest(store.home, contest_digest(store)))

@@ -94,10 +94,10 @@ def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     (run,) = store.ledger.runs().filter(partition_key=key).to_dicts()
     assert run["status"] == "interrupted"
     assert run["message"] == f"the Dagster run {run['dagster_run_id']} ended before it did"
-    assert not JudgedRuns(store).completed(key)
+    assert not JudgedRuns(store).current_run(key)
 
     assert run_pipeline(Store(home), [name], quiet=True).names == [name]
-    run_id = JudgedRuns(store).completed(key)
+    run_id = JudgedRuns(store).current_run(key)
     assert (run_id, store.ledger.run(run_id).status) == (run["run_id"], "done")
 
     before, rows = store.ledger.runs(), store.tables.read(STRESS)

@@ -64,19 +64,19 @@ def test_reopen_plan_other_spec_or_code_raises(market):
 
 
 def test_completed_run_needs_a_verdict_on_the_current_market(market):
-    assert not JudgedRuns(market).completed(KEY)
+    assert not JudgedRuns(market).current_run(KEY)
     complete_run(market, sealed(read_plan(market, KEY)), AT)
-    assert JudgedRuns(market).completed(KEY)
+    assert JudgedRuns(market).current_run(KEY)
     derive(market, seed=0)  # other snapshots, the same rows
-    assert JudgedRuns(market).completed(KEY)
+    assert JudgedRuns(market).current_run(KEY)
     derive(market, seed=1)
-    assert not JudgedRuns(market).completed(KEY)
+    assert not JudgedRuns(market).current_run(KEY)
 
 
 def test_completed_run_ignores_replays(market):
     parent = sealed(read_plan(market, KEY))
     complete_run(market, SealedRun.of(read_replay_plan(market, parent), {}, {}, {}), AT)
-    assert not JudgedRuns(market).completed(KEY)
+    assert not JudgedRuns(market).current_run(KEY)
 
 
 def test_read_replay_plan_uses_the_current_market_or_given_snapshots(market):

@@ -33,7 +33,7 @@ def test_home_at_a_path_that_reads_as_a_url_is_used_through_a_link(monkeypatch, 
     assert home.root.parent == tmp_path / "cache" / "nvtrader" / "homes"
     assert home.root.resolve() == tmp_path / name
     assert home.duckdb_file.parent == home.root.parent  # DuckDB would resolve a link
-    assert home.resolved_root == tmp_path / name
+    assert home.without_link.root == tmp_path / name
     assert Home.at(tmp_path / "100% #1 [x] ü").root == tmp_path / "100% #1 [x] ü"
 
 

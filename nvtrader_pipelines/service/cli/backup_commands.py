@@ -47,7 +47,7 @@ def backup(
         from nvtrader_pipelines.storage.backups.writing import write_backup
 
         store = open_store()
-        name = f"{store.home.resolved_root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
+        name = f"{store.home.without_link.root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
         target = target.expanduser().absolute()
         path = require_file_path(target / name if target.is_dir() else target)
         with _show_files("backing up", quiet=as_json) as on_file:

@@ -28,7 +28,6 @@ from nvtrader_pipelines.service.cli.output import (
     write_json,
     write_rows,
 )
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def new(
     from nvtrader_pipelines.storage.specs import write_experiment
 
     with exit_on_error(verbose=verbose):
-        path = write_experiment(Home(require_home().resolved_root), name, like)
+        path = write_experiment(require_home().without_link, name, like)
         if is_json(form, as_json=as_json):
             write_json({"name": name, "path": str(path)})
             return

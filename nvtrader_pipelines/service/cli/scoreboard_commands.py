@@ -27,7 +27,6 @@ from nvtrader_pipelines.service.cli.output import (
     write_rows,
 )
 from nvtrader_pipelines.service.cli.table_layout import CellTable
-from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +75,7 @@ def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
         publish(store)
         _show(board, chosen)
         if chosen is Format.TABLE:
-            print_line(f"new scorecards: {scored.n_new}, in {Home(store.home.resolved_root).scorecards}")
+            print_line(f"new scorecards: {scored.n_new}, in {store.home.without_link.scorecards}")
         require_ranked(board)
 
 

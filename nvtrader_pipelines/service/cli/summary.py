@@ -12,7 +12,6 @@ from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.service.cli.output import UNKNOWN, format_figure, format_interval, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.short_samples import is_short, mask_short, short_note
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
@@ -51,7 +50,7 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         print_period(verdicts.filter(pl.col("period") == period), period, console)
     console.print("A difference whose interval contains 0 is no evidence of beating the baseline.", style="dim")
     print_warnings(store, console)
-    home, views = Home(store.home.resolved_root), store.home.duckdb_file
+    home, views = store.home.without_link, store.home.duckdb_file
     console.print(f"\ntables  {home.iceberg}\nviews   {views}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:
