@@ -25,9 +25,7 @@ _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 _IDENTICAL = "the same bar was delivered before"
 _CORRECTED = "a later delivery has other values for this bar and replaces it"
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
-_IMPLAUSIBLE = (
-    f"the adjusted close is more than {MAX_FACTOR:,.0f} times the last good one, or less than 1/{MAX_FACTOR:,.0f}"
-)
+_IMPLAUSIBLE = f"the adjusted close is more than {MAX_FACTOR:,.0f} times the last good one, or that much less"
 _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
 _FIRST_BARS = 21  # whose median is the level that a symbol's first bar must have
 

@@ -78,9 +78,10 @@ def parse_number(column: str) -> pl.Expr:
 
 
 def strip_text(column: str) -> pl.Expr:
-    """Strip surrounding blanks; null if nothing is left."""
+    """Strip surrounding blanks; null if nothing is left, or a volume is `-` or `N/A`."""
     text = pl.col(column).str.strip_chars()
-    return pl.when(text != "").then(text)
+    is_missing = text.is_in(["", "-", "N/A"]) if column == "volume" else text == ""
+    return pl.when(~is_missing).then(text)
 
 
 def parse_symbol() -> pl.Expr:

@@ -3,12 +3,10 @@
 import hashlib
 import json
 import os
-from pathlib import Path
 
 from nvtrader_pipelines.experiments.code_digest import promotion_code, scoring_code
-from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.storage.files import read_regular_file
+from nvtrader_pipelines.storage.files import fingerprint, read_regular_file
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
@@ -21,7 +19,7 @@ def contest_digest(store: Store) -> str:
     archived = sorted(store.ledger.archived_names())
     state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), archived, scoring_code()], default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
-        state.update(os.fsencode(path.relative_to(store.home.entrants)) + f"|{_content_digest(path)}\n".encode())
+        state.update(os.fsencode(path.relative_to(store.home.entrants)) + f"|{fingerprint(path)}\n".encode())
     state.update(read_regular_file(store.home.contests))
     return state.hexdigest()[:32]
 
@@ -30,11 +28,3 @@ def promotion_digest(home: Home, contest: str) -> str:
     """Digest of the promotion gate's inputs: the contest, the gate's own file and its code."""
     gate = read_regular_file(home.promotion_file)
     return hashlib.sha256(contest.encode() + b"|" + gate + promotion_code().encode()).hexdigest()[:32]
-
-
-def _content_digest(path: Path) -> str:
-    """Digest of a file's content; of one too large to be an entrant's, its size and time."""
-    facts = path.stat()
-    if facts.st_size > MAX_BYTES:
-        return f"{facts.st_size} {facts.st_mtime_ns}"
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -7,8 +7,6 @@ import polars as pl
 
 from nvtrader_pipelines.market.calendar import all_sessions
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
-from nvtrader_pipelines.runs.registration import plan_variants, read_unarchived_experiments
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import FILE, panel_problem
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
@@ -48,21 +46,6 @@ def summarize_market(store: Store) -> MarketSummary:
     )
 
 
-def experiment_warnings(store: Store) -> list[str]:
-    """Why experiments of the home cannot be planned, and which of their rules lack history."""
-    found = read_unarchived_experiments(store)
-    warnings = [problem for _, problem in sorted(found.problems.items())]
-    for spec in found.specs:
-        try:
-            plans = plan_variants(store, spec)
-        except (StorageError, ValueError) as error:
-            warnings.append(f"{spec.name} cannot be planned: {' '.join(str(error).split())}")
-        else:
-            short = dict.fromkeys(each for plan in plans for each in plan.short_histories)
-            warnings.extend(f"{spec.name}: {each}" for each in short)
-    return warnings
-
-
 def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     symbols = pl.concat([kept.select(*FILE, "symbol"), _named(rows).select(*FILE, "symbol")])
     counts = symbols.group_by(FILE).agg(n_symbols=pl.col("symbol").n_unique())
@@ -91,8 +74,9 @@ def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _coverage(kept: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
     """Share of the sessions of each year with a bar, from the first year of any symbol to the last."""
-    inside = days.filter(days.is_between(kept["session"].min(), kept["session"].max()))  # pyright: ignore[reportArgumentType] - dates, or null without bars
-    per_year = inside.to_frame("session").group_by(pl.col("session").dt.year().alias("year")).len("n_sessions")
+    ends = kept.select(first=pl.col("session").min(), last=pl.col("session").max())
+    inside = days.to_frame().join(ends, how="cross").filter(pl.col("session").is_between("first", "last"))
+    per_year = inside.group_by(pl.col("session").dt.year().alias("year")).len("n_sessions")
     grid = kept.select(_NAME).unique().join(per_year, how="cross")
     counts = kept.group_by(*_NAME, "year").len("n_bars")
     shares = grid.join(counts, on=[*_NAME, "year"], how="left").sort("year")

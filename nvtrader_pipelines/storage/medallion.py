@@ -218,8 +218,11 @@ def _current_snapshots(tables: Warehouse) -> dict[str, int]:
 
 def panel_problem(tables: Warehouse, source: str) -> str | None:
     """Reason why the current bars of a source form no panel, or None."""
+    snapshots = _current_snapshots(tables)
+    if len(snapshots) < len(PINNED):
+        return "its returns and features are not derived; `nvtrader ingest` derives them"
     try:
-        read_panel(tables, source, snapshot_ids=_current_snapshots(tables))
+        read_panel(tables, source, snapshot_ids=snapshots)
     except ValueError as error:
         return str(error)
     return None

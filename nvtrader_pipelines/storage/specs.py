@@ -124,9 +124,9 @@ def _valid(content: Any, model: type[Model], refusal: str) -> Model:
 def experiment_name(path: Path) -> str:
     """Name of the experiment in a file, valid or not; without one, that of the file."""
     try:
-        return str(read_document(path).get("name", path.stem)) if path.exists() else path.stem
+        return str(read_document(path).get("name", path.stem))
     except StorageError:
-        return path.stem
+        return escape_name(Path(path.stem))
 
 
 def _template(spec: ExperimentSpec) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from nvtrader_pipelines.market.sources.csv_text import read_csv_text
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, UnreadableFile, content_digest
 from nvtrader_pipelines.market.sources.dialects import rows_from_columns, rows_from_csv
 
-CSV, PARQUET = frozenset({".csv"}), frozenset({".parquet", ".pq"})
+CSV, PARQUET = frozenset({".csv", ".txt"}), frozenset({".parquet", ".pq"})
 MAX_BYTES = 256 << 20  # of a file; reading a CSV takes about ten times its size in memory
 MAX_ROWS = 20_000_000  # of a Parquet file, which may hold many rows in few bytes
 
@@ -37,7 +37,7 @@ def file_delivery(source: str, file: LandedFile) -> Delivery:
 def refuse_unread(name: str, n_bytes: int) -> UnreadableFile | None:
     """Refusal of a file by its name and size, before it is opened; None if it may be read."""
     if _suffix(name) not in CSV | PARQUET:
-        return UnreadableFile("unknown_format", f"{name} is neither .csv nor .parquet; convert or remove it")
+        return UnreadableFile("unknown_format", f"{name} must be .csv, .txt or .parquet; convert or remove it")
     if n_bytes > MAX_BYTES:
         return UnreadableFile(
             "large_file",

@@ -12,7 +12,8 @@ def ingest(*, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbos
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import update_market
-    from nvtrader_pipelines.runs.market_summary import experiment_warnings, summarize_market
+    from nvtrader_pipelines.runs.market_summary import summarize_market
+    from nvtrader_pipelines.runs.registration import experiment_warnings
     from nvtrader_pipelines.service.cli.pages.market_page import print_market
 
     with exit_on_error(verbose=verbose):
