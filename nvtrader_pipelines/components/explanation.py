@@ -1,6 +1,7 @@
 """Explanations of invalid documents: place, value found, values allowed, nearest name."""
 
 import json
+import reprlib
 from collections.abc import Sequence
 from datetime import date
 from difflib import get_close_matches
@@ -15,6 +16,8 @@ from nvtrader_pipelines.components.json_schema import Node, Place, describe_allo
 MAX_EXPLAINED = 100  # problems that are compared with each other and explained
 MAX_PROBLEMS = 3  # problems in a message; further ones are only counted
 MAX_VALUE_LENGTH = 60  # characters of a value in a message
+_REPR = reprlib.Repr()  # of bounded length: YAML's aliases can nest a list a billion times
+_REPR.maxlevel, _REPR.maxlist, _REPR.maxstring = 4, 10, 100
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
@@ -98,5 +101,5 @@ def format_value(value: Any) -> str:
     """Format a value as people write it in YAML, on one line of limited length."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    text = str(value) if isinstance(value, date) else repr(value)
+    text = str(value) if isinstance(value, date) else _REPR.repr(value) if isinstance(value, list) else repr(value)
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"

@@ -238,6 +238,13 @@ def test_file_of_many_unknown_keys_is_refused_within_seconds(home):
     assert "20000 problems" in problem
 
 
+def test_value_of_nested_aliases_is_refused_within_seconds(home):
+    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)), "name: *a11"]
+    (home.experiments / "aliases.yaml").write_text("\n".join(lines))
+    (problem,) = read_experiments(home).problems.values()
+    assert "name: found [[[" in problem
+
+
 def test_large_file_is_refused_with_bound_and_size(home):
     (home.experiments / "large.yaml").write_text("# " + "x" * MAX_BYTES)
     (problem,) = read_experiments(home).problems.values()
