@@ -7,6 +7,7 @@ from nvtrader_pipelines.notifications.redaction import redact, url_secrets
 
 MAX_BODY = 3000  # characters; Telegram accepts 4096
 SENDER = "nvtrader"
+_NO_OUTPUT = logging.NullHandler()  # without a handler Python prints warnings to stderr
 
 
 class DeliveryError(Exception):
@@ -29,8 +30,8 @@ def deliver(channel: Channel, subject: str, body: str) -> None:
     if not service.add(url):
         raise DeliveryError(_invalid_url(variable, url))
     result = service.notify(
-        title=redact(" ".join(subject.split()), url_secrets(url)),
-        body=redact(body, url_secrets(url))[:MAX_BODY],
+        title=redact(" ".join(subject.split())),
+        body=redact(body)[:MAX_BODY],
         body_format=apprise.NotifyFormat.TEXT,
         log_level=logging.WARNING,
     )
@@ -43,11 +44,12 @@ def deliver(channel: Channel, subject: str, body: str) -> None:
 
 
 def _silence() -> None:
-    """Keep Apprise's log records, which show parts of URLs, from the console and from Dagster."""
+    """Keep records with parts of URLs from consoles, files and Dagster."""
+    for name, level in {"apprise": logging.WARNING, "urllib3": logging.INFO}.items():  # lower levels show the path
+        logging.getLogger(name).setLevel(level)
     log = logging.getLogger("apprise")
     log.propagate = False
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
+    log.addHandler(_NO_OUTPUT)
 
 
 def _invalid_url(variable: str, url: str) -> str:

@@ -1,6 +1,7 @@
 """Local servers that record messages: a webhook and a mail server with a password."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,16 +85,16 @@ def serve_mail() -> Iterator[MailServer]:
         known = isinstance(data, LoginPassword) and (data.login, data.password) == (USER.encode(), PASSWORD.encode())
         return AuthResult(success=known, handled=False)
 
-    mail = MailServer()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        mail = MailServer(free.getsockname()[1])
     controller = Controller(
         mail,
         hostname="127.0.0.1",
-        port=0,
+        port=mail.port,
+        ready_timeout=60.0,
         authenticator=authenticate,
-        auth_required=True,
         auth_require_tls=False,
     )
     controller.start()
-    mail.port = controller.server.sockets[0].getsockname()[1]
     yield mail
     controller.stop()

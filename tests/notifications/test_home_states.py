@@ -4,8 +4,9 @@ import pytest
 
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.notifications.home_states import home_states
-from tests.desk.desks import days_of, desk, evening, judged_home, make_active, trade
-from tests.service.cli.sample_plans import ABOVE_CAP, FEW_NAMES, TURNOVER, append_plan, plan
+from nvtrader_pipelines.storage.account_book import SqliteBook
+from tests.desk.desks import days_of, evening, judged_home, make_active
+from tests.service.cli.sample_plans import ABOVE_CAP, FEW_NAMES, TURNOVER, append_plan, plan, write_book
 
 AT = datetime(2026, 3, 2, 22, tzinfo=UTC)
 
@@ -56,6 +57,7 @@ def test_market_is_stale_from_the_second_session_without_bars(tmp_path):
     assert home_states(store, last)["stale_data"] == []
     (found,) = home_states(store, last + timedelta(days=30))["stale_data"]
     assert f"ends on {days_of(store)[-1]}" in found.body
-    trade(store, days_of(store)[-9], days_of(store)[-8])  # a replay, which nothing continues by itself
-    assert desk(store).state is not None
+    opened = write_book(store.home, 1.0)[-1]
+    replayed = opened.model_copy(update={"session": opened.session + timedelta(days=1), "in_replay": True})
+    SqliteBook(store.home, "paper").settle(replayed)  # only a person continues the account
     assert home_states(store, last + timedelta(days=30))["stale_data"] == []
