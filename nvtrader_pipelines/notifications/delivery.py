@@ -23,9 +23,9 @@ def deliver(channel: Channel, subject: str, body: str) -> None:
     variable, url = channel.url_variable, channel.url
     if not url:
         raise DeliveryError(f"${variable} must hold the URL of the channel, but is not set; export it")
-    import apprise  # loads its plugins; needed only when something is sent
-
     _silence()
+    import apprise  # takes a third of a second; needed only when something is sent
+
     service = apprise.Apprise(asset=apprise.AppriseAsset(app_id=SENDER, app_desc=SENDER))
     if not service.add(url):
         raise DeliveryError(_invalid_url(variable, url))

@@ -1,3 +1,4 @@
+import io
 import logging
 
 import pytest
@@ -14,6 +15,18 @@ def channel(monkeypatch):
         return Channel(url_variable="SOME_CHANNEL")
 
     return of
+
+
+@pytest.fixture
+def logged():
+    """Text of all log records that reach the root logger."""
+    text, root = io.StringIO(), logging.getLogger()
+    handler, level = logging.StreamHandler(text), root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield text
+    root.removeHandler(handler)
+    root.setLevel(level)
 
 
 def problem(channel):
@@ -37,7 +50,7 @@ def test_mail_server_receives_subject_and_body(mail_server, channel):
         "ann@example.com",
         "nvtrader@example.com",
     )
-    assert message.get_body(("plain",)).get_content().split("\n")[:2] == ["inspect it", "with `nvtrader plans`"]
+    assert message.get_body(("plain",)).get_content().splitlines()[:2] == ["inspect it", "with `nvtrader plans`"]
 
 
 def test_long_body_is_cut(webhook):
@@ -54,13 +67,12 @@ def test_message_never_holds_url_or_secret_of_environment(webhook, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [401, 500])
-def test_refused_message_raises_status_without_token(webhook, status, caplog, capfd):
+def test_refused_message_raises_status_without_token(webhook, status, logged, capfd):
     webhook.status = status
-    with caplog.at_level(logging.DEBUG):
-        found = problem(Channel())
+    found = problem(Channel())
     assert f"error={status}" in found
     assert "$NVTRADER_NOTIFY_URL" in found
-    assert TOKEN not in found + caplog.text + "".join(capfd.readouterr())
+    assert TOKEN not in found + logged.getvalue() + "".join(capfd.readouterr())
 
 
 def test_unreachable_server_raises_host_without_token(channel):
@@ -86,8 +98,8 @@ def test_wrong_password_of_mail_raises_without_it(mail_server, channel):
         ("json://", "json:// is unknown or incomplete"),
     ],
 )
-def test_missing_or_invalid_url_raises_without_its_content(channel, url, part, capfd, caplog):
+def test_missing_or_invalid_url_raises_without_its_content(channel, url, part, capfd, logged):
     found = problem(channel(url))
     assert part in found
     assert "$SOME_CHANNEL" in found
-    assert "swordfish" not in found + caplog.text + "".join(capfd.readouterr())
+    assert "swordfish" not in found + logged.getvalue() + "".join(capfd.readouterr())
