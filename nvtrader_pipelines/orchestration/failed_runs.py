@@ -56,17 +56,18 @@ def _failure_reasons(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]
                 yield f"- {event.step_key}: {_one_line(cause.message)}"
         else:
             check = event.asset_check_evaluation_data
-            if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
+            if _is_error(check):
                 yield f"- {_describe(check)}"
 
 
 def _failed_checks(instance: dg.DagsterInstance) -> Iterator[Notification]:
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(CHECK_KEYS)
     for key, record in records.items():
-        check, run = record.evaluation, instance.get_run_by_id(record.run_id)
-        if check is None or check.passed or check.severity != dg.AssetCheckSeverity.ERROR:
-            continue
-        if run is not None and run.is_failure:
+        event, run = record.event and record.event.get_dagster_event(), instance.get_run_by_id(record.run_id)
+        if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue  # planned, but its run did not reach it
+        check = event.asset_check_evaluation_data
+        if not _is_error(check) or (run is not None and run.is_failure):
             continue
         asset = key.asset_key.to_user_string()
         body = (
@@ -75,6 +76,10 @@ def _failed_checks(instance: dg.DagsterInstance) -> Iterator[Notification]:
             "`nvtrader materialize`."
         )
         yield Notification("failed_check", f"{asset}:{key.name}", f"the check {key.name} of {asset} failed", body)
+
+
+def _is_error(check: dg.AssetCheckEvaluation) -> bool:
+    return not check.passed and check.severity == dg.AssetCheckSeverity.ERROR
 
 
 def _describe(check: dg.AssetCheckEvaluation) -> str:

@@ -117,6 +117,19 @@ def test_check_that_fails_in_a_successful_run_is_a_state_until_it_passes(tmp_pat
     assert "1 rows violate it" in found.body
 
 
+def test_check_that_its_run_did_not_reach_is_no_state(instance):
+    key = dg.AssetKey(["silver", "clean_bars"])
+
+    @dg.asset(key=key, check_specs=[dg.AssetCheckSpec("every_file_has_a_good_bar", asset=key)])
+    def clean_bars():
+        raise ValueError("no bars")
+
+    run_id = execute(instance, dg.Definitions([clean_bars], jobs=[dg.define_asset_job("market", [key])]), "market")
+    states = run_states(instance, now())
+    assert [each.identity for each in states["failed_run"]] == [run_id]
+    assert states["failed_check"] == []
+
+
 def test_sensor_without_channel_reads_nothing(store, instance):
     assert "no channel" in tick(store, instance)
     assert not store.home.notification_record.exists()
