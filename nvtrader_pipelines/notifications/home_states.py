@@ -1,24 +1,17 @@
 """States of a home that need a person: waiting plans, stale data, the kill switch."""
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
-from nvtrader_pipelines.notifications.notification import CurrentStates, Kind, Notification
+from nvtrader_pipelines.notifications.notification import CurrentStates, Kind, Notification, text_digest
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 
 _LOG = logging.getLogger(__name__)
-
-
-def text_digest(text: str) -> str:
-    """Digest of a text as part of a key."""
-    return short_id(hashlib.sha256(text.encode()).hexdigest())
 
 
 def waiting_plans(store: Store, _at: datetime) -> list[Notification]:

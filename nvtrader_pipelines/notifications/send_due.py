@@ -5,8 +5,7 @@ from datetime import datetime
 
 from nvtrader_pipelines.notifications.channels import Channel, read_channels
 from nvtrader_pipelines.notifications.delivery import DeliveryError, deliver
-from nvtrader_pipelines.notifications.home_states import text_digest
-from nvtrader_pipelines.notifications.notification import CurrentStates, Notification
+from nvtrader_pipelines.notifications.notification import CurrentStates, Notification, text_digest
 from nvtrader_pipelines.notifications.redaction import redact
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.notification_record import Failure, NotificationRecord, NotificationRecordFile

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
-from nvtrader_pipelines.notifications.notification import CurrentStates, Notification
+from nvtrader_pipelines.notifications.notification import CurrentStates, Notification, text_digest
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
 from nvtrader_pipelines.orchestration.table_checks import CHECKS, PARTITION_TAG
 
@@ -42,7 +42,7 @@ def _failed_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Notificatio
         f"The run {run.run_id} of {name} failed:\n{reasons}\n"
         "`nvtrader ui` shows its log under Runs. Correct the cause, then `nvtrader materialize` or Re-execute."
     )
-    return Notification("failed_run", run.run_id, f"the run of {name} failed", body)
+    return Notification("failed_run", f"{name}:{text_digest(reasons)}", f"the run of {name} failed", body)
 
 
 def _failure_reasons(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:

@@ -41,7 +41,8 @@ def now():
 
 
 def failed(instance, at=None):
-    return {each.identity: each for each in run_states(instance, at or now())["failed_run"]}
+    """Failed runs by id, which the first line of the body names."""
+    return {each.body.split()[2]: each for each in run_states(instance, at or now())["failed_run"]}
 
 
 def tick(store, instance):
@@ -52,7 +53,7 @@ def tick(store, instance):
 def test_failed_run_names_job_step_and_error(instance):
     run_id = run(instance, "market", ValueError("the bars of AAA\nare missing"))
     (found,) = failed(instance).values()
-    assert (found.identity, found.subject) == (run_id, "the run of market failed")
+    assert found.subject == "the run of market failed"
     assert run_id in found.body
     assert "asset_of_market: ValueError: the bars of AAA are missing" in found.body
     assert "nvtrader materialize" in found.body
@@ -63,6 +64,15 @@ def test_run_that_succeeded_since_is_no_state_and_other_jobs_stay(instance):
     run(instance, "market", ValueError())
     run(instance, "market")
     assert failed(instance).keys() == {other}
+
+
+def test_repeated_failure_is_one_state_for_each_reason(instance):
+    keys = []
+    for reason in ("no bars", "no bars", "no disk"):
+        run(instance, "market", ValueError(reason))
+        keys += [each.key for each in failed(instance).values()]
+    assert len(keys) == 3
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_each_partition_of_a_job_is_a_state_of_its_own(instance):
@@ -126,7 +136,7 @@ def test_check_that_its_run_did_not_reach_is_no_state(instance):
 
     run_id = execute(instance, dg.Definitions([clean_bars], jobs=[dg.define_asset_job("market", [key])]), "market")
     states = run_states(instance, now())
-    assert [each.identity for each in states["failed_run"]] == [run_id]
+    assert [each.body.split()[2] for each in states["failed_run"]] == [run_id]
     assert states["failed_check"] == []
 
 
