@@ -21,6 +21,7 @@ from tests.engines import share_engines
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.store import Store
+    from tests.notifications.servers import Webhook
 
 Invoke = Callable[..., Result]
 
@@ -70,6 +71,12 @@ def _own_ledger() -> None:
     from nvtrader_pipelines.storage.ledger.database import VARIABLE
 
     os.environ.pop(VARIABLE, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_notifications() -> None:
+    """Keep tests away from a channel named in the environment."""
+    os.environ.pop("NVTRADER_NOTIFY_URL", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -143,6 +150,18 @@ def store(home: Home) -> "Store":
 def tables(store: "Store") -> "Warehouse":
     """Tables of the empty home."""
     return store.tables
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> "Iterator[Webhook]":
+    """A webhook on this machine, as the default channel of notifications."""
+    from nvtrader_pipelines.notifications.channels import DEFAULT_VARIABLE
+    from tests.notifications.servers import serve_webhook
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serve_webhook() as server:
+        monkeypatch.setenv(DEFAULT_VARIABLE, server.url)
+        yield server
 
 
 @pytest.fixture

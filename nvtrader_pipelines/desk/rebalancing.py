@@ -38,10 +38,15 @@ def skip_reason(store: Store, account: str, session: date) -> str | None:
             f"the account {account} needs an active policy to be rebalanced, but none was ever activated; run "
             "`nvtrader policies activate` or the job `promotion`"
         )
+    return stale_reason(store, active, account, session) or replay_reason(store, account)
+
+
+def stale_reason(store: Store, active: ActivePolicy, account: str, session: date) -> str | None:
+    """Reason why an account cannot trade after a session: bars of the one before are missing; else None."""
     source, ends = market_end(store, active)
     before = sessions(session - timedelta(days=14), session - timedelta(days=1))[-1].item()
     if ends is not None and ends >= before:  # bars of the session itself may be delivered while the run waits
-        return replay_reason(store, account)
+        return None
     return (
         f"the account {account} needs the bars of {before}, the session before {session}, but its market {source} "
         f"ends on {ends}; deliver the bars and run the job `market`; the next rebalance catches up"

@@ -1,9 +1,13 @@
-"""Sensors for landed files, experiment files, evaluated runs, activations and run ends."""
+"""Sensors for landed files, experiment files, evaluated runs, activations, run ends and notifications."""
 
 import dagster as dg
 
 from nvtrader_pipelines.desk.rebalancing import replay_reason
+from nvtrader_pipelines.notifications.channels import has_channels
+from nvtrader_pipelines.notifications.home_states import home_states
+from nvtrader_pipelines.notifications.send_due import send_due
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.failed_runs import run_states
 from nvtrader_pipelines.orchestration.instance import UNFINISHED_STATUSES
 from nvtrader_pipelines.orchestration.jobs import (
     CONTEST,
@@ -18,6 +22,7 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
 from nvtrader_pipelines.runs.registration import Registration, read_unarchived_experiments, register_experiments
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
@@ -172,6 +177,21 @@ def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[S
     store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
+@dg.sensor(
+    default_status=STARTED_BY_DEFAULT,
+    minimum_interval_seconds=60,
+    description="Failed run or check, waiting plan, stale data, kill switch: notify each channel of "
+    "`data/notifications.yaml` once.",
+)
+def notifications(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SkipReason:
+    """Send what is due; a message that was not accepted is due again at the next tick."""
+    if not has_channels(store.home):
+        return dg.SkipReason("no channel is configured: docs/guides/notifications.md")
+    at = now()
+    sending = send_due(store.home, {**home_states(store, at), **run_states(context.instance, at)}, at)
+    return dg.SkipReason(sending.summary)
+
+
 SENSORS = [
     landed_file,
     experiment_file,
@@ -181,4 +201,5 @@ SENSORS = [
     publish_views,
     close_failed,
     close_canceled,
+    notifications,
 ]

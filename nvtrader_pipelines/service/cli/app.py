@@ -17,6 +17,7 @@ from nvtrader_pipelines.service.cli import (
     experiment_commands,
     halt_commands,
     ingest_command,
+    notify_command,
     plan_commands,
     policy_commands,
     portfolio_commands,
@@ -60,6 +61,7 @@ app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
 app.command("halt", epilog=halt_commands.HALT_EXAMPLES)(halt_commands.halt)
 app.command("resume", epilog=halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
+app.command("notify", epilog=notify_command.EXAMPLES)(notify_command.notify)
 app.command("backup", epilog=backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
 app.command("restore", epilog=backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
 

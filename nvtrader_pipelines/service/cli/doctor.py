@@ -63,7 +63,8 @@ def run_checks(store: Store) -> list[CheckResult]:
         CheckResult("free memory", f"{memory:.1f} GiB", "" if memory >= MIN_GIB else "training needs about 2 GiB"),
     ]
     results.append(check_locations(store.home))
-    return [*results, check_kill_switch(store), *check_active_policy(store), *check_accounts(store), check_audit(store)]
+    results += [check_kill_switch(store), *check_notifications(store.home)]
+    return [*results, *check_active_policy(store), *check_accounts(store), check_audit(store)]
 
 
 def check_locations(home: Home) -> CheckResult:
@@ -91,6 +92,26 @@ def check_kill_switch(store: Store) -> CheckResult:
     switch = FileKillSwitch(store.home)
     reason = switch.halt_reason()
     return CheckResult("kill switch", f"engaged: {reason}; {switch.remedy}" if reason else "not engaged")
+
+
+def check_notifications(home: Home) -> list[CheckResult]:
+    """Check every channel's URL and last delivery; sends nothing."""
+    from nvtrader_pipelines.notifications.channels import DEFAULT_VARIABLE, read_channels
+    from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
+
+    check = "notifications"
+    try:
+        channels, failed = read_channels(home), NotificationRecordFile(home).read().failed_deliveries
+    except StorageError as error:
+        return [CheckResult(check, "cannot be sent", str(error))]
+    if not channels:
+        return [CheckResult(check, f"no channel: set ${DEFAULT_VARIABLE} or write data/notifications.yaml")]
+    results = []
+    for name, channel in channels.items():
+        unset = "" if channel.url else f"${channel.url_variable} is not set: export the channel's URL"
+        last = f"not accepted at {failed[name].at:%Y-%m-%d %H:%M} UTC: {failed[name].reason}" if name in failed else ""
+        results.append(CheckResult(f"channel {name}", f"${channel.url_variable}", unset or last))
+    return results
 
 
 def check_active_policy(store: Store) -> list[CheckResult]:

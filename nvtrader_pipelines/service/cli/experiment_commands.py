@@ -1,5 +1,6 @@
 """`nvtrader experiments`: write, list, compare and run experiments."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, exit_on_error
+from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
@@ -166,15 +168,17 @@ def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, v
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        keys = read_pipeline_state(store, names) if judge else None
-        if keys is None:
-            _run_pipeline(store, names, form, yes=yes, judge=judge)
-            return
-        if form is Format.TABLE:
-            lines = (f"experiment {i} of {len(keys)}: {key} is" for i, key in enumerate(keys, start=1))
-            for line in ("market:", *lines, "judgement:", "promotion:"):
-                print_line(f"{line} up to date")
-        _write_results(store, [key.partition("@")[0] for key in keys] if names else (), form)
+        command = shlex.join(["nvtrader", *(["experiments", "run", *names] if names else ["materialize"])])
+        with notify_at_end(store, command, with_runs=True):
+            keys = read_pipeline_state(store, names) if judge else None
+            if keys is None:
+                _run_pipeline(store, names, form, yes=yes, judge=judge)
+                return
+            if form is Format.TABLE:
+                lines = (f"experiment {i} of {len(keys)}: {key} is" for i, key in enumerate(keys, start=1))
+                for line in ("market:", *lines, "judgement:", "promotion:"):
+                    print_line(f"{line} up to date")
+            _write_results(store, [key.partition("@")[0] for key in keys] if names else (), form)
 
 
 def _write_results(store: Store, names: Sequence[str], form: Format) -> None:

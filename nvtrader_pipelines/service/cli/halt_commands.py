@@ -58,6 +58,9 @@ def halt(
             write_json(found | {"cancelled": cancelled, "still_open": still_open})
         else:
             _print_cancelled(cancelled, still_open)
+        from nvtrader_pipelines.service.cli.notify_at_end import notify
+
+        notify(store)
         if failure is not None:
             raise failure
         if still_open:

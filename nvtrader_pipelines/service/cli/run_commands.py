@@ -1,5 +1,6 @@
 """`nvtrader runs`: list, show and compare runs; replay them or walk them forward."""
 
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -11,6 +12,7 @@ import typer
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
@@ -143,10 +145,11 @@ def replay(  # noqa: PLR0913 - a parameter per option
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
-        run_id = require_trained_run(store, run).run_id
-        window = replay_window(store, run_id, (first, last))
-        steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
-        _execute(store, steps, as_json=is_json(form, as_json=as_json))
+        with notify_at_end(store, shlex.join(["nvtrader", "runs", "replay", run])):
+            run_id = require_trained_run(store, run).run_id
+            window = replay_window(store, run_id, (first, last))
+            steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
+            _execute(store, steps, as_json=is_json(form, as_json=as_json))
 
 
 @app.command(epilog=with_examples("nvtrader runs forward ppo-residual"))
@@ -164,9 +167,10 @@ def forward(
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
-        run_id = require_trained_run(store, run).run_id
-        steps = forward_run(store, run_id, Launch(uuid4().hex))
-        _execute(store, steps, as_json=is_json(form, as_json=as_json))
+        with notify_at_end(store, shlex.join(["nvtrader", "runs", "forward", run])):
+            run_id = require_trained_run(store, run).run_id
+            steps = forward_run(store, run_id, Launch(uuid4().hex))
+            _execute(store, steps, as_json=is_json(form, as_json=as_json))
 
 
 @app.command(epilog=with_examples("nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes"))

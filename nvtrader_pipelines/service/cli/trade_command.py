@@ -1,5 +1,6 @@
 """`nvtrader trade`: trade an account session by session, and compare it with its back-test."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import (
     Account,
     AsJson,
@@ -67,19 +69,20 @@ def trade(  # noqa: PLR0913 - a parameter per option
 
     with exit_on_error(verbose=verbose):
         store, days = open_store(), (first, last)
-        require_history(store, account, days)
-        desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
-        quiet = is_json(form, as_json=as_json)
-        not_reconciled = trade_sessions(desk, days, acknowledge=acknowledge, quiet=quiet)
-        desk.mirror()
-        publish(store)
-        document = trade_document(store, account, days)
-        if quiet:
-            write_json(document)
-        else:
-            print_account(document)
-        if not_reconciled:
-            raise not_reconciled
+        with notify_at_end(store, shlex.join(["nvtrader", "trade", "--account", account])):
+            require_history(store, account, days)
+            desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
+            quiet = is_json(form, as_json=as_json)
+            not_reconciled = trade_sessions(desk, days, acknowledge=acknowledge, quiet=quiet)
+            desk.mirror()
+            publish(store)
+            document = trade_document(store, account, days)
+            if quiet:
+                write_json(document)
+            else:
+                print_account(document)
+            if not_reconciled:
+                raise not_reconciled
 
 
 def require_history(store: Store, account: str, days: Days) -> None:

@@ -1,0 +1,80 @@
+"""States of a home that need a person: waiting plans, stale data, the kill switch."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT
+from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.notifications.notification import CurrentStates, Kind, Notification, text_digest
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
+
+_LOG = logging.getLogger(__name__)
+
+
+def waiting_plans(store: Store, _at: datetime) -> list[Notification]:
+    """Plans whose soft findings wait for a person's decision."""
+    records = plan_records(store.audit.events()).values()
+    return [_waiting_plan(record) for record in records if record.status == "waiting"]
+
+
+def stale_data(store: Store, at: datetime) -> list[Notification]:
+    """Market of the active policy, if the bars of the last session before today in New York are missing.
+
+    Accounts that a replay traded last do not count: nothing trades them by itself.
+    """
+    from nvtrader_pipelines.desk.rebalancing import replay_reason, stale_reason  # these take a second to import
+    from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+    from nvtrader_pipelines.promotion.active_policy import read_active
+
+    active = read_active(store)
+    accounts = sorted({DEFAULT_ACCOUNT, *(path.stem for path in store.home.accounts.glob("*.yaml"))})
+    traded = [account for account in accounts if replay_reason(store, account) is None]
+    if active is None or not traded:
+        return []
+    reason = stale_reason(store, active, traded[0], at.astimezone(EXCHANGE_TIME).date())
+    if reason is None:
+        return []
+    return [Notification("stale_data", "active market", "the market data are stale", f"{reason}.")]
+
+
+def kill_switch(store: Store, _at: datetime) -> list[Notification]:
+    """Kill switch, if it is engaged."""
+    switch = FileKillSwitch(store.home)
+    reason = switch.halt_reason()
+    if reason is None:
+        return []
+    body = f"{reason}.\nNo order is placed; {switch.remedy}."
+    return [Notification("kill_switch", text_digest(reason), "trading is stopped by the kill switch", body)]
+
+
+READERS: Mapping[Kind, Callable[[Store, datetime], list[Notification]]] = {
+    "waiting_plan": waiting_plans,
+    "stale_data": stale_data,
+    "kill_switch": kill_switch,
+}
+
+
+def home_states(store: Store, at: datetime) -> CurrentStates:
+    """Read the states by kind; a kind whose files are damaged is left out."""
+    found: dict[Kind, list[Notification]] = {}
+    for kind, read in READERS.items():
+        try:
+            found[kind] = read(store, at)
+        except (StorageError, ValueError, OSError) as error:
+            _LOG.warning("no notification of the kind %s can be sent: %s", kind, error)
+    return found
+
+
+def _waiting_plan(record: PlanRecord) -> Notification:
+    plan = record.plan
+    findings = "\n".join(f"- {each.level}: {each.sentence}" for each in record.findings)
+    body = (
+        f"The plan {plan.plan_id} of {plan.policy} (run {plan.run_id}) at the close of {plan.session} is placed only "
+        f"if a person approves it before its fill session.\n{findings}\n"
+        f"Inspect it with `nvtrader plans show {plan.plan_id}`, then `nvtrader plans approve {plan.plan_id}`, "
+        "override or reject."
+    )
+    return Notification("waiting_plan", plan.plan_id, f"a plan of the account {plan.account} waits for you", body)
