@@ -13,7 +13,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.files import create_aside, file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
 
@@ -109,8 +109,8 @@ class Database:
 
     def revision(self) -> str | None:
         """Return the revision of the tables, or None if there are no tables."""
-        if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+        if self._file is not None and not self._file.exists():  # connecting would leave an empty file
+            return None
         with self.connection() as connection:
             return _revision(connection)
 
@@ -128,10 +128,21 @@ class Database:
                 self._create(connection)
             return
         with file_lock(self._file.with_name(f"{self._file.name}.lock")):
+            if not self._file.exists():
+                with create_aside(self._file) as new:
+                    Database.connect(self.url.set(database=str(new)))._create_file()
+                return
+            self._create_file()
+
+    def _create_file(self) -> None:
+        """Create or migrate the tables of a SQLite file."""
+        try:
             with self._storage_errors(), closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; stored in the file
             with self.transaction() as connection:
                 self._create(connection)
+        finally:
+            self._engine.dispose()  # the last connection to close writes the journal into the file
 
     def _create(self, connection: sa.Connection) -> None:
         found = _revision(connection)
