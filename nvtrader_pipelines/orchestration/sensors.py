@@ -27,11 +27,12 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
 
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
+INTERVAL = 60  # seconds; a tick costs about 20 ms of CPU time, and 8 sensors tick
 
 
 @dg.sensor(
     job=MARKET,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="New or changed file in `data/landing`: ingest it and derive the market again.",
 )
@@ -47,7 +48,7 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
 
 @dg.sensor(
     job=EXPERIMENT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="New or changed spec in `data/experiments`: register it or its variants as partitions and run them.",
 )
@@ -80,7 +81,7 @@ def experiment_file(
 
 @dg.sensor(
     job=JUDGEMENT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="New run, panel, entrant or contest: rank and validate all runs, once no experiment is running.",
 )
@@ -104,7 +105,7 @@ def policy_retrained(
     monitored_jobs=[JUDGEMENT],
     request_job=PROMOTION,
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     description="Successful run of `judgement`: let the promotion gate decide on the newest run of every experiment.",
 )
 def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
@@ -119,6 +120,7 @@ def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store
 @dg.asset_sensor(
     asset_key=ACTIVE_POLICY_KEY,
     job=REBALANCE,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="Decision of the promotion gate: rebalance with the active policy, once per activation, but "
     "not an account that a replay traded last.",
@@ -142,7 +144,7 @@ def policy_activated(
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.SUCCESS,
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     description="Successful run: publish the DuckDB views over the tables.",
 )
 def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
@@ -153,7 +155,7 @@ def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[St
 
 @dg.run_failure_sensor(
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     description="Failed or crashed run: close its running entries in the ledger.",
 )
 def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[Store]) -> None:
@@ -164,7 +166,7 @@ def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[St
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     description="Canceled run: close its running entries in the ledger.",
 )
 def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:

@@ -31,6 +31,7 @@ CREATE INDEX IF NOT EXISTS fills_of_plan ON fills (plan_id);
 PROBE = "SELECT 1 FROM sqlite_master"
 SETUP = f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE; {SCHEMA} COMMIT;"  # all tables or none
 OPEN_STATUS = "accepted"
+REMEDY = f"{RESTORE_STEPS}, or trade another account"
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -153,7 +154,9 @@ class SqliteBook:
         if "_book" in self.__dict__:
             yield self._book
             return
-        with closing(self._connect(self._path, "rw", PROBE)) as book:  # SQLite removes both at the last close, but not in mode `ro`
+        with closing(
+            self._connect(self._path, "rw", PROBE)
+        ) as book:  # SQLite removes both at the last close, but not in mode `ro`
             yield book
 
     @contextmanager
@@ -167,7 +170,7 @@ class SqliteBook:
             yield
         except (sqlite3.Error, ValidationError) as error:
             is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
-            remedy = "fix that and try again" if is_intact else f"{RESTORE_STEPS}, or trade another account"
+            remedy = "fix that and try again" if is_intact else REMEDY
             raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property
@@ -182,7 +185,9 @@ class SqliteBook:
 
     def _require_content(self) -> None:
         if not self._path.stat().st_size:
-            raise StorageError(f"{self._path}, the book of an account, is empty; {RESTORE_STEPS}, or trade another account")
+            raise StorageError(
+                f"{self._path}, the book of an account, is empty; {RESTORE_STEPS}, or trade another account"
+            )
 
     def _connect(self, path: Path, mode: str, script: str) -> sqlite3.Connection:
         address = f"{path.absolute().as_uri()}?mode={mode}"

@@ -78,8 +78,10 @@ def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)
         ) as database:
             yield database
-    except sqlite3.OperationalError:  # locked, or a wrong query
-        raise
+    except sqlite3.OperationalError as error:
+        if not path.stat().st_size:
+            raise DamagedFileError(path, "is empty", DATABASE_REMEDY) from error
+        raise  # locked, or a wrong query
     except sqlite3.DatabaseError as error:
         raise DamagedFileError(path, f"cannot be read as a SQLite database ({error})", DATABASE_REMEDY) from error
 

@@ -134,7 +134,7 @@ def ui(
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        raise typer.Exit(serve(store.home, port, server_message(store)))
+        serve(store.home, port, server_message(store))
 
 
 @app.command(

@@ -36,9 +36,9 @@ def find_problems(store: Store) -> Iterator[StorageError]:
 
 def _find_damaged_policies(store: Store) -> Iterator[StorageError]:
     """Find damaged policy files of the runs in the ledger that trained some."""
-    for partition_key, run_id in store.ledger.runs().filter(kind="walk_forward", status="done").select(
-        "partition_key", "run_id"
-    ).iter_rows():
+    for partition_key, run_id in (
+        store.ledger.runs().filter(kind="walk_forward", status="done").select("partition_key", "run_id").iter_rows()
+    ):
         try:
             store.policies.require_untampered(store.policies.read_sealed(partition_key, run_id))
         except StorageError as error:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyiceberg.table import Table as IcebergTable
+
 from nvtrader_pipelines.storage.damage.file_problems import PARQUET, ending_problem
 from nvtrader_pipelines.storage.damage.remedies import rebuild_remedy
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
@@ -10,6 +12,7 @@ from nvtrader_pipelines.storage.iceberg.catalog import table_errors
 from nvtrader_pipelines.storage.iceberg.commits import plan_files
 from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
 
 
@@ -19,12 +22,18 @@ def find_damaged_tables(tables: Warehouse) -> Iterator[StorageError]:
     for table in TABLES:
         try:
             with table_errors(tables.home, table):
-                iceberg = tables.find(table)
-                tasks = plan_files(table, iceberg) if iceberg else []
+                sizes = _recorded_sizes(table, tables.find(table))
         except StorageError as error:
             yield error
             continue
-        for task in tasks:
-            path = Path(local_path(iceberg, task.file.file_path))
-            if problem := ending_problem(path, PARQUET, task.file.file_size_in_bytes):
+        for path, size in sizes.items():
+            if problem := ending_problem(path, PARQUET, size):
                 yield DamagedFileError(path, problem, remedy)
+
+
+def _recorded_sizes(table: Table, iceberg: IcebergTable | None) -> dict[Path, int]:
+    """Sizes of the data files of a table's current state by path."""
+    if iceberg is None:
+        return {}
+    files = [task.file for task in plan_files(table, iceberg)]
+    return {Path(local_path(iceberg, file.file_path)): file.file_size_in_bytes for file in files}

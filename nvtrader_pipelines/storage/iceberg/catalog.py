@@ -15,6 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from sqlalchemy import URL, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
 from nvtrader_pipelines.storage.damage.remedies import REPAIR, rebuild_remedy
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.files import create_aside, file_lock
@@ -61,6 +62,8 @@ def open_catalog(home: Home) -> SqlCatalog:
             if not home.catalog.exists():
                 with create_aside(home.catalog) as new:
                     _connect(home, new).engine.dispose()
+            elif problem := sqlite_problem(home.catalog):
+                raise DamagedFileError(home.catalog, problem, REPAIR)
             return _connect(home, home.catalog)
         except DatabaseError as error:
             if isinstance(error, OperationalError):  # locked, or a full disk

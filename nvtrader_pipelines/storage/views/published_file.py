@@ -1,6 +1,7 @@
 """DuckDB file with the published views, opened to read without Iceberg and the ledger."""
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -9,7 +10,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 ROOT_TABLE = "main.published"  # one row: the root of the home whose files the views read
-NO_DOWNLOADS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
 class DamagedViewsError(StorageError):
@@ -27,7 +28,9 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
         return duckdb.connect(str(path), read_only=True, config=NO_DOWNLOADS)
     except duckdb.Error as error:
         if not isinstance(error, duckdb.IOException) or "lock" not in str(error):
-            raise DamagedViewsError(f"the views cannot be opened ({one_line(error)}); `nvtrader sql \"SELECT 1\"` publishes them again") from error
+            raise DamagedViewsError(
+                f'the views cannot be opened ({one_line(error)}); `nvtrader sql "SELECT 1"` publishes them again'
+            ) from error
         raise StorageError(
             f"{path} is open for writing in another program ({one_line(error)}); close it there and open the views "
             f"read-only: duckdb -readonly {path.name}, or duckdb.connect({path.name!r}, read_only=True) in Python"
