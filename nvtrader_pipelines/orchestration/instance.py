@@ -43,7 +43,7 @@ def dagster_home(home: Home) -> Path:
 
 
 def _create_folder(folder: Path) -> None:
-    """Create the folder with settings and databases at once, so that an empty database is a damaged one."""
+    """Create the folder with settings and databases at once: an empty one is damaged."""
     with create_aside(folder) as new:
         write_atomically(new / "dagster.yaml", SETTINGS.read_bytes())
         dg.DagsterInstance.from_config(str(new)).dispose()

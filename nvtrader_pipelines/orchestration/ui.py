@@ -22,7 +22,7 @@ QUIET = ("--log-level", "warning")
 
 
 def serve(home: Home, port: int, note: str) -> NoReturn:
-    """Become the process that serves the UI of a home until it is stopped; this one's memory is freed."""
+    """Replace this process by a small one that serves the UI of a home until it is stopped."""
     folder = dagster_home(home)
     warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
     own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
@@ -33,7 +33,7 @@ def serve(home: Home, port: int, note: str) -> NoReturn:
 
 
 def server_commands(home: Home, port: int) -> list[list[str]]:
-    """Build the commands of the servers: code, web and daemon; `dagster dev` for a workspace of several locations."""
+    """Build the commands of the servers; `dagster dev` serves several code locations."""
     bin_folder, web = Path(sys.executable).parent, ["--host", HOST, "--port", str(port)]
     location = code_location(home)
     if location is None:
@@ -51,7 +51,7 @@ def server_commands(home: Home, port: int) -> list[list[str]]:
 
 
 def code_location(home: Home) -> list[str] | None:
-    """Name of the home's code location and the options that load it; None if its workspace has several."""
+    """Name of the home's code location and the options that load it; None for several."""
     path = home.root / "workspace.yaml"
     if not path.exists():
         return [LOCATION, "-m", LOCATION]

@@ -1,4 +1,4 @@
-"""Processes of the UI, watched by one that imports no library but psutil: it lives as long as the UI."""
+"""Servers of the UI, and the process that watches them; it imports only psutil."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ BAD_INPUT = 3  # exit code of the command for a taken home or port
 
 
 def main() -> int:
-    """Run the commands until one ends or the process is stopped, print the URL and a note once the UI listens."""
+    """Run the servers of a home unless others do; print the URL once they listen."""
     port, note, commands = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
     try:
         with only_server(Path(os.environ["DAGSTER_HOME"]) / LOCK, f"http://{HOST}:{port}"):
@@ -35,7 +35,9 @@ def main() -> int:
 
 
 def serve(commands: Sequence[Sequence[str]], port: int, note: str) -> int:
-    """Run commands in process sessions of their own; started in the background of a shell they would ignore SIGTERM.
+    """Run commands until one ends or this process is stopped.
+
+    Each has a process session of its own; started in the background of a shell it would ignore SIGTERM.
 
     Returns:
         The exit code of the first command that ended, or 0 if the process was stopped.

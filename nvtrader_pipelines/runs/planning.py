@@ -90,7 +90,7 @@ class JudgedRuns:
         self._pinned = cache(partial(pinned_snapshots, store.tables))  # by source
 
     def current_run(self, partition_key: str) -> str | None:
-        """Id of the experiment's judged run on the current market by this code, with intact policies, or None.
+        """Id of the experiment's intact judged run on the current market by this code, or None.
 
         Raises:
             StorageError: if the experiment is not registered, or its market has no panel.

@@ -57,7 +57,7 @@ class StoredRun:
         return self.plan.spec.partition_key, self.plan.run_id
 
     def done(self) -> Collection[FoldSeed]:
-        """Folds and seeds with a stored policy whose training the ledger records, and so with stored episodes.
+        """Folds and seeds with a stored policy whose training the ledger records.
 
         Policies that outlived their warehouse are trained again: it held their sampled episodes.
         """

@@ -42,7 +42,7 @@ class PolicyLibrary:
         return self.home.policies / partition_key / run_id
 
     def trained_keys(self, partition_key: str, run_id: str) -> set[FoldSeed]:
-        """Folds and seeds with a readable policy file, unchanged if the run is sealed; none if its seal is damaged."""
+        """Folds and seeds with a readable policy file, unchanged if the run is sealed."""
         folder = self.folder(partition_key, run_id)
         try:
             sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}

@@ -1,4 +1,4 @@
-"""Problems of the files of a home: damaged databases, tables and policies, and settings that are not valid."""
+"""Damaged databases, tables and policies of a home, and settings that are not valid."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,7 +15,7 @@ SETTINGS: tuple[Callable, ...] = (read_market, read_contests, read_gate, read_co
 
 
 def find_problems(store: Store) -> Iterator[StorageError]:
-    """Find the problems of all files; those of single accounts and of the audit are other checks."""
+    """Find the problems of all files but those of accounts and the audit."""
     home, damaged = store.home, list(find_damage(store.home))
     yield from damaged
     if home.catalog.exists() and home.catalog not in {error.path for error in damaged}:

@@ -1,1 +1,1 @@
-"""Damaged files of a home: how they are found, and how those made from other files are rebuilt."""
+"""Damaged files of a home: checks, remedies and repairs."""

@@ -39,7 +39,7 @@ def json_problem(path: Path) -> str | None:
 
 
 def ending_problem(path: Path, ending: bytes, size: int | None = None) -> str | None:
-    """Problem of a file that must end in given bytes, and have a given size if that is known, or None."""
+    """Problem of a file that must end in given bytes and may have a known size, or None."""
     try:
         with path.open("rb") as file:
             n_bytes = file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""Check of the files that every command depends on: databases, states and the tables' metadata."""
+"""Check of the databases, states and metadata files that every command depends on."""
 
 import os
 import sqlite3
@@ -60,7 +60,7 @@ def _find_damaged_metadata(home: Home) -> Iterator[DamagedFileError]:
     except sqlite3.OperationalError as error:
         if "no such table" in str(error):
             yield DamagedFileError(home.catalog, "lacks its tables", REPAIR)
-        return  # locked: whoever reads it next waits longer
+        return  # locked: the next reader waits longer
     except DamagedFileError as error:
         yield error
         return

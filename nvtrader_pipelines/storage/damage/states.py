@@ -1,4 +1,4 @@
-"""States: small JSON files of the warehouse that record what was last made from which inputs."""
+"""States: JSON files of the warehouse that record from which inputs it was made."""
 
 import json
 from pathlib import Path

@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.tables import TABLES
 
 
 def find_damaged_tables(tables: Warehouse) -> Iterator[StorageError]:
-    """Find damaged metadata, manifests and data files of the tables; sizes are those of the manifests."""
+    """Find damaged metadata, manifests and data files of the tables."""
     remedy = rebuild_remedy(tables.home)
     for table in TABLES:
         try:

@@ -38,7 +38,7 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
 
 
 def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
-    """Root of the home whose files the views read; None if an earlier version published them, or it is damaged."""
+    """Root of the home whose files the views read; None if it is not recorded or damaged."""
     try:
         ((root,),) = connection.execute(f"SELECT root FROM {ROOT_TABLE}").fetchall()
     except (duckdb.Error, ValueError):

@@ -20,12 +20,12 @@ from nvtrader_pipelines.storage.views.published_file import (
 
 
 def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.DataFrame:
-    """Run a query over the published views and return its rows; it reads and writes no files outside the home.
+    """Run a query over the published views and return its rows.
 
     Args:
         store: store of the home.
-        query: SQL statement.
-        allow_files: allow files outside the home and extensions.
+        query: SQL statement, which reads and writes only files of the home.
+        allow_files: also allow files outside the home and extensions.
 
     Raises:
         StorageError: if there are no tables yet, the query is invalid, or files are missing.

