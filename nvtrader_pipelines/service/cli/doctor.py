@@ -85,11 +85,11 @@ def check_files(store: Store) -> list[CheckResult]:
 
 
 def _run_check(check: Callable[[Store], list[CheckResult]], store: Store) -> list[CheckResult]:
-    """Results of a check; none if a damaged file, which its own line names, prevents it."""
+    """Results of a check, or the problem that prevents it, such as a damaged ledger."""
     try:
         return check(store)
-    except StorageError:
-        return []
+    except StorageError as error:
+        return [CheckResult("policy and accounts", "cannot be checked", " ".join(str(error).split()))]
 
 
 def check_locations(home: Home) -> CheckResult:
