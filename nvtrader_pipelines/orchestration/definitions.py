@@ -17,6 +17,7 @@ from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.orchestration.sensors import SENSORS
 from nvtrader_pipelines.orchestration.table_checks import CHECKS
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS
 
 EXECUTOR = dg.multiprocess_executor.configured(
     {
@@ -36,7 +37,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
     home = home or Home.find()
     resources = {
         "store": StoreResource(root=str(home.root)),
-        "duckdb": DuckDBResource(database=":memory:"),
+        "duckdb": DuckDBResource(database=":memory:", connection_config=NO_DOWNLOADS),
         "mlflow": MlflowTracking(folder=str(home.mlflow)),
         "progress": ProgressLog(),
         "desk": DeskResource(),

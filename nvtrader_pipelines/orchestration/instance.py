@@ -8,7 +8,8 @@ import polars as pl
 import psutil
 import yaml
 
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.files import create_aside, file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE as LEDGER_VARIABLE
@@ -32,11 +33,20 @@ NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "
 def dagster_home(home: Home) -> Path:
     """Return the DAGSTER_HOME of a home; create it with the shipped settings if missing."""
     folder = home.dagster
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = folder / "dagster.yaml"
-    if not settings.exists():
-        settings.write_bytes(SETTINGS.read_bytes())
+    if not folder.exists():
+        with file_lock(home.warehouse / ".dagster.lock"):
+            if not folder.exists():
+                _create_folder(folder)
+    if not (folder / "dagster.yaml").exists():
+        write_atomically(folder / "dagster.yaml", SETTINGS.read_bytes())
     return folder
+
+
+def _create_folder(folder: Path) -> None:
+    """Create the folder with settings and databases at once: an empty one is damaged."""
+    with create_aside(folder) as new:
+        write_atomically(new / "dagster.yaml", SETTINGS.read_bytes())
+        dg.DagsterInstance.from_config(str(new)).dispose()
 
 
 def open_instance(store: Store) -> dg.DagsterInstance:
@@ -46,7 +56,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     """
     folder = dagster_home(store.home)
     os.environ["DAGSTER_HOME"] = str(folder)  # child processes of a run find the instance by it
-    settings = yaml.safe_load((folder / "dagster.yaml").read_bytes())
+    settings = read_document(folder / "dagster.yaml")
     write_atomically(folder / IN_PROCESS, yaml.safe_dump({**settings, "compute_logs": NO_COMPUTE_LOGS}).encode())
     instance = dg.DagsterInstance.from_config(str(folder), IN_PROCESS)
     cancel_dead_runs(instance)

@@ -32,11 +32,13 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
 
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
+INTERVAL = 60  # seconds; a tick costs the daemon and the code server about 0.1 s of CPU time
+CLEANUP_INTERVAL = 300  # commands close such entries, too
 
 
 @dg.sensor(
     job=MARKET,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="New or changed file in `data/landing`: ingest it and derive the market again.",
 )
@@ -52,7 +54,7 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
 
 @dg.sensor(
     job=EXPERIMENT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="New or changed spec in `data/experiments`: register it or its variants as partitions and run them.",
 )
@@ -85,7 +87,7 @@ def experiment_file(
 
 @dg.sensor(
     job=JUDGEMENT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="New run, panel, entrant or contest: rank and validate all runs, once no experiment is running.",
 )
@@ -109,7 +111,7 @@ def policy_retrained(
     monitored_jobs=[JUDGEMENT],
     request_job=PROMOTION,
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     description="Successful run of `judgement`: let the promotion gate decide on the newest run of every experiment.",
 )
 def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> dg.RunRequest | dg.SkipReason:
@@ -124,6 +126,7 @@ def run_scored(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store
 @dg.asset_sensor(
     asset_key=ACTIVE_POLICY_KEY,
     job=REBALANCE,
+    minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
     description="Decision of the promotion gate: rebalance with the active policy, once per activation, but "
     "not an account that a replay traded last.",
@@ -147,7 +150,7 @@ def policy_activated(
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.SUCCESS,
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=INTERVAL,
     description="Successful run: publish the DuckDB views over the tables.",
 )
 def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
@@ -158,7 +161,7 @@ def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[St
 
 @dg.run_failure_sensor(
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=CLEANUP_INTERVAL,
     description="Failed or crashed run: close its running entries in the ledger.",
 )
 def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[Store]) -> None:
@@ -169,7 +172,7 @@ def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[St
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
     default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=CLEANUP_INTERVAL,
     description="Canceled run: close its running entries in the ledger.",
 )
 def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:

@@ -1,129 +1,62 @@
-"""Dagster UI and daemon as a child process."""
+"""Dagster UI: one code server, shared by the web server and the daemon."""
 
-import fcntl
+import json
 import os
-import signal
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import tempfile
 from pathlib import Path
-from types import FrameType
+from typing import NoReturn
 
-import psutil
+import yaml
 
+from nvtrader_pipelines.orchestration import ui_processes
 from nvtrader_pipelines.orchestration.instance import dagster_home
+from nvtrader_pipelines.orchestration.ui_processes import HOST
+from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.home import Home
 
-HOST = "127.0.0.1"
-GRACE_SECONDS = 10.0
-POLL_SECONDS = 0.2
-LOCK = "ui.lock"  # in the folder of the Dagster instance; holds the URL
+LOCATION = "nvtrader_pipelines.orchestration.location"
+WORKSPACE = "ui-workspace.yaml"  # in the folder of the Dagster instance; names the code server
 SUPERSEDED_WARNING = "ignore:Function `dev_command` is superseded"  # a warning of `dagster dev` about itself
+QUIET = ("--log-level", "warning")
 
 
-def server_command(home: Home, port: int) -> list[str]:
-    """Build the command that serves the code location of a home."""
-    dagster = str(Path(sys.executable).with_name("dagster"))
-    module = ["-m", "nvtrader_pipelines.orchestration.location"]
-    workspace = home.root / "workspace.yaml"
-    location = ["-w", str(workspace)] if workspace.exists() else module
-    return [dagster, "dev", "--log-level", "warning", "--host", HOST, "--port", str(port), *location]
-
-
-def serve(home: Home, port: int, note: str) -> int:
-    """Serve until stopped, print the URL and a note once it listens, and return the exit code.
-
-    The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
-
-    Raises:
-        ValueError: if another UI serves the home, or another program listens on the port.
-    """
+def serve(home: Home, port: int, note: str) -> NoReturn:
+    """Replace this process by a small one that serves the UI of a home until it is stopped."""
     folder = dagster_home(home)
-    with only_server(folder / LOCK, f"http://{HOST}:{port}"):
-        require_free(port)
-        return _serve(home, folder, port, note)
-
-
-@contextmanager
-def only_server(lock: Path, url: str) -> Iterator[None]:
-    """Hold the lock of a home's UI, with its URL; the kernel releases it when the process dies.
-
-    Raises:
-        ValueError: if another process holds it.
-    """
-    with lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise ValueError(f"a UI already serves this home on {file.read()}; open it, or stop it first") from None
-        file.truncate(0)
-        file.write(url)
-        file.flush()
-        yield
-
-
-def _serve(home: Home, folder: Path, port: int, note: str) -> int:
     warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
     own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
-    environment = {**os.environ, **own}
-    server = subprocess.Popen(server_command(home, port), env=environment, cwd=home.root, start_new_session=True)
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        server.terminate()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    try:
-        while server.poll() is None and not is_listening(port):
-            time.sleep(POLL_SECONDS)
-        if server.poll() is None:
-            sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}\n")
-            sys.stdout.flush()
-        return server.wait()
-    finally:
-        terminate_session(server.pid)
+    few_arenas = {"MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2")}  # servers have dozens of idle threads
+    arguments = [str(port), note, json.dumps(server_commands(home, port))]
+    os.chdir(home.root)
+    os.execve(sys.executable, [sys.executable, "-m", ui_processes.__name__, *arguments], os.environ | few_arenas | own)
 
 
-def require_free(port: int) -> None:
-    """Raise if a port is taken.
-
-    Raises:
-        ValueError: if another program listens on the port.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ValueError(f"port {port} of {HOST} is taken; name another with --port") from error
-
-
-def is_listening(port: int) -> bool:
-    """Whether a program accepts connections on a port."""
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
+def server_commands(home: Home, port: int) -> list[list[str]]:
+    """Build the commands of the servers; `dagster dev` serves several code locations."""
+    bin_folder, web = Path(sys.executable).parent, ["--host", HOST, "--port", str(port)]
+    location = code_location(home)
+    if location is None:
+        return [[str(bin_folder / "dagster"), "dev", *QUIET, *web, "-w", str(home.root / "workspace.yaml")]]
+    name, *target = location
+    socket = str(Path(tempfile.mkdtemp(prefix="nvtrader-ui-")) / "code")
+    workspace = home.dagster / WORKSPACE
+    workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": {"socket": socket, "location_name": name}}]}))
+    code = ["api", "grpc", "--socket", socket, "--location-name", name, "--lazy-load-user-code", *QUIET, *target]
+    return [
+        [str(bin_folder / "dagster"), *code],
+        [str(bin_folder / "dagster-webserver"), "--dagster-log-level", "warning", *web, "-w", str(workspace)],
+        [str(bin_folder / "dagster-daemon"), "run", *QUIET, "-w", str(workspace)],
+    ]
 
 
-def terminate_session(session: int) -> None:
-    """Terminate processes left by the server: its code server and resumable runs."""
-    while left := _processes_of(session):  # repeated, since a process that ends may just have started others
-        for process in left:
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
-        for process in psutil.wait_procs(left, timeout=GRACE_SECONDS)[1]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
-def _processes_of(session: int) -> list[psutil.Process]:
-    """Live processes of a process session."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+def code_location(home: Home) -> list[str] | None:
+    """Name of the home's code location and the options that load it; None for several."""
+    path = home.root / "workspace.yaml"
+    if not path.exists():
+        return [LOCATION, "-m", LOCATION]
+    match read_document(path):
+        case {"load_from": [{"python_file": {"relative_path": file, "attribute": attribute, "location_name": name}}]}:
+            return [name, "-f", str(home.root / file), "-a", attribute]
+        case _:
+            return None

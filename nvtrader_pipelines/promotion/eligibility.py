@@ -1,5 +1,7 @@
 """Checks that a sealed run may trade: files, ledger records, limits and current market."""
 
+import shlex
+
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
@@ -118,7 +120,8 @@ def _require_recorded_manifest(store: Store, run: SealedRun) -> None:
             f"verified; `nvtrader experiments run {run.experiment}` resumes it and records it"
         )
     if recorded != {run.sha256}:
+        folder = store.policies.folder(run.partition_key, run.run_id)
         raise StorageError(
-            f"the manifest of run {run.run_id} must be as recorded, but it has another digest; restore the folder "
-            f"{store.policies.folder(run.partition_key, run.run_id)}, or remove it and train again"
+            f"the manifest of run {run.run_id} must be as recorded, but has another digest; restore its folder from a "
+            f"backup, or train again: `rm -r {shlex.quote(str(folder))} && nvtrader experiments run {run.experiment}`"
         )

@@ -5,6 +5,7 @@ import json
 from datetime import UTC, datetime
 
 from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
@@ -24,12 +25,8 @@ def market_digest(home: Home) -> str:
 
 def market_is_current(store: Store) -> bool:
     """Whether the market was built from the current inputs."""
-    marker = store.home.warehouse / "market.json"
-    return (
-        marker.exists()
-        and json.loads(marker.read_bytes()).get("state") == market_digest(store.home)
-        and has_panel(store)
-    )
+    marker = read_state(store.home.warehouse / "market.json")
+    return marker is not None and marker.get("state") == market_digest(store.home) and has_panel(store)
 
 
 def record_market_digest(home: Home, state: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
+from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
@@ -26,10 +27,9 @@ def pipeline_digest(store: Store, names: Sequence[str]) -> str:
 
 def read_pipeline_state(store: Store, names: Sequence[str]) -> list[str] | None:
     """Read the partition keys that are up to date; None if something has changed."""
-    path = store.home.warehouse / FILE
-    if not path.exists() or not store.home.duckdb_file.exists():
+    known = read_state(store.home.warehouse / FILE)
+    if known is None or not store.home.duckdb_file.exists():
         return None
-    known = json.loads(path.read_bytes())
     return known["keys"] if known["digest"] == pipeline_digest(store, names) else None
 
 
@@ -40,11 +40,10 @@ def record_pipeline_state(store: Store, names: Sequence[str], keys: Sequence[str
 
 
 def _file_digests(home: Home) -> Iterator[str]:
-    for path in sorted([home.market_file, *home.experiments.rglob("*")]):
+    policies = (path for kind in ("*.zip", "*.json") for path in home.policies.rglob(kind))
+    for path in sorted([home.market_file, *home.experiments.rglob("*"), *policies]):
         if path.is_file():
             yield f"{_name(path, home)} {fingerprint(path)}"
-    for path in sorted(home.policies.rglob("*.zip")):  # their content is verified where they are opened
-        yield f"{_name(path, home)} {path.stat().st_size}"
 
 
 def _name(path: Path, home: Home) -> str:

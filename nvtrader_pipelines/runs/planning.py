@@ -90,7 +90,7 @@ class JudgedRuns:
         self._pinned = cache(partial(pinned_snapshots, store.tables))  # by source
 
     def current_run(self, partition_key: str) -> str | None:
-        """Id of the experiment's judged run on the current market by this code, or None.
+        """Id of the experiment's intact judged run on the current market by this code, or None.
 
         Raises:
             StorageError: if the experiment is not registered, or its market has no panel.
@@ -100,10 +100,9 @@ class JudgedRuns:
         runs = self._runs.filter(pl.col("partition_key") == partition_key)
         pinned = json.dumps(self._pinned(source), sort_keys=True)
         known = runs.filter(snapshot_ids=pinned, code_version=run_code())["run_id"].to_list()
-        if known:
-            return known[0]
-        planned = read_plan(self._store, partition_key).run_id
-        return planned if planned in runs["run_id"] else None  # other snapshots may have the same rows
+        run_id = known[0] if known else read_plan(self._store, partition_key).run_id
+        is_judged = run_id in runs["run_id"]  # other snapshots may have the same rows
+        return run_id if is_judged and self._store.policies.is_intact(partition_key, run_id) else None
 
     def missing_tables(self, run_id: str) -> list[Table]:
         """Tables without rows of a judged run that was interrupted after its verdict."""

@@ -57,8 +57,11 @@ class StoredRun:
         return self.plan.spec.partition_key, self.plan.run_id
 
     def done(self) -> Collection[FoldSeed]:
-        """Folds and seeds with a stored policy."""
-        return self.library.trained_keys(*self._key)
+        """Folds and seeds with a stored policy whose training the ledger records.
+
+        Policies that outlived their warehouse are trained again: it held their sampled episodes.
+        """
+        return self.library.trained_keys(*self._key) & self.store.ledger.trained_keys(self.plan.run_id)
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:
         """Last checkpoint of an interrupted training, or None."""

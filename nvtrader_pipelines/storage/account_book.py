@@ -15,6 +15,7 @@ from nvtrader_pipelines.execution.book import AccountState, BookedOrder, BookInd
 from nvtrader_pipelines.execution.errors import RESTORE_STEPS
 from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import create_aside
 from nvtrader_pipelines.storage.home import Home
 
 SCHEMA = """
@@ -30,6 +31,7 @@ CREATE INDEX IF NOT EXISTS fills_of_plan ON fills (plan_id);
 PROBE = "SELECT 1 FROM sqlite_master"
 SETUP = f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE; {SCHEMA} COMMIT;"  # all tables or none
 OPEN_STATUS = "accepted"
+REMEDY = f"{RESTORE_STEPS}, or trade another account"
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -139,8 +141,9 @@ class SqliteBook:
             return model.model_validate_json(document)
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        if not self._path.exists() or not self._path.stat().st_size:
+        if not self._path.exists():
             return []
+        self._require_content()
         with self._storage_errors(), self._read_connection() as book:
             has_tables = book.execute(PROBE).fetchone()
             return book.execute(query, values).fetchall() if has_tables else []
@@ -151,7 +154,9 @@ class SqliteBook:
         if "_book" in self.__dict__:
             yield self._book
             return
-        with closing(self._connect("rw", PROBE)) as book:  # SQLite removes both at the last close, but not in mode `ro`
+        with closing(
+            self._connect(self._path, "rw", PROBE)
+        ) as book:  # SQLite removes both at the last close, but not in mode `ro`
             yield book
 
     @contextmanager
@@ -165,18 +170,27 @@ class SqliteBook:
             yield
         except (sqlite3.Error, ValidationError) as error:
             is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
-            remedy = "fix that and try again" if is_intact else f"{RESTORE_STEPS}, or trade another account"
+            remedy = "fix that and try again" if is_intact else REMEDY
             raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property
     def _book(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        book = self._connect("rwc", SETUP)
+        if not self._path.exists():
+            with create_aside(self._path) as new:
+                self._connect(new, "rwc", SETUP).close()
+        self._require_content()
+        book = self._connect(self._path, "rw", SETUP)
         weakref.finalize(self, book.close)
         return book
 
-    def _connect(self, mode: str, script: str) -> sqlite3.Connection:
-        address = f"{self._path.absolute().as_uri()}?mode={mode}"
+    def _require_content(self) -> None:
+        if not self._path.stat().st_size:
+            raise StorageError(
+                f"{self._path}, the book of an account, is empty; {RESTORE_STEPS}, or trade another account"
+            )
+
+    def _connect(self, path: Path, mode: str, script: str) -> sqlite3.Connection:
+        address = f"{path.absolute().as_uri()}?mode={mode}"
         # a garbage collection in any thread may close it
         book = sqlite3.connect(address, timeout=10.0, uri=True, check_same_thread=False)
         try:

@@ -163,6 +163,8 @@ class JsonlAudit:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(self._end)
                 content = file.read()
+            if not size:
+                raise StorageError(f"the audit {self.path} is empty; restore the file from a backup")
         except FileNotFoundError:
             size, content = 0, b""
         except OSError as error:
@@ -203,8 +205,14 @@ class JsonlAudit:
 
     def _write(self, rows: Sequence[AuditRow]) -> None:
         content = b"".join(row.content for row in rows)
-        if not self.path.exists():
-            write_atomically(self.path, b"")  # this also syncs the folder's entry
+        if self.path.exists():
+            self._extend(content)
+        elif rows:
+            write_atomically(self.path, content)  # never empty, so that an empty file is a damaged one
+        for row in rows:
+            self._add(row)
+
+    def _extend(self, content: bytes) -> None:
         with self.path.open("r+b", buffering=0) as file:
             file.seek(self._end)
             try:
@@ -214,16 +222,17 @@ class JsonlAudit:
             except OSError:
                 file.truncate(self._end)
                 raise
-        for row in rows:
-            self._add(row)
 
     def _set_aside(self, torn: bytes) -> None:
         """Move an incomplete last line to a file of its own."""
         aside = self.path.with_name(f"torn-{len(self._rows) + 1}-{hashlib.sha256(torn).hexdigest()[:8]}.jsonl")
         write_atomically(aside, torn)
-        with self.path.open("r+b") as file:
-            file.truncate(self._end)
-            os.fsync(file.fileno())
+        if self._end:
+            with self.path.open("r+b") as file:
+                file.truncate(self._end)
+                os.fsync(file.fileno())
+        else:
+            self.path.unlink()
         _LOG.warning("the audit ended in an incomplete row; it was never committed and is set aside as %s", aside)
 
 

@@ -8,11 +8,12 @@ class StorageError(Exception):
 
 
 class DamagedFileError(StorageError):
-    """File that must be a SQLite database, but is damaged."""
+    """File of a home that is empty, torn or missing."""
 
-    def __init__(self, path: Path) -> None:
-        """Name the file and the remedy."""
-        super().__init__(f"{path} must be a SQLite database, but is damaged; restore the home from a backup")
+    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+        """Name the file, its problem and the remedy, both as parts of a sentence."""
+        super().__init__(f"{path} {problem}; {remedy}")
+        self.path, self.problem, self.remedy = path, problem, remedy
 
 
 class CodeMismatchError(StorageError):

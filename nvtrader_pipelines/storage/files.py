@@ -2,8 +2,10 @@
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 
+DATABASE_REMEDY = "see `nvtrader doctor`"
 MAX_HASHED_BYTES = 256 << 20
 
 
@@ -28,11 +31,41 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def create_aside(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for a new file or folder that gets its name once it is complete.
+
+    The caller holds a lock, since parts left by a killed process are removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    remove_aside(temporary)
     try:
-        os.fsync(folder)
+        yield temporary
+        temporary.replace(path)
     finally:
-        os.close(folder)
+        remove_aside(temporary)
+    _sync_folder(path.parent)
+
+
+def remove_aside(temporary: Path) -> None:
+    """Remove a temporary file or folder, and the journals of a temporary database."""
+    for left in temporary.parent.glob(f"{glob.escape(temporary.name)}*"):
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -47,10 +80,12 @@ def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)
         ) as database:
             yield database
-    except sqlite3.OperationalError:  # locked, or a wrong query
-        raise
+    except sqlite3.OperationalError as error:
+        if not path.stat().st_size:
+            raise DamagedFileError(path, "is empty", DATABASE_REMEDY) from error
+        raise  # locked, or a wrong query
     except sqlite3.DatabaseError as error:
-        raise DamagedFileError(path) from error
+        raise DamagedFileError(path, f"cannot be read as a SQLite database ({error})", DATABASE_REMEDY) from error
 
 
 def escape_name(path: Path) -> str:

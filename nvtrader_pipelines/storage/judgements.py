@@ -50,16 +50,18 @@ class Judgements:
         return (self._folder / digest / DOCUMENT).exists()
 
     def get(self, digest: str, /) -> Result | None:
-        """Return the result of this digest; None if there is none."""
+        """Return the result of this digest; None if there is none, or it was damaged and is deleted."""
         place = self._folder / digest
         try:
             document = json.loads((place / DOCUMENT).read_bytes())
+            frames = {path.stem: pl.read_parquet(path, glob=False) for path in sorted(place.glob("*.parquet"))}
             os.utime(place)
         except FileNotFoundError:
             return None
-        return Result(
-            document, {path.stem: pl.read_parquet(path, glob=False) for path in sorted(place.glob("*.parquet"))}
-        )
+        except (ValueError, pl.exceptions.PolarsError):
+            shutil.rmtree(place)
+            return None
+        return Result(document, frames)
 
     def __setitem__(self, digest: str, result: Result, /) -> None:
         """Store a result; the first of two processes with the same one prevails."""

@@ -44,7 +44,7 @@ def store_copies(home: Home, files: list[LandedFile]) -> None:
     for file in (each for each in files if each.refusal is None):
         digest = hashlib.sha256(file.content).hexdigest()
         copy = home.deliveries / f"{digest}{Path(file.name).suffix}"
-        if not copy.exists():
+        if not copy.exists() or copy.stat().st_size != len(file.content):
             write_atomically(copy, file.content)
 
 

@@ -1,9 +1,8 @@
 """A new home with the shipped files."""
 
-import shutil
 from pathlib import Path
 
-from nvtrader_pipelines.storage.files import require_new_folder
+from nvtrader_pipelines.storage.files import require_new_folder, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -30,8 +29,7 @@ def create_home(root: Path) -> Home:
     source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
     for name in SHIPPED_FILES:
         target = home.root / "data" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, target)
+        write_atomically(target, (source / name).read_bytes())
     home.landing.mkdir()
     home.warehouse.mkdir()
     return home

@@ -44,7 +44,10 @@ class PolicyLibrary:
     def trained_keys(self, partition_key: str, run_id: str) -> set[FoldSeed]:
         """Folds and seeds with a readable policy file, unchanged if the run is sealed."""
         folder = self.folder(partition_key, run_id)
-        sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
+        try:
+            sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
+        except StorageError:  # nothing vouches for the files
+            return set()
         found = set()
         for path in folder.glob("fold-*.zip"):
             content = path.read_bytes()
@@ -96,7 +99,7 @@ class PolicyLibrary:
         """Delete the files of a run; if it was the latest, its version has no latest run."""
         folder = self.folder(partition_key, run_id)
         latest = folder.parent / LATEST
-        if latest.exists() and json.loads(latest.read_bytes())["run_id"] == run_id:
+        if latest.exists() and run_id.encode() in latest.read_bytes():
             latest.unlink()
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # other runs are left, or there was none
@@ -111,8 +114,19 @@ class PolicyLibrary:
         pointer = self.home.policies / partition_key / LATEST
         if not pointer.exists():
             raise StorageError(f"{partition_key} has no trained policies; train them with `nvtrader materialize`")
-        run_id = json.loads(pointer.read_bytes())["run_id"]
+        try:
+            run_id = json.loads(pointer.read_bytes())["run_id"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise StorageError(f"{pointer} is damaged; {_train_again(partition_key)}") from error
         return self.read_sealed(partition_key, run_id)
+
+    def is_intact(self, partition_key: str, run_id: str) -> bool:
+        """Whether a run is sealed, and all its policy files are as they were sealed."""
+        try:
+            run = self.read_sealed(partition_key, run_id)
+            return self.read_latest(partition_key) is not None and self.find_tampered_files(run).is_empty()
+        except StorageError:
+            return False
 
     def is_sealed(self, partition_key: str, run_id: str) -> bool:
         """Return whether a run is sealed."""
@@ -129,7 +143,7 @@ class PolicyLibrary:
         if (run.partition_key, run.run_id, run.experiment) != (partition_key, run_id, experiment):
             raise StorageError(
                 f"{path} must be the manifest of run {run_id} of {partition_key}, but names run {run.run_id} of "
-                f"{run.partition_key} ({run.experiment}); restore it, or remove {path.parent} and train again"
+                f"{run.partition_key} ({run.experiment}); {_train_again(experiment)}"
             )
         return run
 
@@ -154,7 +168,7 @@ class PolicyLibrary:
         if len(broken):
             raise StorageError(
                 f"{len(broken)} policy files of {run.partition_key} are missing or were changed after sealing "
-                f"({broken['file'][0]}); remove {self.folder(run.partition_key, run.run_id)} and train again"
+                f"({broken['file'][0]} in {self.folder(run.partition_key, run.run_id)}); {_train_again(run.experiment)}"
             )
 
     def find_tampered_files(self, run: SealedRun) -> pl.DataFrame:
@@ -195,7 +209,15 @@ def _read_manifest(path: Path) -> SealedRun:
     try:
         return SealedRun.model_validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path} is missing or damaged; remove {path.parent} and train again") from error
+        raise StorageError(f"{path} is missing or damaged; {_train_again(path.parents[1].name)}") from error
+
+
+def _train_again(name: str) -> str:
+    """Remedy for damaged policies of an experiment or version, as the end of a sentence."""
+    return (
+        f"`nvtrader experiments run {name.partition('@')[0]}` trains them again to the same bytes if market and code "
+        "are those of the run; otherwise restore the folder from a backup"
+    )
 
 
 def _sha256(content: bytes) -> str:

@@ -14,19 +14,18 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from nvtrader_pipelines.orchestration.ui import (
+from nvtrader_pipelines.orchestration.ui import LOCATION, server_commands
+from nvtrader_pipelines.orchestration.ui_processes import (
     HOST,
     is_listening,
     only_server,
     require_free,
-    server_command,
     terminate_session,
 )
 from nvtrader_pipelines.storage.home import Home
 from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
 
 PATIENCE = 300.0  # seconds
-LOCATION = "nvtrader_pipelines.orchestration.location"
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
 AUTOMATION = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError {
     ... on PythonError { message }
@@ -184,7 +183,25 @@ def test_is_listening_after_listen():
         assert is_listening(port)
 
 
-def test_server_command_uses_the_workspace_of_a_checkout(tmp_path):
-    assert server_command(Home(tmp_path), 3000)[-2:] == ["-m", LOCATION]
-    (tmp_path / "workspace.yaml").touch()
-    assert server_command(Home(tmp_path), 3000)[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
+def test_server_commands_share_the_code_server_of_the_package(tmp_path):
+    home = Home(tmp_path)
+    home.dagster.mkdir(parents=True)
+    code, web, daemon = server_commands(home, 3000)
+    assert code[-2:] == ["-m", LOCATION]
+    assert web[-1] == daemon[-1] == str(home.dagster / "ui-workspace.yaml")
+
+
+def test_server_commands_of_a_checkout_serve_its_definitions_by_their_name(tmp_path):
+    home = Home(tmp_path)
+    home.dagster.mkdir(parents=True)
+    entry = {"relative_path": "definitions.py", "attribute": "defs", "location_name": "mine"}
+    (tmp_path / "workspace.yaml").write_text(json.dumps({"load_from": [{"python_file": entry}]}))
+    code = server_commands(home, 3000)[0]
+    assert code[-4:] == ["-f", str(tmp_path / "definitions.py"), "-a", "defs"]
+    assert code[code.index("--location-name") + 1] == "mine"
+
+
+def test_server_commands_of_several_locations_leave_them_to_dagster(tmp_path):
+    (tmp_path / "workspace.yaml").write_text("load_from: [{python_module: a}, {python_module: b}]")
+    (command,) = server_commands(Home(tmp_path), 3000)
+    assert command[-2:] == ["-w", str(tmp_path / "workspace.yaml")]

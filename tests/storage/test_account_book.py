@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.execution.book import AccountState, BookedOrder, BookIndex
+from nvtrader_pipelines.execution.book import AccountState, BookedOrder
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
@@ -67,15 +67,13 @@ def test_missing_book_reads_as_empty_and_is_not_created(book, home):
     assert not book_path(home, "paper").exists()
 
 
-def test_empty_book_file_reads_as_missing_and_stays_empty(book, home):
+def test_empty_book_file_is_refused_and_stays_empty(book, home):
     path = book_path(home, "paper")
     path.parent.mkdir(parents=True)
     path.touch()
-    assert (book.last(), book.open_orders(), book.index()) == (
-        None,
-        [],
-        BookIndex(frozenset(), frozenset(), frozenset()),
-    )
+    for use in (book.last, book.index, lambda: book.settle(state())):
+        with pytest.raises(StorageError, match=r"paper\.db, the book of an account, is empty; move it"):
+            use()
     assert {each.name: each.stat().st_size for each in path.parent.iterdir()} == {path.name: 0}
 
 
@@ -93,10 +91,12 @@ def test_restored_book_is_read_whole_after_reading_a_lost_one(book, home):
     book.settle(state())
     book.close()
     copy = path.read_bytes()
-    for lost in (copy, b""):
-        path.write_bytes(lost)
+    SqliteBook(home, "paper").states()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    path.write_bytes(b"")
+    with pytest.raises(StorageError, match="is empty"):
         SqliteBook(home, "paper").states()
-        assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
     path.write_bytes(copy)
     assert book.states() == [state()]
 

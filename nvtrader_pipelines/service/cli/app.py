@@ -36,10 +36,12 @@ from nvtrader_pipelines.service.cli.options import (
     open_store,
     output_format,
     require_file_path,
+    require_home,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.home import VARIABLE, Home
+from nvtrader_pipelines.storage.store import Store
 
 app = typer.Typer(
     name="nvtrader",
@@ -136,7 +138,7 @@ def ui(
 
     with exit_on_error(verbose=verbose):
         store = open_store()
-        raise typer.Exit(serve(store.home, port, server_message(store)))
+        serve(store.home, port, server_message(store))
 
 
 @app.command(
@@ -149,6 +151,9 @@ def ui(
 def sql(
     query: Annotated[str | None, typer.Argument(help="SQL query; without one, an interactive shell starts.")] = None,
     *,
+    allow_files: Annotated[
+        bool, typer.Option("--allow-files", help="Allow files outside the home, and DuckDB's extensions.")
+    ] = False,
     form: Form = Format.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -159,9 +164,9 @@ def sql(
     with exit_on_error(verbose=verbose):
         store, chosen = open_store(), output_format(form, as_json=as_json)
         if query is None:
-            run_shell(store, chosen)
+            run_shell(store, chosen, allow_files=allow_files)
         else:
-            write_rows(answer(store, query), chosen)
+            write_rows(answer(store, query, allow_files=allow_files), chosen)
 
 
 @app.command(epilog=with_examples("nvtrader report", "nvtrader report --output ~/results.html"))
@@ -197,15 +202,25 @@ def tables(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
         write_rows(open_store().tables.describe_all(), output_format(form, as_json=as_json))
 
 
-@app.command(epilog=with_examples("nvtrader doctor", "nvtrader doctor --json"))
-def doctor(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Check versions, paths, free disk, missing parts, and whether each account may trade."""
+@app.command(epilog=with_examples("nvtrader doctor", "nvtrader doctor --repair", "nvtrader doctor --json"))
+def doctor(
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First make damaged files again that other files replace.")
+    ] = False,
+    form: Form = Format.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check versions, paths, free disk, damaged files, and whether each account may trade."""
     import polars as pl
 
-    from nvtrader_pipelines.service.cli.doctor import run_checks
+    from nvtrader_pipelines.service.cli.doctor import repair_home, run_checks
 
     with exit_on_error(verbose=verbose):
-        rows = [asdict(each) for each in run_checks(open_store())]
+        home = require_home()
+        repaired = repair_home(home) if repair else []
+        rows = [asdict(each) for each in [*repaired, *run_checks(Store(home))]]
         write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json))
         if any(row["problem"] for row in rows):
             raise typer.Exit(FAILED)

@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -62,9 +63,33 @@ def run_checks(store: Store) -> list[CheckResult]:
         CheckResult("free disk", f"{free:.1f} GiB", "" if free >= MIN_GIB else f"less than {MIN_GIB} GiB: make room"),
         CheckResult("free memory", f"{memory:.1f} GiB", "" if memory >= MIN_GIB else "training needs about 2 GiB"),
     ]
-    results.append(check_locations(store.home))
-    results += [check_kill_switch(store), *check_notifications(store.home)]
-    return [*results, *check_active_policy(store), *check_accounts(store), check_audit(store)]
+    damaged = check_files(store)
+    results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
+    results += [check_locations(store.home), check_kill_switch(store), *check_notifications(store.home)]
+    checks = (check_active_policy, check_accounts, lambda store: [check_audit(store)])
+    return [*results, *(result for check in checks for result in _run_check(check, store))]
+
+
+def repair_home(home: Home) -> list[CheckResult]:
+    """Make damaged files again that other files replace; one line per file."""
+    from nvtrader_pipelines.storage.damage.repairs import repair
+
+    return [CheckResult("repaired", f"{error.path} {error.problem}: made again") for error in repair(home)]
+
+
+def check_files(store: Store) -> list[CheckResult]:
+    """Check the files of the home; one line per damaged file."""
+    from nvtrader_pipelines.service.documents.home_problems import find_problems
+
+    return [CheckResult("files", "damaged", " ".join(str(error).split())) for error in find_problems(store)]
+
+
+def _run_check(check: Callable[[Store], list[CheckResult]], store: Store) -> list[CheckResult]:
+    """Results of a check, or the problem that prevents it, such as a damaged ledger."""
+    try:
+        return check(store)
+    except StorageError as error:
+        return [CheckResult("policy and accounts", "cannot be checked", " ".join(str(error).split()))]
 
 
 def check_locations(home: Home) -> CheckResult:

@@ -13,7 +13,7 @@ from nvtrader_pipelines.service.cli.options import (
     Verbose,
     current_user,
     is_json,
-    open_store,
+    require_home,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import PageFormat, print_line, write_json
@@ -40,7 +40,7 @@ def halt(
     from nvtrader_pipelines.desk.halt import halt as engage
 
     with exit_on_error(verbose=verbose):
-        store, by, quiet = open_store(), current_user(), is_json(form, as_json=as_json)
+        store, by, quiet = Store(require_home()), current_user(), is_json(form, as_json=as_json)
         failure = None
         try:
             message = engage(store, by, reason, _now)
@@ -78,7 +78,7 @@ def resume(
     from nvtrader_pipelines.desk.halt import resume as release
 
     with exit_on_error(verbose=verbose):
-        store = open_store()
+        store = Store(require_home())
         message = release(store, current_user(), reason, _now)
         if is_json(form, as_json=as_json):
             write_json({"message": message, "kill_switch": _halt_reason(store)})

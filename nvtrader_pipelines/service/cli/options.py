@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.output import Format, PageFormat
+from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -109,8 +110,11 @@ def open_store() -> Store:
 
     Raises:
         ValueError: if there is no home.
+        DamagedFileError: if a file that every command depends on is damaged.
     """
-    return Store(require_home())
+    home = require_home()
+    require_intact(home)
+    return Store(home)
 
 
 def current_user() -> str:

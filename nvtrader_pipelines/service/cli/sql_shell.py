@@ -22,7 +22,7 @@ LEAVE = {".quit", ".exit", "quit", "exit"}
 NextLine = Callable[[str], str]  # prompt to line; EOFError ends the input, KeyboardInterrupt the statement
 
 
-def run_shell(store: Store, form: Format) -> None:
+def run_shell(store: Store, form: Format, *, allow_files: bool = False) -> None:
     """Run statements until the end of input; a failing statement from a pipe ends the shell.
 
     Raises:
@@ -31,12 +31,12 @@ def run_shell(store: Store, form: Format) -> None:
     query_views(store, "SELECT 1")
     if not sys.stdin.isatty():
         for statement in statements(read_piped_line):
-            write_rows(answer(store, statement), form)
+            write_rows(answer(store, statement, allow_files=allow_files), form)
         return
     console = plain_console()
     console.print(HELP, style="dim")
     for statement in statements(_prompt(store.home.warehouse / ".sql_history")):
-        print_answer(store, statement, form, console)
+        print_answer(store, statement, form, console, allow_files=allow_files)
 
 
 def _prompt(history: Path) -> NextLine:
@@ -79,7 +79,7 @@ def statements(next_line: NextLine) -> Iterator[str]:
         yield statement
 
 
-def answer(store: Store, statement: str) -> pl.DataFrame:
+def answer(store: Store, statement: str, *, allow_files: bool = False) -> pl.DataFrame:
     """Run a statement over the views; `SHOW TABLES` lists the tables of every schema.
 
     Raises:
@@ -88,12 +88,12 @@ def answer(store: Store, statement: str) -> pl.DataFrame:
     if not statement.strip("; \n\t"):
         raise StorageError('a query must hold a statement, but it is empty; for example: nvtrader sql "SHOW TABLES"')
     listing = statement.rstrip("; \n").lower() in LISTINGS
-    return query_views(store, TABLES if listing else statement)
+    return query_views(store, TABLES if listing else statement, allow_files=allow_files)
 
 
-def print_answer(store: Store, statement: str, form: Format, console: Console) -> None:
+def print_answer(store: Store, statement: str, form: Format, console: Console, *, allow_files: bool) -> None:
     """Print the rows of a statement, or its error in one line."""
     try:
-        write_rows(answer(store, statement), form)
+        write_rows(answer(store, statement, allow_files=allow_files), form)
     except (StorageError, pl.exceptions.PolarsError) as error:
         console.print(f"error: {error}", style="red")

@@ -1,16 +1,24 @@
 """SQLite catalog of the Iceberg tables; tables are created and widened on first use."""
 
+import json
 import re
+import struct
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+from polars.exceptions import ComputeError
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.table import Table as IcebergTable
-from sqlalchemy import event
+from sqlalchemy import URL, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
+from nvtrader_pipelines.storage.damage.remedies import REPAIR, rebuild_remedy
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
-from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.files import create_aside, file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
 from nvtrader_pipelines.storage.table import Table
@@ -29,6 +37,16 @@ PROPERTIES = {
     "commit.retry.max-wait-ms": "1000",
 }
 # Long keys need full statistics: with truncated ones another engine must read a partition before deleting it.
+DAMAGE = (  # errors of pyiceberg and polars on a damaged file
+    FileNotFoundError,
+    ValidationError,
+    ComputeError,
+    ValueError,
+    EOFError,
+    LookupError,
+    AssertionError,
+    struct.error,
+)
 LONG_KEYS = ("spec_hash", "run_id", "file", "digest")
 
 
@@ -41,11 +59,38 @@ def open_catalog(home: Home) -> SqlCatalog:
     home.iceberg.mkdir(parents=True, exist_ok=True)
     with file_lock(lock_path(home, "catalog")):
         try:
-            return _connect(home)
+            if not home.catalog.exists():
+                with create_aside(home.catalog) as new:
+                    _connect(home, new).engine.dispose()
+            elif problem := sqlite_problem(home.catalog):
+                raise DamagedFileError(home.catalog, problem, REPAIR)
+            return _connect(home, home.catalog)
         except DatabaseError as error:
             if isinstance(error, OperationalError):  # locked, or a full disk
                 raise
-            raise DamagedFileError(home.catalog) from error
+            raise DamagedFileError(home.catalog, "is no SQLite database", REPAIR) from error
+
+
+def rebuild_catalog(home: Home) -> None:
+    """Replace the catalog by one made from the newest complete metadata file of each table."""
+    with file_lock(lock_path(home, "catalog")), create_aside(home.catalog) as new:
+        catalog = _connect(home, new)
+        for folder in sorted(home.iceberg.glob("*/*/metadata")):
+            if newest := max(filter(None, map(_metadata_age, folder.glob("*.metadata.json"))), default=None):
+                name = (folder.parents[1].name, folder.parent.name)
+                catalog.create_namespace_if_not_exists(name[0])
+                catalog.register_table(name, str(newest[-1]))
+        catalog.engine.dispose()
+        for left in (f"{home.catalog.name}-wal", f"{home.catalog.name}-shm"):  # of the damaged file
+            home.catalog.with_name(left).unlink(missing_ok=True)
+
+
+def _metadata_age(path: Path) -> tuple[int, int, Path] | None:
+    """Version, time and path of a metadata file; None if it is damaged."""
+    try:
+        return int(path.name.partition("-")[0]), json.loads(path.read_bytes())["last-updated-ms"], path
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
@@ -68,22 +113,29 @@ def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | 
         StorageError: if the catalog refers to missing files.
     """
     try:
-        found = catalog.load_table(table.name)
+        with table_errors(home, table):
+            found = catalog.load_table(table.name)
     except NoSuchTableError:
         return None
-    except FileNotFoundError as error:
-        raise missing_file_error(home, table, error) from error
     is_outdated = _missing_columns(found, table) or _outdated_properties(found, table)
     return _update_table(catalog, home, table) if is_outdated else found
 
 
-def missing_file_error(home: Home, table: Table, error: FileNotFoundError) -> StorageError:
-    """Build the error for a missing file of a table."""
-    named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
-    return StorageError(
-        f"{table.name} lacks the file {named.group() if named else error}: restore the home from a backup, or remove "
-        f"{home.warehouse} and run `nvtrader materialize`"
-    )
+@contextmanager
+def table_errors(home: Home, table: Table) -> Iterator[None]:
+    """Turn errors of reading a table's files into a sentence with the remedy.
+
+    Raises:
+        StorageError: if a file is missing or damaged.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
+        problem = f"lacks the file {named.group() if named else error}"
+        if not isinstance(error, FileNotFoundError):
+            problem = f"has a damaged file ({named.group() if named else type(error).__name__}; see `nvtrader doctor`)"
+        raise StorageError(f"{table.name} {problem}: {rebuild_remedy(home)}") from error
 
 
 def io_properties(home: Home) -> dict[str, str]:
@@ -92,8 +144,9 @@ def io_properties(home: Home) -> dict[str, str]:
     return {FOLDER_PROPERTY: folder, "py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"}
 
 
-def _connect(home: Home) -> SqlCatalog:
-    catalog = SqlCatalog("nvtrader", uri=f"sqlite:///{home.catalog}?timeout=60", **io_properties(home))
+def _connect(home: Home, path: Path) -> SqlCatalog:
+    url = URL.create("sqlite", database=str(path), query={"timeout": "60"})  # it quotes the path, as of a home `a%20b`
+    catalog = SqlCatalog("nvtrader", uri=url.render_as_string(), **io_properties(home))
 
     @event.listens_for(catalog.engine, "connect")
     def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type

@@ -14,7 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path
-from nvtrader_pipelines.storage.iceberg.catalog import find_table, load_table, missing_file_error, open_catalog
+from nvtrader_pipelines.storage.iceberg.catalog import find_table, load_table, open_catalog, table_errors
 from nvtrader_pipelines.storage.iceberg.commits import (
     Merge,
     Where,
@@ -92,7 +92,7 @@ class Warehouse:
     @retry_on_conflict
     def _commit_rows(self, table: Table, paths: list[str], where: Where) -> int | None:
         iceberg = self.load(table)
-        with DataFiles(iceberg) as rest:
+        with DataFiles(iceberg) as rest, table_errors(self.home, table):
             removed = find_files(table, iceberg, where, rest)
         swap_files(iceberg, removed, [*paths, *rest.paths])
         self._expire_periodically(table, iceberg)
@@ -156,11 +156,9 @@ class Warehouse:
         iceberg = self.find(table)
         if snapshot_id is not None and (iceberg is None or iceberg.snapshot_by_id(snapshot_id) is None):
             raise StorageError(f"{table.name} has no snapshot {snapshot_id}; it has expired")
-        try:
+        with table_errors(self.home, table):
             rows = scan_files(table, live_paths(table, iceberg, where, snapshot_id)).filter(key_filter(where or {}))
             return rows.select(columns or table.schema.names()).collect()
-        except FileNotFoundError as error:
-            raise missing_file_error(self.home, table, error) from error
 
     def snapshot_id(self, table: Table) -> int | None:
         """Id of the current snapshot, or None if the table was never written."""

@@ -12,8 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
+from nvtrader_pipelines.storage.damage.remedies import rebuild_remedy
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.files import create_aside, file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
 
@@ -61,9 +63,11 @@ class Database:
         """Open the database of a home, creating or migrating its tables if necessary.
 
         Raises:
-            StorageError: if it cannot be reached, or has another revision.
+            StorageError: if it cannot be reached, is damaged, or has another revision.
         """
         database = cls.connect(ledger_url(home))
+        if database.file is not None and database.file.exists() and (problem := sqlite_problem(database.file)):
+            raise DamagedFileError(database.file, problem, rebuild_remedy(home))
         if database.revision() != HEAD:
             database.create()
         return database
@@ -109,8 +113,8 @@ class Database:
 
     def revision(self) -> str | None:
         """Return the revision of the tables, or None if there are no tables."""
-        if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+        if self.file is not None and not self.file.exists():  # connecting would leave an empty file
+            return None
         with self.connection() as connection:
             return _revision(connection)
 
@@ -120,18 +124,29 @@ class Database:
         Raises:
             StorageError: if the tables have an unknown revision.
         """
-        if self._file is None:
+        if self.file is None:
             with self.transaction() as connection:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
                 if SCHEMA not in sa.inspect(connection).get_schema_names():
                     connection.execute(sa.schema.CreateSchema(SCHEMA))
                 self._create(connection)
             return
-        with file_lock(self._file.with_name(f"{self._file.name}.lock")):
+        with file_lock(self.file.with_name(f"{self.file.name}.lock")):
+            if not self.file.exists():
+                with create_aside(self.file) as new:
+                    Database.connect(self.url.set(database=str(new))).create_file()
+                return
+            self.create_file()
+
+    def create_file(self) -> None:
+        """Create or migrate the tables of a SQLite file."""
+        try:
             with self._storage_errors(), closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA journal_mode = WAL")  # outside a transaction; stored in the file
             with self.transaction() as connection:
                 self._create(connection)
+        finally:
+            self._engine.dispose()  # the last connection to close writes the journal into the file
 
     def _create(self, connection: sa.Connection) -> None:
         found = _revision(connection)
@@ -150,7 +165,8 @@ class Database:
         command.upgrade(config, "head")
 
     @property
-    def _file(self) -> Path | None:
+    def file(self) -> Path | None:
+        """File of a SQLite database; None in Postgres."""
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
 
     @contextmanager
@@ -161,7 +177,7 @@ class Database:
             message = " ".join(str(getattr(error, "orig", None) or error).split())
             if self.url.password:
                 message = message.replace(str(self.url.password), "***")
-            hint = f"check {VARIABLE} and the server" if self._file is None else "check the file and its disk"
+            hint = f"check {VARIABLE} and the server" if self.file is None else "check the file and its disk"
             # without the cause: a driver may quote the password in its message
             raise StorageError(f"the ledger {self.name} failed: {message}; {hint}") from None
 

@@ -270,6 +270,11 @@ class Ledger:
         """Events of a run, oldest first."""
         return self._frame(EVENTS, sa.select(EVENTS).where(EVENTS.c.run_id == run_id).order_by(EVENTS.c.id))
 
+    def trained_keys(self, run_id: str) -> set[tuple[int, int]]:
+        """Folds and seeds whose training has ended, by the events of a run."""
+        ended = (pl.col("stage") == "train.checkpoint") & pl.col("timesteps").is_not_null()
+        return set(self.events(run_id).filter(ended).select("fold", "seed").iter_rows())
+
     def tables(self) -> dict[str, pl.DataFrame]:
         """Whole tables by name."""
         return {table.name: self._frame(table, sa.select(table)) for table in TABLES}

@@ -1,6 +1,7 @@
 """DuckDB file with the published views, opened to read without Iceberg and the ledger."""
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -9,6 +10,11 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
 ROOT_TABLE = "main.published"  # one row: the root of the home whose files the views read
+NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+class DamagedViewsError(StorageError):
+    """File of the views that DuckDB cannot read; the next query publishes it again."""
 
 
 def open_published(home: Home) -> duckdb.DuckDBPyConnection:
@@ -19,11 +25,11 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
     """
     path = home.duckdb_file
     try:
-        return duckdb.connect(str(path), read_only=True)
-    except duckdb.IOException as error:
-        if "lock" not in str(error):
-            raise StorageError(
-                f"the views cannot be opened ({one_line(error)}); remove {path}, the next query publishes them again"
+        return duckdb.connect(str(path), read_only=True, config=NO_DOWNLOADS)
+    except duckdb.Error as error:
+        if not isinstance(error, duckdb.IOException) or "lock" not in str(error):
+            raise DamagedViewsError(
+                f'the views cannot be opened ({one_line(error)}); `nvtrader sql "SELECT 1"` publishes them again'
             ) from error
         raise StorageError(
             f"{path} is open for writing in another program ({one_line(error)}); close it there and open the views "
@@ -32,12 +38,20 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
 
 
 def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
-    """Root of the home whose files the views read; None if an earlier version published them."""
+    """Root of the home whose files the views read; None if it is not recorded or damaged."""
     try:
         ((root,),) = connection.execute(f"SELECT root FROM {ROOT_TABLE}").fetchall()
-    except duckdb.CatalogException:
+    except (duckdb.Error, ValueError):
         return None
     return Path(root)
+
+
+def restrict_files(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Restrict a connection for good to the files below the home; nothing is downloaded."""
+    folders = {f"{root}/" for root in (home.root.absolute(), home.root.resolve())}  # a link and its target
+    connection.execute("SET allowed_directories = $folders", {"folders": sorted(folders)})
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:

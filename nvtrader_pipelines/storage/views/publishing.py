@@ -7,7 +7,7 @@ import duckdb
 
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.published_file import ROOT_TABLE
+from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS, ROOT_TABLE
 from nvtrader_pipelines.storage.views.view_definitions import create_views, quote_literal
 
 STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
@@ -20,7 +20,7 @@ def publish(store: Store) -> Path:
     with file_lock(path.with_suffix(".lock")):
         for left in path.parent.glob(f".{path.name}.*.tmp*"):  # by a killed publisher
             left.unlink()
-        with duckdb.connect() as connection:
+        with duckdb.connect(config=NO_DOWNLOADS) as connection:
             connection.execute(
                 f"ATTACH {quote_literal(str(temporary))} AS nvtrader (STORAGE_VERSION {quote_literal(STORAGE_VERSION)})"
             )

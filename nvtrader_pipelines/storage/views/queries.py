@@ -1,17 +1,31 @@
 """Queries over the published views, which are published again where the home has moved."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 import polars as pl
 
+from nvtrader_pipelines.storage.damage.remedies import rebuild_remedy
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.published_file import one_line, open_published, published_root, read_query
+from nvtrader_pipelines.storage.views.published_file import (
+    DamagedViewsError,
+    one_line,
+    open_published,
+    published_root,
+    read_query,
+    restrict_files,
+)
 
 
-def query_views(store: Store, query: str) -> pl.DataFrame:
+def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.DataFrame:
     """Run a query over the published views and return its rows.
+
+    Args:
+        store: store of the home.
+        query: SQL statement, which reads and writes only files of the home.
+        allow_files: also allow files outside the home and extensions.
 
     Raises:
         StorageError: if there are no tables yet, the query is invalid, or files are missing.
@@ -21,24 +35,32 @@ def query_views(store: Store, query: str) -> pl.DataFrame:
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
     try:
         with _open_current(store) as connection:
+            if not allow_files:
+                restrict_files(connection, home)
             return read_query(connection, query)
     except duckdb.Error as error:
         if "No files found" in str(error) and str(home.iceberg) in str(error):
             raise StorageError(
                 f"a table lacks a file ({one_line(error)}); restore the home from a backup: `nvtrader restore`"
             ) from error
-        raise StorageError(f"the query failed: {one_line(error)}") from error
+        hint = ""
+        if isinstance(error, duckdb.PermissionException):
+            hint = "; a query reads only files of the home, unless `nvtrader sql --allow-files`"
+        elif str(home.iceberg.absolute()) in str(error):
+            hint = f"; a file of a table is damaged, see `nvtrader doctor`: {rebuild_remedy(home)}"
+        raise StorageError(f"the query failed: {one_line(error)}{hint}") from error
 
 
 def _open_current(store: Store) -> duckdb.DuckDBPyConnection:
     """Open the views; publish them first if the home was moved or copied since."""
     root = None
     if store.home.duckdb_file.exists():
-        connection = open_published(store.home)
-        root = published_root(connection)
-        if root == store.home.root.absolute():
-            return connection
-        connection.close()
+        with suppress(DamagedViewsError):
+            connection = open_published(store.home)
+            root = published_root(connection)
+            if root == store.home.root.absolute():
+                return connection
+            connection.close()
     _publish_again(store, root)
     return open_published(store.home)
 

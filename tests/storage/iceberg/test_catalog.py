@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -6,10 +8,10 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.catalog import table_properties
+from nvtrader_pipelines.storage.iceberg.catalog import rebuild_catalog, table_properties
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, RETURNS, RUNS, TABLES
 from tests.storage.table_rows import bar_rows, run_rows
 
 
@@ -82,5 +84,44 @@ def test_table_of_an_earlier_version_gets_current_properties(tables, home):
 def test_file_that_is_no_catalog_is_refused_with_its_path(tables, home):
     home.catalog.parent.mkdir(parents=True, exist_ok=True)
     home.catalog.write_text("no database" * 100)
-    with pytest.raises(DamagedFileError, match=r"catalog\.db must be a SQLite database, but is damaged; restore"):
+    with pytest.raises(DamagedFileError, match=r"catalog\.db is no SQLite database; `nvtrader doctor --repair`"):
         tables.read(RUNS)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a+b", "a?b", "a#b", "50%"])
+def test_home_with_special_characters_has_a_catalog_of_its_own(name, tmp_path):
+    plain, special = Store(Home(tmp_path / "a b")), Store(Home(tmp_path / name))
+    plain.tables.load(BARS)
+    assert special.tables.find(BARS) is None
+    special.tables.load(RETURNS)
+    special.ledger.archived_names()
+    assert plain.tables.find(RETURNS) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["a b", name])
+    assert special.home.catalog.exists()
+    assert special.home.ledger.exists()
+
+
+def test_rebuilt_catalog_has_every_table_in_its_newest_state(tables, home):
+    for year in (2019, 2020):
+        tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [year]), [year])
+    before = tables.describe_all()
+    torn = next(home.iceberg.glob("silver/clean_bars/metadata")) / "00099-torn.metadata.json"
+    torn.write_bytes(b'{"format-version"')
+    home.catalog.write_bytes(b"")
+    rebuild_catalog(home)
+    assert Store(home).tables.describe_all().equals(before)
+
+
+def test_catalog_on_a_full_disk_leaves_no_file(home):
+    home.iceberg.mkdir(parents=True)
+    script = (
+        "import resource, sys; from pathlib import Path;"
+        "from nvtrader_pipelines.storage.home import Home; from nvtrader_pipelines.storage.store import Store;"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000));"
+        "Store(Home(Path(sys.argv[1]))).tables.describe_all()"
+    )
+    failed = subprocess.run([sys.executable, "-c", script, home.root], capture_output=True, check=False)
+    assert failed.returncode != 0
+    assert not home.catalog.exists()
+    assert Store(home).tables.describe_all()["n_rows"].sum() == 0

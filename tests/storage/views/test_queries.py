@@ -104,10 +104,3 @@ def test_query_while_a_client_writes_names_the_read_only_way(store, home):
         with pytest.raises(StorageError, match=rf"PID {client.pid}.*duckdb -readonly nvtrader.duckdb.*read_only=True"):
             query_views(store, "SELECT 1")
         client.kill()
-
-
-def test_damaged_published_file_is_refused_with_its_remedy(store, home):
-    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
-    home.duckdb_file.write_bytes(b"no database")
-    with pytest.raises(StorageError, match=r"remove .*nvtrader\.duckdb, the next query publishes them again"):
-        query_views(store, "SELECT 1")

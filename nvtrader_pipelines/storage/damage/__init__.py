@@ -1,0 +1,1 @@
+"""Damaged files of a home: checks, remedies and repairs."""

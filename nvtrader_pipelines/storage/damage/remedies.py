@@ -1,0 +1,16 @@
+"""Remedies for damaged files, as ends of sentences."""
+
+import shlex
+
+from nvtrader_pipelines.storage.home import Home
+
+REPAIR = "`nvtrader doctor --repair` makes it again"
+
+
+def rebuild_remedy(home: Home) -> str:
+    """Remedy for a file of the warehouse that no other file replaces, as the end of a sentence."""
+    folder = shlex.quote(str(home.without_link.warehouse))
+    return (
+        "restore the home from a backup, or build the warehouse again from data/, without replays and archived names: "
+        f"`rm -r {folder} && nvtrader materialize`"
+    )

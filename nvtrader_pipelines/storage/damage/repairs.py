@@ -1,0 +1,27 @@
+"""Repair of damaged files that are made from other files, or hold nothing but history."""
+
+from nvtrader_pipelines.storage.damage.home_check import find_damage
+from nvtrader_pipelines.storage.damage.remedies import REPAIR
+from nvtrader_pipelines.storage.errors import DamagedFileError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.catalog import rebuild_catalog
+
+DATABASE_PARTS = ("", "-wal", "-shm")
+
+
+def repair(home: Home) -> list[DamagedFileError]:
+    """Make damaged files again that other files replace; return their problems.
+
+    The catalog is made from the tables' metadata. Other files move aside as `<name>.damaged`: states and settings are
+    written again by the next command, and the history of Dagster or MLflow begins anew.
+    """
+    repaired = [error for error in find_damage(home) if error.remedy == REPAIR]
+    for error in repaired:
+        if error.path == home.catalog:
+            rebuild_catalog(home)
+            continue
+        for part in DATABASE_PARTS:
+            path = error.path.with_name(f"{error.path.name}{part}")
+            if path.exists():
+                path.replace(path.with_name(f"{path.name}.damaged"))
+    return repaired

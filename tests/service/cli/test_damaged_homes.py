@@ -1,0 +1,146 @@
+"""Empty and torn files of a built home: what doctor and an everyday command answer, and what the remedies make."""
+
+import shlex
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from nvtrader_pipelines.storage.damage.home_check import find_damage
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import EXPERIMENT, KEY, environment, nvtrader, small_home, table_contents
+
+DAMAGES = {
+    "empty": lambda _: b"",
+    "torn": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+}
+REPAIRED = {  # files that `doctor --repair` makes again
+    "warehouse/catalog.db": ("empty", "torn", "zeros"),
+    "warehouse/market.json": ("empty", "torn", "zeros"),
+    "warehouse/pipeline.json": ("empty", "torn", "zeros"),
+    "warehouse/dagster/dagster.yaml": ("empty", "zeros"),  # people may change it, so half of it may be all of it
+    "warehouse/dagster/history/runs.db": ("empty", "torn", "zeros"),
+    "warehouse/dagster/history/runs/index.db": ("empty", "torn", "zeros"),
+    "warehouse/dagster/schedules/schedules.db": ("empty", "torn", "zeros"),
+    "warehouse/mlflow/mlflow.db": ("empty", "torn", "zeros"),
+}
+REBUILT = {  # files that only a backup or a new warehouse replaces, with a command that reads them
+    "warehouse/ledger.db": ("runs", "list"),
+    "warehouse/iceberg/gold/returns/metadata/*.metadata.json": ("runs", "list"),
+    "warehouse/iceberg/rl/runs/metadata/snap-*.avro": ("runs", "list"),
+    "warehouse/iceberg/rl/runs/metadata/*-m0.avro": ("runs", "list"),
+    "warehouse/iceberg/rl/runs/data/**/*.parquet": ("runs", "list"),
+}
+TRAINED = (f"data/rl/policies/{KEY}/*/fold-0-seed-0.zip", f"data/rl/policies/{KEY}/*/manifest.json")
+CASES = [
+    *((file, kind, ("experiments", "list"), "doctor --repair") for file, kinds in REPAIRED.items() for kind in kinds),
+    *((file, kind, command, "materialize") for file, command in REBUILT.items() for kind in DAMAGES),
+    *((file, kind, ("policies", "activate", "tiny"), "experiments run tiny") for file in TRAINED for kind in DAMAGES),
+]
+
+
+@pytest.fixture(scope="module")
+def damaged_home(built_home, tmp_path_factory):
+    root = tmp_path_factory.mktemp("damaged") / "home"
+    shutil.copytree(built_home.root, root)
+    return Home(root)
+
+
+@pytest.mark.parametrize(("pattern", "kind", "everyday", "remedy"), CASES)
+def test_damaged_file_has_a_sentence_with_the_remedy(pattern, kind, everyday, remedy, damaged_home, command):
+    path = max(damaged_home.root.glob(pattern))
+    before, invoke = path.read_bytes(), command(damaged_home)
+    path.write_bytes(DAMAGES[kind](before))
+    try:
+        found, answer = invoke("doctor", "--json"), invoke(*everyday)
+    finally:
+        path.write_bytes(before)
+    assert found.exit_code == 1
+    assert remedy in found.stdout
+    assert answer.exit_code == 3, answer.output
+    assert answer.stderr.count("\n") == 1
+    assert f"nvtrader {remedy}" in answer.stderr
+    assert "unexpected" not in found.output + answer.output
+
+
+@pytest.mark.parametrize("file", REPAIRED)
+def test_repaired_home_equals_the_undisturbed_home(file, built_home, tmp_path, command):
+    home = Home(tmp_path / "home")
+    shutil.copytree(built_home.root, home.root)
+    (home.root / file).write_bytes(b"torn")
+    if file.endswith("yaml"):
+        (home.root / file).write_bytes(b"")
+    (error,) = find_damage(home)
+    (remedy,) = [part for part in str(error).split("`") if part.startswith("nvtrader")]
+    repaired = command(home)(*remedy.split()[1:])
+    assert repaired.exit_code in {0, 1}
+    assert f"{error.path} {error.problem}: made again" in " ".join(repaired.stdout.split())
+    assert list(find_damage(home)) == []
+    if file == "warehouse/catalog.db":
+        expected, found = table_contents(built_home), table_contents(home)
+        assert all(found[name].equals(rows) for name, rows in expected.items())
+
+
+@pytest.fixture(scope="module")
+def short_home(tmp_path_factory, fast_nvtrader):
+    """A home with one short training."""
+    home = small_home(tmp_path_factory.mktemp("short") / "home")
+    spec = {
+        **EXPERIMENT,
+        "agent": {**EXPERIMENT["agent"], "total_timesteps": 2048},
+        "splitter": {"kind": "holdout", "test_first": "2017-01-01"},
+    }
+    (home.experiments / "tiny.yaml").write_text(yaml.safe_dump(spec))
+    built = nvtrader(home, "materialize", command=fast_nvtrader)
+    assert built.returncode == 0, built.stderr
+    return home
+
+
+def policy_files(home):
+    return {path.relative_to(home.root): path.read_bytes() for path in home.policies.rglob("*.*")}
+
+
+@pytest.mark.parametrize("damage", ["torn", "removed"])
+def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, tmp_path, fast_nvtrader):
+    home, expected = Home(tmp_path / "home"), policy_files(short_home)
+    shutil.copytree(short_home.root, home.root)
+    for name in ("fold-0-seed-0.zip", "latest.json") if damage == "removed" else ("fold-0-seed-0.zip", "manifest.json"):
+        (path,) = home.policies.rglob(name)
+        path.unlink()
+        if damage == "torn":
+            path.write_bytes(b"PK torn")
+    again = nvtrader(home, "experiments", "run", "tiny", "--no-judge", command=fast_nvtrader)
+    assert again.returncode == 0, again.stderr
+    assert policy_files(home) == expected
+    assert Store(home).policies.is_intact(*Store(home).ledger.runs().select("partition_key", "run_id").row(0))
+
+
+def test_tampered_active_policy_is_refused_until_it_is_trained_again(short_home, tmp_path, fast_nvtrader):
+    home = Home(tmp_path / "home")
+    shutil.copytree(short_home.root, home.root)
+    first = nvtrader(home, "policies", "activate", "tiny", command=fast_nvtrader)
+    assert first.returncode == 0, first.stderr
+    path = next(home.policies.rglob("fold-0-seed-0.zip"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    refused = nvtrader(home, "policies", "activate", "tiny", command=fast_nvtrader)
+    assert refused.returncode == 3
+    (remedy,) = [part for part in refused.stderr.split("`") if part.startswith("nvtrader")]
+    assert nvtrader(home, *shlex.split(remedy)[1:], command=fast_nvtrader).returncode == 0
+    assert nvtrader(home, "policies", "activate", "tiny", command=fast_nvtrader).returncode == 0
+
+
+def test_removed_warehouse_is_built_again_with_its_training_episodes(short_home, tmp_path, fast_nvtrader):
+    home = Home(tmp_path / "home")
+    shutil.copytree(short_home.root, home.root)
+    home.ledger.write_bytes(b"")
+    refused = nvtrader(home, "runs", "list", command=fast_nvtrader)
+    (remedy,) = [part for part in refused.stderr.split("`") if part.startswith("rm -r ")]
+    script = remedy.replace("nvtrader materialize", f"{shlex.quote(str(fast_nvtrader))} materialize")
+    done = subprocess.run(["bash", "-c", script], env=environment(home), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    expected, found = table_contents(short_home), table_contents(home)
+    assert expected["rl.trajectories"]["phase"].value_counts().equals(found["rl.trajectories"]["phase"].value_counts())
+    assert [name for name, rows in expected.items() if not found[name].equals(rows)] == []
