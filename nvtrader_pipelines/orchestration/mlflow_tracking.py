@@ -1,11 +1,14 @@
 """MLflow resource: one MLflow run per experiment run, reused on a retry."""
 
+import json
 import logging
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +16,19 @@ import dagster as dg
 import polars as pl
 
 from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.orchestration.mlflow_curves import LiveCurves, ending
+from nvtrader_pipelines.storage.ledger.processes import is_alive, this_process
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 EXPERIMENT = "nvtrader"
 RUN_TAG = "nvtrader.run_id"
+PROCESS_TAG = "nvtrader.process"
 CURVE_POINTS = 200
 ARTIFACTS = "/warehouse/mlflow/artifacts"  # end of the URI of a home's artifacts
 PARAM_LENGTH = 500  # longest value of a parameter that MLflow stores
+DIGEST_LENGTH = 36  # longest digest of a data set that MLflow stores
 
 
 @dataclass(frozen=True)
@@ -42,15 +49,50 @@ class TrackedRun:
         """Asset metadata that links to the run."""
         return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": self.path}
 
-    def log_training(self, plan: RunPlan, curves: pl.DataFrame, folder: Path) -> None:
-        """Log the spec, the warnings, the mean learning curve and the policy files."""
-        self.log({**flatten(plan.spec.model_dump(mode="json")), "warnings": " ".join(plan.warnings)}, {})
+    def log_plan(self, plan: RunPlan) -> None:
+        """Log the spec, the warnings and the market, before the training."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag  # takes seconds to import
+
+        spec, panel = plan.spec.model_dump(mode="json"), plan.panel
+        self.log({**flatten(spec), "warnings": " ".join(plan.warnings)}, {})
+        self.client.log_dict(self.mlflow_run_id, spec, "experiment.yaml")
+        self.client.set_tag(self.mlflow_run_id, "mlflow.note.content", plan.spec.description)
+        profile = {"sessions": len(panel.sessions), "symbols": len(panel.symbols)}
+        profile |= {"first": str(panel.sessions[0]), "last": str(panel.sessions[-1])}
+        source = json.dumps({"table": "gold.market_panel", "source": panel.source})
+        columns = [{"name": name, "type": "double"} for name in panel.feature_names]
+        market = Dataset(
+            f"market of {panel.source}",
+            plan.panel_digest[:DIGEST_LENGTH],
+            "iceberg",
+            source,
+            schema=json.dumps({"mlflow_colspec": columns}),
+            profile=json.dumps(profile),
+        )
+        self.client.log_inputs(
+            self.mlflow_run_id, [DatasetInput(market, [InputTag("mlflow.data.context", "training")])]
+        )
+
+    @contextmanager
+    def live_curves(self, name: str) -> Iterator[LiveCurves]:
+        """Log the curves of the trainings while they run, in MLflow runs below this one that begin with `name`."""
+        tags = {PROCESS_TAG: _process_mark()}
+        curves = LiveCurves(self.client, self.experiment_id, self.mlflow_run_id, name, tags)
+        try:
+            yield curves
+        except BaseException as error:
+            curves.close(ending(error))
+            raise
+        curves.close("FINISHED")
+
+    def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
+        """Log the mean learning curve and the policy files."""
         mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
         self.log_curve("mean_reward", list(mean.iter_rows()))
         self.log_files(folder)
 
     def log_verdict(self, verdict: pl.DataFrame) -> None:
-        """Log the figures of the ensemble per period."""
+        """Log the figures of the ensemble per period, and the whole verdict as a file."""
         names = ("sharpe", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference")
         rows = verdict.filter((pl.col("kind") == "ensemble") & (pl.col("period") != "fold"))
         metrics = {
@@ -60,6 +102,12 @@ class TrackedRun:
             if value is not None
         }
         self.log({}, metrics)
+        self.client.log_text(self.mlflow_run_id, verdict.write_csv(), "verdict.csv")
+
+    def log_pictures(self, folder: Path, partition_key: str) -> None:
+        """Log the plots of an experiment, which `folder` holds by asset."""
+        for path in sorted(folder.glob(f"*/{partition_key}/*.png")):
+            self.client.log_artifact(self.mlflow_run_id, str(path), f"pictures/{path.parents[1].name}")
 
     def log(self, params: Mapping[str, str], metrics: Mapping[str, float]) -> None:
         """Log parameters and single metrics."""
@@ -101,12 +149,24 @@ def rewrite_artifact_uris(database: Path, old: str, new: str) -> None:
             connection.execute(f"{moved} WHERE {inside}", (new, len(old) + 1, old, len(old) + 1, f"{old}/"))
 
 
+def _process_mark() -> str:
+    """Number and start time of this process, to find the runs of dead processes by."""
+    number, started_at = this_process()
+    return f"{number} {started_at.isoformat()}"
+
+
+def _is_marked_alive(mark: str) -> bool:
+    number, _, started_at = mark.partition(" ")
+    return is_alive(int(number), datetime.fromisoformat(started_at))
+
+
 class MlflowTracking(dg.ConfigurableResource):
     """MLflow store under `warehouse/mlflow`."""
 
     folder: str
 
     def _client(self) -> "MlflowClient":
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # MLflow would report its use over the network
         from mlflow import MlflowClient  # takes seconds to import
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table it creates
@@ -114,31 +174,47 @@ class MlflowTracking(dg.ConfigurableResource):
         return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
 
     def delete(self, run_id: str) -> None:
-        """Delete the MLflow run of an experiment run and its artifacts, if there is one."""
+        """Delete the MLflow runs of an experiment run and their artifacts, if there are any."""
         if not (Path(self.folder) / "mlflow.db").exists():
             return
         client = self._client()
         found = client.get_experiment_by_name(EXPERIMENT)
         tagged = f"tags.`{RUN_TAG}` = '{run_id}'"
         for run in client.search_runs([found.experiment_id], tagged) if found else ():
-            shutil.rmtree(Path(self.folder) / "artifacts" / run.info.run_id, ignore_errors=True)
-            client.delete_run(run.info.run_id)
+            for each in (*LiveCurves.runs_below(client, run.info.experiment_id, run.info.run_id), run):
+                shutil.rmtree(Path(self.folder) / "artifacts" / each.info.run_id, ignore_errors=True)
+                client.delete_run(each.info.run_id)
 
-    @contextmanager
-    def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
-        """Open the MLflow run of an experiment run, found by its tag or new."""
+    def open(self) -> "tuple[MlflowClient, str]":
+        """Open the store of the home as it is now, and mark the runs of dead processes as killed.
+
+        Returns:
+            The client, and the id of MLflow's experiment.
+        """
         client = self._client()
         found = client.get_experiment_by_name(EXPERIMENT)
         artifacts = (Path(self.folder) / "artifacts").as_uri()
         if found and found.artifact_location != artifacts and found.artifact_location.endswith(ARTIFACTS):
             rewrite_artifact_uris(Path(self.folder) / "mlflow.db", found.artifact_location, artifacts)
         experiment_id = found.experiment_id if found else client.create_experiment(EXPERIMENT, artifacts)
+        for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
+            mark = run.data.tags.get(PROCESS_TAG)
+            if mark and not _is_marked_alive(mark):
+                client.set_terminated(run.info.run_id, "KILLED")
+        return client, experiment_id
+
+    @contextmanager
+    def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
+        """Open the MLflow run of an experiment run, found by its tag or new."""
+        client, experiment_id = self.open()
         runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
         run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)
+        client.set_tag(run.info.run_id, PROCESS_TAG, _process_mark())
+        client.update_run(run.info.run_id, "RUNNING")
         tracked = TrackedRun(client, experiment_id, run.info.run_id)
         try:
             yield tracked
-        except BaseException:
-            client.set_terminated(run.info.run_id, "FAILED")
+        except BaseException as error:
+            client.set_terminated(run.info.run_id, ending(error))
             raise
         client.set_terminated(run.info.run_id, "FINISHED")

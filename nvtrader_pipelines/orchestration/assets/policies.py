@@ -38,11 +38,13 @@ def trained_policy(
     """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        drain(train_run(store, plan, launch), progress.reporter(context))
+        tracked.log_plan(plan)
+        with tracked.live_curves(plan.spec.name) as live:
+            drain(train_run(store, plan, launch), progress.reporter(context, live.log))
         run = store.policies.read_latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
-        tracked.log_training(plan, curves, folder)
+        tracked.log_training(curves, folder)
     title, note = f"{plan.spec.name}: mean reward in training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(
