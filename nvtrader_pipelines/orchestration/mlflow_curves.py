@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
 
 PARENT_TAG = "mlflow.parentRunId"  # by which the page nests runs
-MAX_POINTS = 50  # per curve: a point takes MLflow a millisecond, and a short training a second
+MAX_POINTS = 32  # per curve: a point takes MLflow a millisecond, and a short training a second
 SECONDS_BETWEEN_WRITES = 5.0
 N_LISTED = 10_000  # more than folds and seeds of a run
 PACE = "steps_per_second"  # of the whole run, not of one training
@@ -40,7 +40,7 @@ class LiveCurves:
         self, client: "MlflowClient", experiment_id: str, parent_id: str, name: str, tags: Mapping[str, str]
     ) -> None:
         self._client, self._experiment_id, self._parent_id = client, experiment_id, parent_id
-        self._name, self._tags = name, {**tags, PARENT_TAG: parent_id}
+        self._name, self._tags = name, {**tags, PARENT_TAG: parent_id, "experiment": name}
         self._found = {_key(run): run for run in self.runs_below(client, experiment_id, parent_id)}
         self._open: dict[FoldSeed, _Training] = {}
         self._written_at = monotonic()
@@ -84,17 +84,11 @@ class LiveCurves:
             training.unwritten += [Metric(name, value, at, timesteps) for name, value in figures.items()]
 
     def _start(self, key: FoldSeed) -> _Training:
-        from mlflow.entities import Param  # takes seconds to import
-
         fold, seed = key
         run = self._found.get(key)
         if run is None:
-            name = f"{self._name} fold {fold} seed {seed}"
-            training = _Training(
-                self._client.create_run(self._experiment_id, tags=self._tags, run_name=name).info.run_id
-            )
-            params = {"name": self._name, "fold": str(fold), "seed": str(seed)}
-            self._client.log_batch(training.mlflow_run_id, params=[Param(*each) for each in params.items()])
+            name, tags = f"{self._name} fold {fold} seed {seed}", {**self._tags, "fold": str(fold), "seed": str(seed)}
+            training = _Training(self._client.create_run(self._experiment_id, tags=tags, run_name=name).info.run_id)
         else:
             for name, value in self._tags.items():
                 self._client.set_tag(run.info.run_id, name, value)
@@ -127,4 +121,4 @@ def ending(error: BaseException) -> str:
 
 
 def _key(run: "Run") -> FoldSeed:
-    return int(run.data.params["fold"]), int(run.data.params["seed"])
+    return int(run.data.tags["fold"]), int(run.data.tags["seed"])

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -36,15 +36,16 @@ def server_command(home: Home, port: int) -> list[str]:
 def serve(home: Home, port: int, note: str) -> int:
     """Serve until stopped, print the URL and a note once it listens, and return the exit code.
 
-    The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
-
     Raises:
         ValueError: if another UI serves the home, or another program listens on the port.
     """
     folder = dagster_home(home)
     with only_server(folder / LOCK, f"http://{HOST}:{port}"):
         require_free(port)
-        return _serve(home, folder, port, note)
+        warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
+        own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
+        message = f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}"
+        return run_server(server_command(home, port), own, home.root, port, message)
 
 
 @contextmanager
@@ -66,11 +67,12 @@ def only_server(lock: Path, url: str) -> Iterator[None]:
         yield
 
 
-def _serve(home: Home, folder: Path, port: int, note: str) -> int:
-    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
-    own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
-    environment = {**os.environ, **own}
-    server = subprocess.Popen(server_command(home, port), env=environment, cwd=home.root, start_new_session=True)
+def run_server(command: list[str], settings: Mapping[str, str], folder: Path, port: int, message: str) -> int:
+    """Run a server in a folder until it is stopped, print a message once it listens, and return its exit code.
+
+    The server has a process session of its own; started in the background of a shell it would ignore SIGTERM.
+    """
+    server = subprocess.Popen(command, env={**os.environ, **settings}, cwd=folder, start_new_session=True)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         server.terminate()
@@ -81,7 +83,7 @@ def _serve(home: Home, folder: Path, port: int, note: str) -> int:
         while server.poll() is None and not is_listening(port):
             time.sleep(POLL_SECONDS)
         if server.poll() is None:
-            sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}\n")
+            sys.stdout.write(f"{message}\n")
             sys.stdout.flush()
         return server.wait()
     finally:
