@@ -1,19 +1,21 @@
-"""Curves of the trainings of a run in MLflow, while they run."""
+"""Curves of trainings in MLflow while they run: one MLflow run per fold and seed."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from nvtrader_pipelines.experiments.plan import FoldSeed
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.storage.ledger.processes import is_alive, this_process
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Run
 
-PARENT_TAG = "mlflow.parentRunId"  # by which the page nests runs
+RUN_TAG = "nvtrader.run_id"
+PROCESS_TAG = "nvtrader.process"
 MAX_POINTS = 32  # per curve: a point takes MLflow a millisecond, and a short training a second
 SECONDS_BETWEEN_WRITES = 5.0
 N_LISTED = 10_000  # more than folds and seeds of a run
@@ -33,22 +35,16 @@ class LiveCurves:
     """MLflow runs of the folds and seeds of a run, each with the curves of its training.
 
     One process writes: that which follows the progress of all trainings. A resumed training continues its curves after
-    their last point, since it repeats the points since its checkpoint.
+    their last point, since it repeats the points since its checkpoint. The runs are in an MLflow experiment of their
+    own: in that of the experiment runs, the page would hide them below those, and their charts below the verdicts.
     """
 
-    def __init__(
-        self, client: "MlflowClient", experiment_id: str, parent_id: str, name: str, tags: Mapping[str, str]
-    ) -> None:
-        self._client, self._experiment_id, self._parent_id = client, experiment_id, parent_id
-        self._name, self._tags = name, {**tags, PARENT_TAG: parent_id, "experiment": name}
-        self._found = {_key(run): run for run in self.runs_below(client, experiment_id, parent_id)}
+    def __init__(self, client: "MlflowClient", experiment_id: str, run_id: str, name: str) -> None:
+        self._client, self._experiment_id, self._run_id = client, experiment_id, run_id
+        self._name, self._tags = name, {RUN_TAG: run_id, PROCESS_TAG: process_mark(), "experiment": name}
+        self._found = {(int(run.data.tags["fold"]), int(run.data.tags["seed"])): run for run in self._runs()}
         self._open: dict[FoldSeed, _Training] = {}
         self._written_at = monotonic()
-
-    @staticmethod
-    def runs_below(client: "MlflowClient", experiment_id: str, parent_id: str) -> "list[Run]":
-        """MLflow runs below another."""
-        return list(client.search_runs([experiment_id], f"tags.`{PARENT_TAG}` = '{parent_id}'", max_results=N_LISTED))
 
     def log(self, step: Progress) -> None:
         """Log the point of a training, which is written within seconds; other steps are ignored."""
@@ -69,7 +65,7 @@ class LiveCurves:
         for key in list(self._open):
             self._finish(key, status)
         if status == "FINISHED":  # a kill may have come between the policy and the end of its MLflow run
-            for run in self.runs_below(self._client, self._experiment_id, self._parent_id):
+            for run in self._runs():
                 if run.info.status != status:
                     self._client.set_terminated(run.info.run_id, status)
 
@@ -87,7 +83,7 @@ class LiveCurves:
         fold, seed = key
         run = self._found.get(key)
         if run is None:
-            name, tags = f"{self._name} fold {fold} seed {seed}", {**self._tags, "fold": str(fold), "seed": str(seed)}
+            name, tags = f"fold {fold} seed {seed} {self._name}", {**self._tags, "fold": str(fold), "seed": str(seed)}
             training = _Training(self._client.create_run(self._experiment_id, tags=tags, run_name=name).info.run_id)
         else:
             for name, value in self._tags.items():
@@ -97,6 +93,10 @@ class LiveCurves:
             training = _Training(run.info.run_id, max((point.step for point in points), default=0))
         self._open[key] = training
         return training
+
+    def _runs(self) -> "list[Run]":
+        tagged = f"tags.`{RUN_TAG}` = '{self._run_id}'"
+        return list(self._client.search_runs([self._experiment_id], tagged, max_results=N_LISTED))
 
     def _write(self, training: _Training) -> None:
         """Write the points not yet written; without the store a training continues, and the next write tries again."""
@@ -120,5 +120,13 @@ def ending(error: BaseException) -> str:
     return "FAILED" if isinstance(error, Exception) else "KILLED"
 
 
-def _key(run: "Run") -> FoldSeed:
-    return int(run.data.tags["fold"]), int(run.data.tags["seed"])
+def process_mark() -> str:
+    """Number and start time of this process, to find the runs of dead processes by."""
+    number, started_at = this_process()
+    return f"{number} {started_at.isoformat()}"
+
+
+def is_marked_alive(mark: str) -> bool:
+    """Whether the process with this mark is alive."""
+    number, _, started_at = mark.partition(" ")
+    return is_alive(int(number), datetime.fromisoformat(started_at))

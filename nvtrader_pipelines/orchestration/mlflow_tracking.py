@@ -8,23 +8,29 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 import dagster as dg
 import polars as pl
 
 from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.orchestration.mlflow_curves import LiveCurves, ending
-from nvtrader_pipelines.storage.ledger.processes import is_alive, this_process
+from nvtrader_pipelines.orchestration.mlflow_curves import (
+    N_LISTED,
+    PROCESS_TAG,
+    RUN_TAG,
+    LiveCurves,
+    ending,
+    is_marked_alive,
+    process_mark,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-EXPERIMENT = "nvtrader"
-RUN_TAG = "nvtrader.run_id"
-PROCESS_TAG = "nvtrader.process"
+EXPERIMENT = "nvtrader"  # of MLflow, with a run per experiment run
+TRAININGS = "nvtrader trainings"  # of MLflow, with a run per fold and seed
 CURVE_POINTS = 200
 ARTIFACTS = "/warehouse/mlflow/artifacts"  # end of the URI of a home's artifacts
 PARAM_LENGTH = 500  # longest value of a parameter that MLflow stores
@@ -38,6 +44,8 @@ class TrackedRun:
     client: "MlflowClient"
     experiment_id: str
     mlflow_run_id: str
+    run_id: str
+    trainings_id: str  # of MLflow's experiment with the curves
 
     @property
     def path(self) -> str:
@@ -56,7 +64,9 @@ class TrackedRun:
         spec, panel = plan.spec.model_dump(mode="json"), plan.panel
         self.log({**flatten(spec), "warnings": " ".join(plan.warnings)}, {})
         self.client.log_dict(self.mlflow_run_id, spec, "experiment.yaml")
-        self.client.set_tag(self.mlflow_run_id, "mlflow.note.content", plan.spec.description)
+        charts = curves_path(self.trainings_id, f"tags.`{RUN_TAG}` = '{self.run_id}'")
+        note = f"{plan.spec.description}\n\n[Curves of its trainings]({charts})"
+        self.client.set_tag(self.mlflow_run_id, "mlflow.note.content", note)
         profile = {"sessions": len(panel.sessions), "symbols": len(panel.symbols)}
         profile |= {"first": str(panel.sessions[0]), "last": str(panel.sessions[-1])}
         source = json.dumps({"table": "gold.market_panel", "source": panel.source})
@@ -75,9 +85,8 @@ class TrackedRun:
 
     @contextmanager
     def live_curves(self, name: str) -> Iterator[LiveCurves]:
-        """Log the curves of the trainings while they run, in MLflow runs below this one that begin with `name`."""
-        tags = {PROCESS_TAG: _process_mark()}
-        curves = LiveCurves(self.client, self.experiment_id, self.mlflow_run_id, name, tags)
+        """Log the curves of the trainings of the experiment `name` while they run."""
+        curves = LiveCurves(self.client, self.trainings_id, self.run_id, name)
         try:
             yield curves
         except BaseException as error:
@@ -132,6 +141,12 @@ class TrackedRun:
         self.client.log_artifacts(self.mlflow_run_id, str(folder), folder.name)
 
 
+def curves_path(trainings_id: str, search: str = "") -> str:
+    """Path of the charts of trainings in the MLflow web page, restricted by a search."""
+    query = {**({"searchFilter": search} if search else {}), "compareRunsMode": "CHART"}
+    return f"#/experiments/{trainings_id}/runs?{urlencode(query, quote_via=quote)}"
+
+
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Flatten a nested document to dotted names and text."""
     named = {}
@@ -147,17 +162,6 @@ def rewrite_artifact_uris(database: Path, old: str, new: str) -> None:
             moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
             inside = f"{column} = ? OR substr({column}, 1, ?) = ?"
             connection.execute(f"{moved} WHERE {inside}", (new, len(old) + 1, old, len(old) + 1, f"{old}/"))
-
-
-def _process_mark() -> str:
-    """Number and start time of this process, to find the runs of dead processes by."""
-    number, started_at = this_process()
-    return f"{number} {started_at.isoformat()}"
-
-
-def _is_marked_alive(mark: str) -> bool:
-    number, _, started_at = mark.partition(" ")
-    return is_alive(int(number), datetime.fromisoformat(started_at))
 
 
 class MlflowTracking(dg.ConfigurableResource):
@@ -177,41 +181,40 @@ class MlflowTracking(dg.ConfigurableResource):
         """Delete the MLflow runs of an experiment run and their artifacts, if there are any."""
         if not (Path(self.folder) / "mlflow.db").exists():
             return
-        client = self._client()
-        found = client.get_experiment_by_name(EXPERIMENT)
-        tagged = f"tags.`{RUN_TAG}` = '{run_id}'"
-        for run in client.search_runs([found.experiment_id], tagged) if found else ():
-            for each in (*LiveCurves.runs_below(client, run.info.experiment_id, run.info.run_id), run):
-                shutil.rmtree(Path(self.folder) / "artifacts" / each.info.run_id, ignore_errors=True)
-                client.delete_run(each.info.run_id)
+        client, *experiment_ids = self.open()
+        for run in client.search_runs(experiment_ids, f"tags.`{RUN_TAG}` = '{run_id}'", max_results=N_LISTED):
+            shutil.rmtree(Path(self.folder) / "artifacts" / run.info.run_id, ignore_errors=True)
+            client.delete_run(run.info.run_id)
 
-    def open(self) -> "tuple[MlflowClient, str]":
+    def open(self) -> "tuple[MlflowClient, str, str]":
         """Open the store of the home as it is now, and mark the runs of dead processes as killed.
 
         Returns:
-            The client, and the id of MLflow's experiment.
+            The client, and the ids of MLflow's experiments: that of runs and that of trainings.
         """
         client = self._client()
-        found = client.get_experiment_by_name(EXPERIMENT)
         artifacts = (Path(self.folder) / "artifacts").as_uri()
+        found = client.get_experiment_by_name(EXPERIMENT)
         if found and found.artifact_location != artifacts and found.artifact_location.endswith(ARTIFACTS):
             rewrite_artifact_uris(Path(self.folder) / "mlflow.db", found.artifact_location, artifacts)
-        experiment_id = found.experiment_id if found else client.create_experiment(EXPERIMENT, artifacts)
-        for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
+        names = (EXPERIMENT, TRAININGS)
+        known = {each.name: each.experiment_id for each in map(client.get_experiment_by_name, names) if each}
+        runs_id, trainings_id = (known.get(name) or client.create_experiment(name, artifacts) for name in names)
+        for run in client.search_runs([runs_id, trainings_id], "attributes.status = 'RUNNING'", max_results=N_LISTED):
             mark = run.data.tags.get(PROCESS_TAG)
-            if mark and not _is_marked_alive(mark):
+            if mark and not is_marked_alive(mark):
                 client.set_terminated(run.info.run_id, "KILLED")
-        return client, experiment_id
+        return client, runs_id, trainings_id
 
     @contextmanager
     def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
         """Open the MLflow run of an experiment run, found by its tag or new."""
-        client, experiment_id = self.open()
+        client, experiment_id, trainings_id = self.open()
         runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
         run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)
-        client.set_tag(run.info.run_id, PROCESS_TAG, _process_mark())
+        client.set_tag(run.info.run_id, PROCESS_TAG, process_mark())
         client.update_run(run.info.run_id, "RUNNING")
-        tracked = TrackedRun(client, experiment_id, run.info.run_id)
+        tracked = TrackedRun(client, experiment_id, run.info.run_id, run_id, trainings_id)
         try:
             yield tracked
         except BaseException as error:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking, curves_path
 from nvtrader_pipelines.orchestration.ui import HOST, only_server, require_free, run_server
 from nvtrader_pipelines.storage.home import Home
 
@@ -34,6 +34,6 @@ def serve_mlflow(home: Home, port: int) -> int:
     url = f"http://{HOST}:{port}"
     with only_server(home.mlflow / LOCK, url):
         require_free(port)
-        MlflowTracking(folder=str(home.mlflow)).open()  # creates a new store
-        message = f"MLflow UI on {url} (Ctrl-C stops it)"
+        _, _, trainings_id = MlflowTracking(folder=str(home.mlflow)).open()
+        message = f"MLflow UI on {url} (Ctrl-C stops it)\ncurves of trainings: {url}/{curves_path(trainings_id)}"
         return run_server(mlflow_command(home, port), ENVIRONMENT, home.mlflow, port, message)
