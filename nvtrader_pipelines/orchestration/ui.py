@@ -85,7 +85,8 @@ def run_server(command: list[str], settings: Mapping[str, str], folder: Path, po
         if server.poll() is None:
             sys.stdout.write(f"{message}\n")
             sys.stdout.flush()
-        return server.wait()
+        code = server.wait()
+        return 0 if code == -signal.SIGTERM else code  # a server that was stopped has not failed
     finally:
         terminate_session(server.pid)
 
