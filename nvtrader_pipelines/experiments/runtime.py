@@ -137,9 +137,10 @@ class Runtime:
         key_fields = {"fold": task.fold, "seed": task.seed, "total_timesteps": total}
         name = f"fold {task.fold} seed {task.seed}"
         match event:
-            case Stepped(timesteps=timesteps, mean_reward=reward):
+            case Stepped(timesteps=timesteps, mean_reward=reward, scalars=scalars):
                 share = training.update(key, timesteps / total)
-                metrics = {"mean_reward": reward, "steps_per_second": training.trainings_per_second * total}
+                pace = {"steps_per_second": training.trainings_per_second * total}
+                metrics = {"mean_reward": reward, **pace, **scalars}
                 message = f"{name}: {timesteps} of {total} timesteps{training.pace(total)}"
                 return self._progress(
                     "train.step", message, **key_fields, timesteps=timesteps, share=share, metrics=metrics

@@ -1,5 +1,6 @@
 """All Dagster definitions of a home folder."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.console import console_logger
+from nvtrader_pipelines.orchestration.event_files import VARIABLE, EventFiles
 from nvtrader_pipelines.orchestration.jobs import JOBS
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
@@ -39,6 +41,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
         "store": StoreResource(root=str(home.root)),
         "duckdb": DuckDBResource(database=":memory:", connection_config=NO_DOWNLOADS),
         "mlflow": MlflowTracking(folder=str(home.mlflow)),
+        "event_files": EventFiles(folder=os.environ.get(VARIABLE, "")),
         "progress": ProgressLog(),
         "desk": DeskResource(),
     }

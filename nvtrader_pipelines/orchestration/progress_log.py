@@ -19,8 +19,9 @@ class ProgressLog:
 
     watch: Watch | None = None
 
-    def reporter(self, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Watch:
-        """Return the callback that reports the progress of a run within a Dagster step."""
+    def reporter(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, *more: Watch) -> Watch:
+        """Return the callback that reports the progress of a run within a Dagster step, and to `more` callbacks."""
+        watches = (*more, self.watch) if self.watch else more
         began = monotonic()
         last = began
 
@@ -31,8 +32,8 @@ class ProgressLog:
             elif step.stage in FREQUENT_STAGES and monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = monotonic()
                 context.log.info("%s%s", step.message, _time_left(step, last - began))
-            if self.watch is not None:
-                self.watch(step)
+            for watch in watches:
+                watch(step)
 
         return report
 

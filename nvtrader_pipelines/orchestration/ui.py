@@ -1,6 +1,5 @@
 """Dagster UI: one code server, shared by the web server and the daemon."""
 
-import json
 import os
 import sys
 import tempfile
@@ -9,9 +8,8 @@ from typing import NoReturn
 
 import yaml
 
-from nvtrader_pipelines.orchestration import ui_processes
 from nvtrader_pipelines.orchestration.instance import dagster_home
-from nvtrader_pipelines.orchestration.ui_processes import HOST
+from nvtrader_pipelines.orchestration.ui_processes import HOST, run_servers
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.home import Home
 
@@ -24,12 +22,15 @@ QUIET = ("--log-level", "warning")
 def serve(home: Home, port: int, note: str) -> NoReturn:
     """Replace this process by a small one that serves the UI of a home until it is stopped."""
     folder = dagster_home(home)
-    warnings = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING)))
-    own = {"DAGSTER_HOME": str(folder), "NVTRADER_HOME": str(home.root), "PYTHONWARNINGS": warnings}
-    few_arenas = {"MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2")}  # servers have dozens of idle threads
-    arguments = [str(port), note, json.dumps(server_commands(home, port))]
+    own = {
+        "DAGSTER_HOME": str(folder),
+        "NVTRADER_HOME": str(home.root),
+        "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING))),
+        "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2"),  # servers have dozens of idle threads
+    }
     os.chdir(home.root)
-    os.execve(sys.executable, [sys.executable, "-m", ui_processes.__name__, *arguments], os.environ | few_arenas | own)
+    message = f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}"
+    run_servers(folder, port, message, server_commands(home, port), own)
 
 
 def server_commands(home: Home, port: int) -> list[list[str]]:

@@ -9,32 +9,49 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 
 HOST = "127.0.0.1"
 GRACE_SECONDS = 10.0
 POLL_SECONDS = 0.5
-LOCK = "ui.lock"  # in the folder of the Dagster instance; holds the URL
+LOCK = "ui.lock"  # in the folder that a UI shows; holds its URL
 BAD_INPUT = 3  # exit code of the command for a taken home or port
 
 
+def run_servers(
+    folder: Path, port: int, message: str, commands: Sequence[Sequence[str]], settings: Mapping[str, str]
+) -> NoReturn:
+    """Replace this process by a small one that runs the servers of a UI until it is stopped.
+
+    Args:
+        folder: what the UI shows; no other UI may.
+        port: where it listens.
+        message: printed once it listens.
+        commands: the servers.
+        settings: their environment variables, with those of this process.
+    """
+    arguments = [str(folder / LOCK), str(port), message, json.dumps(commands)]
+    os.execve(sys.executable, [sys.executable, "-m", __name__, *arguments], {**os.environ, **settings})
+
+
 def main() -> int:
-    """Run the servers of a home unless others do; print the URL once they listen."""
-    port, note, commands = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+    """Run the servers of a UI unless others do; print the message once they listen."""
+    lock, port, message, commands = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
     try:
-        with only_server(Path(os.environ["DAGSTER_HOME"]) / LOCK, f"http://{HOST}:{port}"):
+        with only_server(lock, f"http://{HOST}:{port}"):
             require_free(port)
-            return serve(commands, port, note)
+            return serve(commands, port, message)
     except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
         return BAD_INPUT
 
 
-def serve(commands: Sequence[Sequence[str]], port: int, note: str) -> int:
+def serve(commands: Sequence[Sequence[str]], port: int, message: str) -> int:
     """Run commands until one ends or this process is stopped.
 
     Each has a process session of its own; started in the background of a shell it would ignore SIGTERM.
@@ -61,7 +78,7 @@ def serve(commands: Sequence[Sequence[str]], port: int, note: str) -> int:
         while not stops and all(server.poll() is None for server in servers):
             if not is_announced and is_listening(port):
                 is_announced = True
-                sys.stdout.write(f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}\n")
+                sys.stdout.write(f"{message}\n")
                 sys.stdout.flush()
             time.sleep(POLL_SECONDS)
         return 0 if stops else next(server.returncode for server in servers if server.returncode is not None)
@@ -69,7 +86,7 @@ def serve(commands: Sequence[Sequence[str]], port: int, note: str) -> int:
 
 @contextmanager
 def only_server(lock: Path, url: str) -> Iterator[None]:
-    """Hold the lock of a home's UI, with its URL; the kernel releases it when the process dies.
+    """Hold the lock of a UI, with its URL; the kernel releases it when the process dies.
 
     Raises:
         ValueError: if another process holds it.

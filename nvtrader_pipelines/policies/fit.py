@@ -1,8 +1,8 @@
 """Hooks that observe a training, and its result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -16,6 +16,14 @@ CURVE_POINTS = 200
 CurvePoint = tuple[int, float]  # timesteps, mean reward per step
 
 
+class TrainingPoint(NamedTuple):
+    """Point of the learning curve, with the scalars of the algorithm."""
+
+    timesteps: int
+    mean_reward: float  # per step, since the previous point
+    scalars: Mapping[str, float]  # by Stable-Baselines3's names; of the latest update
+
+
 def _ignore(_: object) -> None:
     """Do nothing."""
 
@@ -24,7 +32,7 @@ def _ignore(_: object) -> None:
 class TrainingHooks:
     """Callbacks, checkpoint and sampling rate of a training; none changes the trained policy."""
 
-    report: Callable[[CurvePoint], None] = _ignore
+    report: Callable[[TrainingPoint], None] = _ignore
     checkpoint: Callable[[bytes], None] | None = None  # receives a checkpoint at each tenth of the training
     resume_from: bytes | None = None  # a checkpoint
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded

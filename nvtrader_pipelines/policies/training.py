@@ -6,7 +6,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -17,7 +17,7 @@ from typing import Any
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.policies.agents import Agent, CurvePoint, Fit, TrainingHooks
+from nvtrader_pipelines.policies.agents import Agent, Fit, TrainingHooks, TrainingPoint
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Stepped:
     task: TrainingTask
     timesteps: int
     mean_reward: float  # per step, since the previous event
+    scalars: Mapping[str, float]  # of the algorithm, by Stable-Baselines3's names
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ class _FitMessage:
     tensors: bytes
 
 
-_Message = CurvePoint | bytes | _FitMessage  # bytes: a checkpoint
+_Message = TrainingPoint | bytes | _FitMessage  # bytes: a checkpoint
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,13 @@ import pytest
 from mlflow import MlflowClient
 
 from nvtrader_pipelines.orchestration import mlflow_tracking
+from nvtrader_pipelines.orchestration.mlflow_curves import PROCESS_TAG
 from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking
+from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 from tests.homes import KEY, N_POLICIES
+from tests.orchestration.training_points import point
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +76,34 @@ def test_mlflow_artifacts_include_the_policies(logged, built_home):
     assert kept == {*sealed.policies, "manifest.json"}
 
 
-def test_failed_mlflow_run_is_reused_and_finished(tracking):
+def test_mlflow_input_is_the_panel_by_its_digest(logged, built_home):
+    ((market,), card) = logged[1].inputs.dataset_inputs, Store(built_home).policies.read_latest(KEY)
+    assert market.dataset.name == "market of landing"
+    assert market.dataset.digest == reopen_plan(Store(built_home), card).panel_digest[:36]
+
+
+def test_run_of_a_dead_process_is_killed_when_the_store_opens(tracking):
+    with tracking.run("run-4", "name") as tracked:
+        tracked.client.set_tag(tracked.mlflow_run_id, PROCESS_TAG, "1 2000-01-01T00:00:00+00:00")
+        tracking.open()
+        assert status(tracked) == "KILLED"
+
+
+def test_deletion_removes_the_run_and_its_trainings(tracking):
+    with tracking.run("run-5", "name") as tracked, tracked.live_curves("tiny") as live:
+        live.log(point(128))
+    tracking.delete("run-5")
+    left = tracked.client.search_runs([tracked.experiment_id, tracked.trainings_id], "tags.`nvtrader.run_id` = 'run-5'")
+    assert list(left) == []
+
+
+def test_killed_mlflow_run_is_reused_and_finished(tracking):
     with pytest.raises(KeyboardInterrupt), tracking.run("run-1", "first") as failed:
         raise KeyboardInterrupt
-    assert status(failed) == "FAILED"
+    assert status(failed) == "KILLED"
     with tracking.run("run-1", "again") as found:
         assert found.mlflow_run_id == failed.mlflow_run_id
+        assert status(found) == "RUNNING"
     assert status(found) == "FINISHED"
     with tracking.run("run-2", "other") as other:
         assert other.mlflow_run_id != failed.mlflow_run_id

@@ -86,6 +86,9 @@ def test_events_of_a_task_are_curve_and_checkpoints_then_finished():
         assert isinstance(own[-1], Finished)
         points = [(event.timesteps, event.mean_reward) for event in own if isinstance(event, Stepped)]
         assert points == own[-1].fit.curve
+        scalars = [set(event.scalars) for event in own if isinstance(event, Stepped)]
+        assert scalars[0] == {"time/fps"}  # before the first update
+        assert scalars[-1] >= {"time/fps", "train/approx_kl", "train/entropy_loss", "train/explained_variance"}
         assert [type(event) for event in own] == [Stepped, *[Checkpointed, Stepped] * 9, Finished]
 
 

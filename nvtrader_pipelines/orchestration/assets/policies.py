@@ -6,6 +6,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.figures import learning_figure
 from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
+from nvtrader_pipelines.orchestration.event_files import EventFiles
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
@@ -33,16 +34,19 @@ def trained_policy(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],
     mlflow: MlflowTracking,
+    event_files: EventFiles,
     progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key) as tracked:
-        drain(train_run(store, plan, launch), progress.reporter(context))
+        tracked.log_plan(plan)
+        with tracked.live_curves(plan.spec.name) as live, event_files.live_curves(context.partition_key) as write_event:
+            drain(train_run(store, plan, launch), progress.reporter(context, live.log, write_event))
         run = store.policies.read_latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
-        tracked.log_training(plan, curves, folder)
+        tracked.log_training(curves, folder)
     title, note = f"{plan.spec.name}: mean reward in training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(

@@ -20,7 +20,7 @@ from nvtrader_pipelines.policies.baselines import (
     MinimumVariance,
     Momentum,
 )
-from nvtrader_pipelines.policies.fit import CURVE_POINTS, DEFAULT_HOOKS, CurvePoint, Fit, TrainingHooks
+from nvtrader_pipelines.policies.fit import CURVE_POINTS, DEFAULT_HOOKS, CurvePoint, Fit, TrainingHooks, TrainingPoint
 
 Agent = Annotated[
     PpoAgent
@@ -54,4 +54,5 @@ __all__ = [
     "Td3Agent",
     "TqcAgent",
     "TrainingHooks",
+    "TrainingPoint",
 ]

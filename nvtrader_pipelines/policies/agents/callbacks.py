@@ -1,23 +1,49 @@
 """Observers of a training: learning curve, episode sample and checkpoint schedule."""
 
 import hashlib
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
-from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks
+from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks, TrainingPoint
 from nvtrader_pipelines.policies.trajectory import PlayedStep
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
+Algorithm = OnPolicyAlgorithm | OffPolicyAlgorithm
 CHECKPOINTS = 10  # parts of a training; a checkpoint is saved between two
+
+
+class LatestScalars(KVWriter):
+    """Output of SB3's logger that holds the finite numbers of the latest dump.
+
+    Without those that SB3 keeps from TensorBoard, since a chart's axes show them: elapsed time, timesteps, updates.
+    """
+
+    def __init__(self) -> None:
+        self.scalars: dict[str, float] = {}
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:  # noqa: ARG002 - SB3's signature
+        """Replace the scalars."""
+        plotted = {name: value for name, value in key_values.items() if "tensorboard" not in key_excluded[name]}
+        self.scalars = {
+            name: float(value) for name, value in plotted.items() if isinstance(value, Real) and math.isfinite(value)
+        }
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class TrainingLog:
@@ -28,6 +54,8 @@ class TrainingLog:
 
     def __init__(self, hooks: TrainingHooks, simulation: PortfolioSimulation, total_timesteps: int, seed: int) -> None:
         self.points: list[CurvePoint] = []  # at most CURVE_POINTS: mean reward per step since the previous point
+        self._latest = LatestScalars()
+        self.logger = Logger(None, [self._latest])  # without a folder: SB3's default logger would leave one per run
         self._hooks, self._total = hooks, total_timesteps
         self._identity = {**_identity(simulation), "seed": seed, "total": total_timesteps, "rate": hooks.sample_rate}
         self._sampler = EpisodeSampler(simulation, hooks.sample_rate, seed)
@@ -44,15 +72,21 @@ class TrainingLog:
         self._rewards.append(float(played.step.reward[played.running].mean()))
         self._sampler.record(played, values, log_probs)
 
-    def end_rollout(self, timesteps: int) -> None:
-        """Add a point to the learning curve when the next one is due."""
+    def end_rollout(self, timesteps: int, dump: Callable[[], None] | None = None) -> None:
+        """Add a point to the learning curve when the next one is due, and report it with the logger's scalars.
+
+        Args:
+            timesteps: steps of all portfolios so far.
+            dump: dumps the logger; by default its own `dump`.
+        """
         part = timesteps * CURVE_POINTS // self._total
         if part > self._point_part and self._rewards:
             self._point_part = part
             point = (timesteps, float(np.mean(self._rewards)))
             self._rewards.clear()
             self.points.append(point)
-            self._hooks.report(point)
+            (dump or self.logger.dump)()
+            self._hooks.report(TrainingPoint(*point, self._latest.scalars))
 
     def start_rollout(self, timesteps: int, save: Callable[[], bytes]) -> None:
         """Pass a checkpoint to the hooks when the next one is due."""
@@ -100,9 +134,11 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
 class TrainingCallback(BaseCallback):
     """Callback that feeds a training's log in SB3; without `save` there are no checkpoints."""
 
-    def __init__(self, log: TrainingLog, env: PortfolioVecEnv, save: Callable[[], bytes] | None) -> None:
+    def __init__(
+        self, log: TrainingLog, algorithm: Algorithm, env: PortfolioVecEnv, save: Callable[[], bytes] | None
+    ) -> None:
         super().__init__()
-        self._log, self._env, self._save = log, env, save
+        self._log, self._algorithm, self._env, self._save = log, algorithm, env, save
 
     def _on_rollout_start(self) -> None:
         if self._save is not None:
@@ -113,4 +149,4 @@ class TrainingCallback(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        self._log.end_rollout(int(self.num_timesteps))
+        self._log.end_rollout(int(self.num_timesteps), self._algorithm.dump_logs)

@@ -15,12 +15,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
-from nvtrader_pipelines.policies.agents.callbacks import TrainingCallback, TrainingLog
+from nvtrader_pipelines.policies.agents.callbacks import Algorithm, TrainingCallback, TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -35,9 +33,7 @@ class CheckpointError(ValueError):
     """Checkpoint that a training cannot resume from."""
 
 
-def learn(
-    model: BaseAlgorithm, env: PortfolioVecEnv, total_timesteps: int, hooks: TrainingHooks, seed: int
-) -> TrainingLog:
+def learn(model: Algorithm, env: PortfolioVecEnv, total_timesteps: int, hooks: TrainingHooks, seed: int) -> TrainingLog:
     """Train a Stable-Baselines3 model on `env`, from the start or from the hooks' checkpoint.
 
     On-policy models without state-dependent exploration save checkpoints and resume from them: tensors, curve and
@@ -47,7 +43,7 @@ def learn(
         CheckpointError: if the hooks have a checkpoint and this training cannot resume from it.
     """
     log = TrainingLog(hooks, env.simulation, total_timesteps, seed)
-    model.set_logger(Logger(None, []))  # SB3's default logger would leave a folder per run
+    model.set_logger(log.logger)
     resumable = model if isinstance(model, OnPolicyAlgorithm) and not model.use_sde else None
     if hooks.resume_from is not None:
         if resumable is None:
@@ -56,7 +52,8 @@ def learn(
     save = None if resumable is None else lambda: save_checkpoint(resumable, env, log)
     model.learn(
         total_timesteps - model.num_timesteps,
-        callback=TrainingCallback(log, env, save),
+        callback=TrainingCallback(log, model, env, save),
+        log_interval=None,  # the callback dumps the logger  # pyright: ignore[reportArgumentType] - SB3 accepts None
         reset_num_timesteps=hooks.resume_from is None,
     )
     return log

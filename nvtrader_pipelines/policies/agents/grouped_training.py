@@ -114,10 +114,20 @@ class GroupedTraining:
         loss = losses.mean() - agent.ent_coef * entropy.mean()
         if values is not None and steps.returns is not None:
             loss = loss + agent.vf_coef * value_loss(values, steps.returns).mean()
+        self._record(loss, losses, entropy, log_probs - steps.log_probs)
         policy.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(policy.parameters(), agent.max_grad_norm)
         policy.optimizer.step()
+
+    @torch.no_grad()
+    def _record(self, loss: Tensor, policy_losses: Tensor, entropy: Tensor, log_ratios: Tensor) -> None:
+        """Record scalars of a minibatch by SB3's names; a dump has their means since the last one."""
+        self.log.logger.record_mean("train/loss", loss.item())
+        self.log.logger.record_mean("train/policy_gradient_loss", policy_losses.mean().item())
+        self.log.logger.record_mean("train/entropy_loss", -entropy.mean().item())
+        # estimator of Schulman (2020), http://joschu.net/blog/kl-approx.html, as in SB3
+        self.log.logger.record_mean("train/approx_kl", (log_ratios.exp() - 1.0 - log_ratios).mean().item())
 
     def _evaluate(self, steps: Steps) -> tuple[Tensor, Tensor, Tensor | None]:
         """Evaluate log-probabilities, entropy and values of the steps under the current policy."""

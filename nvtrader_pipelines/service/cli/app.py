@@ -141,6 +141,19 @@ def ui(
         serve(store.home, port, server_message(store))
 
 
+@app.command(epilog=with_examples("nvtrader mlflow", "nvtrader mlflow --port 5100"))
+def mlflow(
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000,
+    verbose: Verbose = False,
+) -> None:
+    """Serve MLflow's UI on 127.0.0.1: curves of trainings while they run; once per home."""
+    from nvtrader_pipelines.orchestration.mlflow_ui import serve_mlflow
+
+    with exit_on_error(verbose=verbose):
+        serve_mlflow(open_store().home, port)
+
+
 @app.command(
     epilog=with_examples(
         "nvtrader sql",

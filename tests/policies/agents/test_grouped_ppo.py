@@ -79,7 +79,7 @@ def test_resumed_grouped_training_equals_an_uninterrupted_one(advantage):
     agent = agent_with(advantage, total_timesteps=2400)
     whole = agent.train(PANEL, SPEC, WINDOW, 3, TrainingHooks(seen.append, saved.append, sample_rate=0.3))
     assert 7 <= len(saved) <= 10
-    assert seen == whole.curve
+    assert [point[:2] for point in seen] == whole.curve
     for content in (saved[0], saved[3], saved[-1]):
         resumed = agent.train(PANEL, SPEC, WINDOW, 3, TrainingHooks(resume_from=content, sample_rate=0.3))
         assert bits(resumed) == bits(whole)

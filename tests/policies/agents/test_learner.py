@@ -99,7 +99,7 @@ def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
         PANEL, spec, WINDOW, 0, TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=1.0)
     )
     assert bits(watched) == bits(plain)
-    assert seen == watched.curve == plain.curve
+    assert [point[:2] for point in seen] == watched.curve == plain.curve
     assert len(seen) > 0
     assert plain.rollouts.is_empty()
     assert not watched.rollouts.is_empty()

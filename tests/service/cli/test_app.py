@@ -28,6 +28,7 @@ COMMANDS = (
         "init",
         "materialize",
         "ui",
+        "mlflow",
         "sql",
         "tables",
         "runs",

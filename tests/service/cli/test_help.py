@@ -11,7 +11,7 @@ from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.options import EPILOG
 
 ROOT = typer.main.get_command(app)
-WITHOUT_FORMAT = {("ui",), ("schema",)}  # a server; a document that is JSON in any case
+WITHOUT_FORMAT = {("ui",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case
 GROUPS_ONLY = {(), ("experiments",)}  # print nothing but their help
 
 
