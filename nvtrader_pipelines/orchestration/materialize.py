@@ -195,6 +195,16 @@ def select_experiments(
     return specs, problems
 
 
+def update_market(store: Store, *, quiet: bool = False) -> None:
+    """Bring the market up to date.
+
+    Raises:
+        PipelineError: if it cannot be built.
+    """
+    with open_instance(store) as instance:
+        _Materialization(store, instance, None, quiet=quiet).update_market()
+
+
 def smoke_pipeline(store: Store, names: Sequence[str], *, quiet: bool = False) -> list[SmokeRun]:
     """Bring the market up to date, then make a smoke run of each experiment.
 
@@ -205,8 +215,7 @@ def smoke_pipeline(store: Store, names: Sequence[str], *, quiet: bool = False) -
     specs, problems = select_experiments(store, read_experiments(store.home), names)
     if problems:
         raise ValueError("; ".join(problems.values()))
-    with open_instance(store) as instance:
-        _Materialization(store, instance, None, quiet=quiet).update_market()
+    update_market(store, quiet=quiet)
     return [smoke_run(store, spec) for spec in specs]
 
 

@@ -17,7 +17,6 @@ from nvtrader_pipelines.service.cli.options import (
     is_json,
     open_store,
     output_format,
-    require_home,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import (
@@ -28,6 +27,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_json,
     write_rows,
 )
+from nvtrader_pipelines.service.open_home import require_home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
