@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.service.quiet_exit import silence_exit
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -88,7 +89,10 @@ class Pipeline:
         from nvtrader_pipelines.storage.files import write_atomically
 
         for file in map(Path, files):
-            write_atomically(self.home.landing / file.name, file.read_bytes())
+            content, landed = file.read_bytes(), self.home.landing / file.name
+            if not (landed.exists() and landed.read_bytes() == content):
+                write_atomically(landed, content)
+        silence_exit()
         update_market(self.store, quiet=quiet)
         return self.sql(COVERAGE)
 
@@ -289,6 +293,7 @@ class Pipeline:
         from nvtrader_pipelines.service.cli.output import wide_console
         from nvtrader_pipelines.service.cli.progress_display import show_progress
 
+        silence_exit()
         console, confirm = wide_console(), None if yes else _refuse_long_trainings
         with show_progress(console, quiet=quiet or not console.is_terminal) as on_progress:
             updated = run_pipeline(self.store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
