@@ -12,17 +12,20 @@ from pydantic_core import ErrorDetails, PydanticUndefined
 
 from nvtrader_pipelines.components.json_schema import Node, Place, describe_allowed, field_names, kinds, locate
 
+MAX_EXPLAINED = 100  # problems that are compared with each other and explained
 MAX_PROBLEMS = 3  # problems in a message; further ones are only counted
 MAX_VALUE_LENGTH = 60  # characters of a value in a message
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Explain in one line why a document is no valid `model`: the first three problems."""
-    problems = _root_problems(error.errors(include_url=False))
-    found = list(dict.fromkeys(_explain_problem(problem, _schema(model)) for problem in problems))
-    if len(found) == 1:
+    problems = error.errors(include_url=False)
+    roots = _root_problems(problems[:MAX_EXPLAINED])
+    found = list(dict.fromkeys(_explain_problem(problem, _schema(model)) for problem in roots))
+    n_problems = len(found) + len(problems[MAX_EXPLAINED:])
+    if n_problems == 1:
         return found[0]
-    count = f"{len(found)} problems" + (f", of which the first {MAX_PROBLEMS} are" if len(found) > MAX_PROBLEMS else "")
+    count = f"{n_problems} problems" + (f", of which the first {MAX_PROBLEMS} are" if n_problems > MAX_PROBLEMS else "")
     return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(found[:MAX_PROBLEMS], start=1))
 
 

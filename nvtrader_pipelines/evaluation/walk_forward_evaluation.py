@@ -44,7 +44,7 @@ class _Accounts:
 
 
 def evaluate(
-    curves: pl.DataFrame, actions: pl.DataFrame, report_from: date, intervals: SharpeIntervals | None = None
+    curves: pl.DataFrame, actions: pl.DataFrame, report_from: date | None, intervals: SharpeIntervals | None = None
 ) -> pl.DataFrame:
     """Evaluate every account per period: each `fold`, `before_<year>`, `from_<year>` and `all`.
 
@@ -58,7 +58,7 @@ def evaluate(
             (fraction of equity) and cash (weight).
         actions: a row per account and decision: policy, session and executed_weights, cash last; null where the order
             has not filled.
-        report_from: first day of the period that is reported.
+        report_from: first day of the period that is reported; None reports all sessions as one period.
         intervals: bootstrap of Sharpe ratios; None takes the defaults.
 
     Raises:
@@ -135,15 +135,15 @@ def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFram
     return joined
 
 
-def _periods(accounts: _Accounts, report_from: date) -> list[tuple[str, int | None, NDArray[np.bool_]]]:
+def _periods(accounts: _Accounts, report_from: date | None) -> list[tuple[str, int | None, NDArray[np.bool_]]]:
     """Name, fold and sessions of each period."""
+    folds = [("fold", int(fold), accounts.folds == fold) for fold in np.unique(accounts.folds)]
+    whole = ("all", None, np.ones(len(accounts.sessions), dtype=bool))
+    if report_from is None:
+        return [*folds, whole]
     reported = accounts.sessions >= np.datetime64(report_from, "D")
-    return [
-        *(("fold", int(fold), accounts.folds == fold) for fold in np.unique(accounts.folds)),
-        (f"before_{report_from.year}", None, ~reported),
-        (f"from_{report_from.year}", None, reported),
-        ("all", None, np.ones(len(reported), dtype=bool)),
-    ]
+    parts = [(f"before_{report_from.year}", None, ~reported), (f"from_{report_from.year}", None, reported)]
+    return [*folds, *parts, whole]
 
 
 def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:

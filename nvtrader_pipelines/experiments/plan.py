@@ -16,6 +16,7 @@ from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
+from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.training import TrainingTask
 
 SURVIVORSHIP = (
@@ -30,6 +31,10 @@ MAX_USUAL_COST_BPS = 50.0  # a higher cost is more often a wrong unit than inten
 HIGH_COST = (
     "environment.turnover_cost_bps is {bps:g}, {percent:.2g} % of every trade; more than 50 is unusual and "
     "leaves little reason to trade: lower it unless it is intended"
+)
+SHORT_HISTORY = (
+    "{rule} estimates from {lookback} sessions and holds 1/N until then ({day}), but the first test begins after "
+    "{first}: deliver a longer history, test later, or lower its history"
 )
 FoldSeed = tuple[int, int]
 
@@ -120,11 +125,21 @@ class RunPlan:
             found.append(f"orders fill at the {resolved}, not the {wanted} of the spec: the market has no opens")
         if resolved == "same_close":
             found.append("orders fill at the close of their decision (cheat-on-close), as specified")
+        found += self.short_histories
         if self.panel.delisted.any():
             found.append(
                 "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
             )
         return tuple(found)
+
+    @property
+    def short_histories(self) -> list[str]:
+        """Warnings of rules whose estimate needs more sessions than the market has before the first test."""
+        sessions, first = self.panel.sessions, min(fold.test_first for fold in self.folds)
+        rules = [rule for rule in (*self.spec.baselines, self.spec.agent) if isinstance(rule, ClassicalAgent)]
+        waits = {rule.kind: rule.lookback for rule in rules if rule.lookback > first}
+        days = {kind: str(sessions[n - 1]) if n <= len(sessions) else "never" for kind, n in waits.items()}
+        return [SHORT_HISTORY.format(rule=kind, lookback=n, day=days[kind], first=first) for kind, n in waits.items()]
 
     @property
     def _look_back(self) -> int:

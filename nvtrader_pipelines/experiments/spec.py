@@ -19,10 +19,16 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's gen
 SourceName = Literal["sample", "landing", "yahoo"]  # kinds of `Source`
 MIN_SEEDS = 3  # of a learner, to see the spread
 MAX_SESSIONS_PER_MONTH = 23
+SAMPLE_REPORT_FROM = date(2010, 1, 1)
 
 
 def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
     return (0,) if "agent" in known and known["agent"].is_classical else (0, 1, 2)
+
+
+def _report_from(known: dict[str, Any]) -> date | None:
+    """2010 on the sample, which it divides; another market has no period of its own."""
+    return SAMPLE_REPORT_FROM if "market" in known and known["market"].source == "sample" else None
 
 
 class MarketChoice(Component):
@@ -54,7 +60,7 @@ class ExperimentSpec(Component):
     training_sample_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01  # share of training episodes recorded
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
     seeds: tuple[Seed, ...] = Field(default_factory=_seeds)  # 0, 1, 2; of a classical agent 0 alone
-    report_from: date = date(2010, 1, 1)  # reported period starts here; nothing is tuned on it
+    report_from: date | None = Field(default_factory=_report_from)  # reported period starts here; null: all is reported
 
     @model_validator(mode="after")
     def _network_fits(self) -> Self:

@@ -26,7 +26,7 @@ from nvtrader_pipelines.figures.canvas import (
 _NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are too few
 
 
-def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> bytes:
+def equity_figure(curves: pl.DataFrame, title: str, report_from: date | None, note: str | None = None) -> bytes:
     """Draw net equity (log scale) and drawdown: ensemble thick, seeds or paths thin, baselines colored.
 
     The curves have policy, kind, session, equity and drawdown (positive), one row per account and session. The period
@@ -79,11 +79,11 @@ def _draw(wealth: Axes, losses: Axes, rows: pl.DataFrame, style: _Style) -> EndL
     return EndLabel(last, f"{readable(ordered['policy'][0])}  {last:.3g}x", color, bold)
 
 
-def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date) -> None:
+def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date | None) -> None:
     """Shade the reported period, if any."""
     sessions = curves["session"]
     first, last = sessions.min(), sessions.max()
-    if not isinstance(first, date) or not isinstance(last, date) or report_from > last:
+    if report_from is None or not isinstance(first, date) or not isinstance(last, date) or report_from > last:
         return
     start, end = float(date2num(max(report_from, first))), float(date2num(last))
     for axes in (wealth, losses):

@@ -7,7 +7,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import all_sessions
-from nvtrader_pipelines.market.rules import ROW_RULES, first_broken_rule, parse_date, parse_number, parse_symbol
+from nvtrader_pipelines.market.rules import (
+    MAX_FACTOR,
+    ROW_RULES,
+    first_broken_rule,
+    parse_date,
+    parse_number,
+    parse_symbol,
+)
 from nvtrader_pipelines.market.tables import BARS, CLEAN_BARS, NUMBERS, QUARANTINE
 
 MAX_MOVE = 0.6  # largest one-day move of the adjusted close that needs no volume as evidence
@@ -18,14 +25,18 @@ _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 _IDENTICAL = "the same bar was delivered before"
 _CORRECTED = "a later delivery has other values for this bar and replaces it"
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
+_IMPLAUSIBLE = f"the adjusted close is more than {MAX_FACTOR:,.0f} times the last good one, or that much less"
+_MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
+_FIRST_BARS = 21  # whose median is the level that a symbol's first bar must have
 
 
 def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split rows into clean bars (`silver.clean_bars`) and refused ones (`silver.quarantine`).
 
     Every row is in exactly one of the two. A refused row names the first rule it breaks: `rules.ROW_RULES` in
-    order, then `duplicate`, then `unexplained_move`. An unreadable file is one quarantined row with line 0. Of two
-    rows for one symbol and session, the earlier delivery counts if they agree and the later one if they differ.
+    order, then `duplicate`, then `implausible_move` or `unexplained_move`. An unreadable file is one quarantined row
+    with line 0. Of two rows for one symbol and session, the earlier delivery counts if they agree and the later one if
+    they differ.
 
     Args:
         bars: rows of `bronze.bars`; the whole history, since duplicates and moves span years.
@@ -54,7 +65,7 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
         bars.select(BARS.names())
         .with_columns(
             parse_symbol().alias("parsed_symbol"),
-            parse_date().alias("parsed_session"),
+            parse_date(("source", "file")).alias("parsed_session"),
             *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
             # An adjusted close that is no number stays null, so that its rule catches it.
             pl.when(pl.col("adj_close").str.strip_chars() != "")
@@ -73,14 +84,14 @@ def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
     refused: list[pl.DataFrame] = []
     while True:
         good, duplicates = _drop_duplicates(ordered)
-        moved = unexplained_moves(good)
-        jumps = good.filter(pl.Series(moved, dtype=pl.Boolean))
+        moved = good.with_columns(_move_rule(good), value=pl.col("close"))
+        moved = moved.with_columns(reason=pl.col("rule").replace_strict(_MOVES, return_dtype=pl.String))
+        jumps = moved.filter(pl.col("rule").is_not_null())
         # A refused jump that had replaced an earlier delivery of its bar makes room for that one.
         displacing = jumps.join(duplicates, on=_KEY, how="semi")
         if displacing.is_empty():
-            steady = good.filter(~pl.Series(moved, dtype=pl.Boolean))
-            return steady, pl.concat([*refused, duplicates, _refuse(jumps, "unexplained_move", _UNEXPLAINED)])
-        refused.append(_refuse(displacing, "unexplained_move", _UNEXPLAINED))
+            return moved.filter(pl.col("rule").is_null()), pl.concat([*refused, duplicates, jumps])
+        refused.append(displacing)
         ordered = ordered.join(displacing, on=["source", "file", "line", "parsed_symbol"], how="anti")
 
 
@@ -105,8 +116,13 @@ def _has_key_of_row(shift: int) -> pl.Expr:
     return pl.all_horizontal(pl.col(name) == pl.col(name).shift(shift) for name in _KEY).fill_null(value=False)
 
 
-def _refuse(rows: pl.DataFrame, rule: str, reason: str) -> pl.DataFrame:
-    return rows.with_columns(rule=pl.lit(rule), value=pl.col("close"), reason=pl.lit(reason))
+def _move_rule(bars: pl.DataFrame) -> pl.Series:
+    """Rule that each bar's move breaks, or null."""
+    implausible = implausible_moves(bars)
+    unexplained = np.zeros(len(bars), dtype=bool)
+    unexplained[~implausible] = unexplained_moves(bars.filter(~implausible))
+    rules = np.select([implausible, unexplained], list(_MOVES), default="")
+    return pl.Series("rule", rules.astype(str), dtype=pl.String).replace("", None)
 
 
 def _to_clean_bars(good: pl.DataFrame) -> pl.DataFrame:
@@ -151,8 +167,7 @@ def unexplained_moves(bars: pl.DataFrame) -> NDArray[np.bool_]:
     Args:
         bars: sorted by source, symbol and session, with `parsed_adj_close` and `parsed_volume`.
     """
-    price = bars["parsed_adj_close"].to_numpy()
-    name = bars.select(pl.struct("source", "parsed_symbol").rle_id()).to_series().to_numpy()
+    price, name = bars["parsed_adj_close"].to_numpy(), _name_numbers(bars)
     traded = bars["parsed_volume"].fill_null(0.0).to_numpy() > 0.0
     flagged = np.zeros(len(price), dtype=bool)
     suspects = np.flatnonzero((name[1:] == name[:-1]) & _is_far(price[1:], price[:-1]) & ~traded[1:]) + 1
@@ -167,3 +182,34 @@ def unexplained_moves(bars: pl.DataFrame) -> NDArray[np.bool_]:
 
 def _is_far(price: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.abs(price / before - 1.0) > MAX_MOVE
+
+
+def implausible_moves(bars: pl.DataFrame) -> NDArray[np.bool_]:
+    """Flag bars more than 1000 times the last good bar of their symbol, or less than a thousandth, as (rows,).
+
+    Volume explains no such move, and repetition does not confirm it. The median of a symbol's first month stands for
+    the bar before its first one, so that an absurd first price does not refuse all others. That month is over before
+    a symbol may be bought.
+
+    Args:
+        bars: as of `unexplained_moves`.
+    """
+    price, name = bars["parsed_adj_close"].to_numpy(), _name_numbers(bars)
+    flagged = np.zeros(len(price), dtype=bool)
+    wild = (name[1:] == name[:-1]) & _is_implausible(price[1:], price[:-1])
+    for number in np.unique(name[1:][wild]):  # few
+        rows = np.flatnonzero(name == number)
+        reference = np.quantile(price[rows[:_FIRST_BARS]], 0.5, method="lower")
+        for bar in rows:
+            flagged[bar] = _is_implausible(price[bar], reference)
+            reference = reference if flagged[bar] else price[bar]
+    return flagged
+
+
+def _is_implausible(price: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return (price > before * MAX_FACTOR) | (price < before / MAX_FACTOR)
+
+
+def _name_numbers(bars: pl.DataFrame) -> NDArray[np.uint32]:
+    """Running number of each bar's symbol."""
+    return bars.select(pl.struct("source", "parsed_symbol").rle_id()).to_series().to_numpy()

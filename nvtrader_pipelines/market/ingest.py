@@ -48,7 +48,7 @@ def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.da
         "digest": delivery.digest,
         "size": delivery.size,
         "n_rows": len(rows),
-        "years": sorted(bars["year"].unique()) if years is None else sorted(years),
+        "years": sorted(wanted["year"].unique()),
         "rule": refusal.rule if refusal else None,
         "reason": refusal.reason if refusal else None,
         "ingested_at": ingested_at,

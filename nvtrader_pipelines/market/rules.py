@@ -8,27 +8,80 @@ from nvtrader_pipelines.market.calendar import CALENDAR
 from nvtrader_pipelines.market.sources.csv_text import REPLACEMENT
 from nvtrader_pipelines.market.tables import DELIVERED, NUMBERS, PRICES
 
-# A day, or midnight of that day with any zone; a time of day would mean an intraday bar.
-_DAY = r"^(\d{4}-\d{2}-\d{2})(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$"
+# A day, or its first or last moment with any zone; another time of day would mean an intraday bar.
+_MOMENT = r"(?:00:00(?::00(?:\.0+)?)?|23:59:59(?:\.9+)?)"
+_DAY = rf"^(\d{{4}}-\d{{2}}-\d{{2}})(?:[T ]{_MOMENT}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?$"
 _COMPACT_DAY = r"^(\d{8})$"
+_SLASHED_DAY = r"^(\d{1,2})/(\d{1,2})/(\d{4})$"
+_NAMED_MONTHS = ("%b %d, %Y", "%d-%b-%Y")  # Jan 31, 2020; 31-Jan-2020
+_EPOCH_UNITS = {r"^(\d{13})$": 86_400_000, r"^(\d{16})$": 86_400_000_000}  # milli- and microseconds per day
+_MONTHS = 12
+_GROUPED = r"^[-+]?\d{1,3}(?:,\d{3})+\.\d+$|^[-+]?\d{1,3}(?:,\d{3}){2,}$"  # a lone comma may be a decimal one
+_GROUPED_COUNT = r"^\d{1,3}(?:,\d{3})+$"
+_COUNT_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 
 
-def parse_date() -> pl.Expr:
-    """Parse the day in `2020-01-31`, `2020-01-31 00:00:00-05:00` or `20200131`, else null."""
+def parse_date(file: tuple[str, ...] = ()) -> pl.Expr:
+    """Parse the day in a delivered date, else null.
+
+    It may be `2020-01-31`, `20200131`, `Jan 31, 2020` or `31-Jan-2020`, the day's first or last moment, such as
+    `2020-01-31 00:00:00-05:00`, or its midnight (UTC) in milli- or microseconds since 1970. `01/31/2020` and
+    `31/01/2020` are parsed if the file's dates agree on the place of the month.
+
+    Args:
+        file: columns that tell the files apart; without any, all rows are of one file.
+    """
     text = pl.col("date").str.strip_chars()
-    day = text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False)
-    return pl.coalesce(day, text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False))
+    days = [
+        text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False),
+        text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False),
+        *(text.str.to_date(form, strict=False) for form in _NAMED_MONTHS),
+        *(_parse_epoch(text.str.extract(pattern, 1), unit) for pattern, unit in _EPOCH_UNITS.items()),
+        _parse_slashed(text, file),
+    ]
+    return pl.coalesce(days)
+
+
+def _parse_epoch(digits: pl.Expr, units_per_day: int) -> pl.Expr:
+    count = digits.cast(pl.Int64)
+    return pl.when(count % units_per_day == 0).then((count // units_per_day).cast(pl.Int32).cast(pl.Date))
+
+
+def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
+    first, second = (text.str.extract(_SLASHED_DAY, place).cast(pl.Int32) for place in (1, 2))
+    largest = [each.max().over(file) if file else each.max() for each in (first, second)]
+    is_month_first = (largest[0] <= _MONTHS) & (largest[1] > _MONTHS)
+    is_day_first = (largest[1] <= _MONTHS) & (largest[0] > _MONTHS)
+    day = pl.when(is_month_first).then(text.str.to_date("%m/%d/%Y", strict=False))
+    return day.when(is_day_first).then(text.str.to_date("%d/%m/%Y", strict=False))
 
 
 def parse_number(column: str) -> pl.Expr:
-    """Parse the number in a column of text, else null; `NaN` and `inf` are parsed, too."""
-    return strip_text(column).cast(pl.Float64, strict=False)
+    """Parse the number in a column of text, else null; `NaN` and `inf` are parsed, too.
+
+    A price may have a leading `$` and, where it cannot be a decimal comma, commas between thousands; a volume may also
+    end in K, M or B.
+    """
+    text = strip_text(column)
+    bare = text.str.strip_prefix("$")
+    ungrouped = pl.when(bare.str.contains(_GROUPED)).then(bare.str.replace_all(",", "", literal=True))
+    numbers = [
+        text.cast(pl.Float64, strict=False),
+        *(each.cast(pl.Float64, strict=False) for each in (bare, ungrouped)),
+    ]
+    if column == "volume":
+        count = pl.when(text.str.contains(_GROUPED_COUNT)).then(text.str.replace_all(",", "", literal=True))
+        scaled = text.str.extract(r"^([\d.]+)[KMB]$", 1).cast(pl.Float64, strict=False)
+        unit = text.str.slice(-1).replace_strict(_COUNT_UNITS, default=None, return_dtype=pl.Float64)
+        numbers += [count.cast(pl.Float64, strict=False), scaled * unit]
+    return pl.coalesce(numbers)
 
 
 def strip_text(column: str) -> pl.Expr:
-    """Strip surrounding blanks; null if nothing is left."""
+    """Strip surrounding blanks; null if nothing is left, or a volume is `-` or `N/A`."""
     text = pl.col(column).str.strip_chars()
-    return pl.when(text != "").then(text)
+    is_missing = text.is_in(["", "-", "N/A"]) if column == "volume" else text == ""
+    return pl.when(~is_missing).then(text)
 
 
 def parse_symbol() -> pl.Expr:
@@ -38,6 +91,10 @@ def parse_symbol() -> pl.Expr:
 
 SYMBOL = r"^[A-Z0-9^][A-Z0-9.\-=^]{0,19}$"
 PRICE_TOLERANCE = 1e-6  # relative: vendors round close, high and low independently
+MIN_PRICE, MAX_PRICE = 1e-10, 1e12  # adjusted closes of funds with many reverse splits exceed 1e10
+MAX_VOLUME = 1e18
+MAX_FACTOR = 1000.0  # between a price and the close of its bar, or two closes in a row
+_INTRADAY = ("open", "high", "low")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +105,11 @@ class Rule:
     broken: pl.Expr
     value: pl.Expr
     reason: str  # why the row is refused
+
+
+def is_implausible_move(price: pl.Expr, before: pl.Expr) -> pl.Expr:
+    """Whether a price is more than 1000 times another, or less than a thousandth."""
+    return (price > before * MAX_FACTOR) | (price < before / MAX_FACTOR)
 
 
 def parsed_column(name: str) -> pl.Expr:
@@ -89,7 +151,8 @@ ROW_RULES: tuple[Rule, ...] = (
         "unparseable_date",
         parsed_column("session").is_null(),
         pl.col("date"),
-        "the date is neither YYYY-MM-DD nor YYYYMMDD (a daily bar has no time of day)",
+        "the date is neither YYYY-MM-DD nor YYYYMMDD (a daily bar has no time of day), nor MM/DD/YYYY or DD/MM/YYYY "
+        "in a file whose dates show which",
     ),
     Rule("future_date", parsed_column("session") > pl.col("today"), pl.col("date"), "the session lies in the future"),
     Rule(
@@ -113,6 +176,16 @@ ROW_RULES: tuple[Rule, ...] = (
         "non_positive_price", {name: parsed_column(name) <= 0.0 for name in PRICES}, "a price is not positive"
     ),
     Rule("negative_volume", parsed_column("volume") < 0.0, pl.col("volume"), "the volume is negative"),
+    _rule_for_columns(
+        "implausible_number",
+        {
+            **{name: ~parsed_column(name).is_between(MIN_PRICE, MAX_PRICE) for name in PRICES},
+            **{name: is_implausible_move(parsed_column(name), parsed_column("close")) for name in _INTRADAY},
+            "volume": parsed_column("volume") > MAX_VOLUME,
+        },
+        f"a price must lie between {MIN_PRICE:g} and {MAX_PRICE:g} and within {MAX_FACTOR:,.0f} times of the close, "
+        f"and a volume be at most {MAX_VOLUME:g}",
+    ),
     Rule(
         "high_below_low",
         parsed_column("high") < parsed_column("low") * (1.0 - PRICE_TOLERANCE),

@@ -196,10 +196,10 @@ def select_experiments(
 
 
 def update_market(store: Store, *, quiet: bool = False) -> None:
-    """Bring the market up to date.
+    """Ingest the bars and derive the market, if its inputs have changed.
 
     Raises:
-        PipelineError: if it cannot be built.
+        PipelineError: if a step fails.
     """
     with open_instance(store) as instance:
         _Materialization(store, instance, None, quiet=quiet).update_market()

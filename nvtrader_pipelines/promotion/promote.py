@@ -230,9 +230,11 @@ class _Judge:
         columns = ["policy", "kind", "session", "net_return"]
         where = {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}
         rows = store.tables.read(EQUITY_CURVES, where, columns).sort("session")
-        reported = rows.filter(pl.col("session") >= spec.report_from)
-        period = "all" if reported.is_empty() else f"from_{spec.report_from.year}"
-        rows = rows if reported.is_empty() else reported
+        period, reported = "all", rows.clear()
+        if spec.report_from is not None:
+            reported = rows.filter(pl.col("session") >= spec.report_from)
+        if spec.report_from is not None and len(reported):
+            period, rows = f"from_{spec.report_from.year}", reported
         own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
         if own.is_empty() or ref.run_id not in self._judged_runs:
             raise StorageError(

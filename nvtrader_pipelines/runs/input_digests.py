@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 
 from nvtrader_pipelines.experiments.code_digest import promotion_code, scoring_code
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.storage.files import fingerprint, read_regular_file
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
@@ -17,14 +19,12 @@ def contest_digest(store: Store) -> str:
     archived = sorted(store.ledger.archived_names())
     state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), archived, scoring_code()], default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        state.update(f"{path.relative_to(store.home.entrants)}|{digest}\n".encode())
-    if store.home.contests.exists():
-        state.update(store.home.contests.read_bytes())
+        state.update(os.fsencode(path.relative_to(store.home.entrants)) + f"|{fingerprint(path)}\n".encode())
+    state.update(read_regular_file(store.home.contests))
     return state.hexdigest()[:32]
 
 
 def promotion_digest(home: Home, contest: str) -> str:
     """Digest of the promotion gate's inputs: the contest, the gate's own file and its code."""
-    gate = home.promotion_file.read_bytes() if home.promotion_file.exists() else b""
+    gate = read_regular_file(home.promotion_file)
     return hashlib.sha256(contest.encode() + b"|" + gate + promotion_code().encode()).hexdigest()[:32]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.files import escape_name, fingerprint, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.store import Store
@@ -42,10 +42,10 @@ def record_pipeline_state(store: Store, names: Sequence[str], keys: Sequence[str
 def _file_digests(home: Home) -> Iterator[str]:
     for path in sorted([home.market_file, *home.experiments.rglob("*")]):
         if path.is_file():
-            yield f"{_name(path, home)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+            yield f"{_name(path, home)} {fingerprint(path)}"
     for path in sorted(home.policies.rglob("*.zip")):  # their content is verified where they are opened
         yield f"{_name(path, home)} {path.stat().st_size}"
 
 
 def _name(path: Path, home: Home) -> str:
-    return path.relative_to(home.root).as_posix()
+    return escape_name(path.relative_to(home.root))

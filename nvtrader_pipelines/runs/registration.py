@@ -69,6 +69,22 @@ def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
     return None
 
 
+def experiment_warnings(store: Store) -> list[str]:
+    """Why experiments of the home cannot be planned, and which of their rules lack history."""
+    found = read_unarchived_experiments(store)
+    names: dict[str, list[str]] = {}
+    for spec in found.specs:
+        try:
+            short = dict.fromkeys(each for plan in plan_variants(store, spec) for each in plan.short_histories)
+            warnings = list(short)
+        except (StorageError, ValueError) as error:
+            warnings = [f"cannot be planned: {' '.join(str(error).split())}"]
+        for warning in warnings:
+            names.setdefault(warning, []).append(spec.name)
+    files = [problem for _, problem in sorted(found.problems.items())]
+    return [*files, *(f"{', '.join(names[warning])}: {warning}" for warning in names)]
+
+
 def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Registration:
     """Register specs that can be planned; of an ablation, also its variants.
 

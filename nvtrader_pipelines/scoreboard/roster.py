@@ -36,6 +36,7 @@ from nvtrader_pipelines.scoreboard.entrants import (
 )
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import require_regular_file
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
 
@@ -244,6 +245,7 @@ def _read_beside(path: Path, file: str | None, suffix: str) -> bytes:
     beside = (folder / (file or path.with_suffix(suffix).name)).resolve()
     if not beside.is_relative_to(folder):
         raise StorageError(f"{path.name}: file must be in {folder}, but is {file!r}; move it there")
+    require_regular_file(beside)
     try:
         n_bytes = beside.stat().st_size
         content = beside.read_bytes() if n_bytes <= MAX_BYTES else b""

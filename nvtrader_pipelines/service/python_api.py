@@ -17,13 +17,9 @@ if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.experiments.deployment import Deployment
     from nvtrader_pipelines.experiments.progress import Progress
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
+    from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.run_facts import RunComparison
-
-COVERAGE = """
-    SELECT source, symbol, min(session) AS first_session, max(session) AS last_session, count(*) AS bars
-    FROM silver.clean_bars GROUP BY ALL ORDER BY ALL
-"""
 
 
 class Pipeline:
@@ -68,7 +64,7 @@ class Pipeline:
         """Paths of the home, such as `home.landing` and `home.experiments`."""
         return self.store.home
 
-    def ingest(self, *files: str | Path, quiet: bool = False) -> "pl.DataFrame":
+    def ingest(self, *files: str | Path, quiet: bool = False) -> "MarketSummary":
         """Deliver files of prices, and bring the market up to date if anything changed.
 
         Without files, what was put into `data/landing` and the other sources of `data/market.yaml` is ingested. Refused
@@ -79,13 +75,15 @@ class Pipeline:
             quiet: print no progress.
 
         Returns:
-            A row per symbol of a source: first and last session, and number of bars.
+            Frames of files, symbols (rows that were used, refused or missing, and coverage by year) and reasons of
+            refusals, and warnings as sentences.
 
         Raises:
             OSError: if a file cannot be read or copied.
             PipelineError: if a step fails, such as on a file that holds no prices.
         """
         from nvtrader_pipelines.orchestration.materialize import update_market
+        from nvtrader_pipelines.runs.market_summary import summarize_market
         from nvtrader_pipelines.storage.files import write_atomically
 
         for file in map(Path, files):
@@ -94,7 +92,7 @@ class Pipeline:
                 write_atomically(landed, content)
         silence_exit()
         update_market(self.store, quiet=quiet)
-        return self.sql(COVERAGE)
+        return summarize_market(self.store)
 
     def run(
         self,

@@ -14,6 +14,7 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import TICKER
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import require_regular_file
 from nvtrader_pipelines.storage.home import Home
 
 LIMITS, SECTORS, LOSS_SALES = "limits.yaml", "sectors.csv", "loss_sales.csv"
@@ -107,6 +108,7 @@ def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> I
     """Yield line number and values per row of a CSV file with `columns` and maybe `more`."""
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return
+    require_regular_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)

@@ -8,8 +8,10 @@ import yaml
 
 from nvtrader_pipelines.components.explanation import format_value
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import require_regular_file
 
 Document = dict[str, Any]
+MAX_BYTES = 256 << 10  # of a file; PyYAML reads it in two seconds
 _TOKEN = re.compile(r"'?<([a-z ]+)>'?")  # of the parser, such as '<stream end>'
 _PLAIN_WORDS = {  # problems that the parser describes in words of Python or YAML
     "found unhashable key": "a key must be text",
@@ -28,12 +30,12 @@ class DocumentLoader(yaml.SafeLoader):
         Raises:
             yaml.constructor.ConstructorError: if a key occurs twice.
         """
-        keys: list[Any] = []
+        keys: set[str] = set()
         for key, _ in node.value:
-            if key.value in keys:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
                 problem = f"the key {key.value!r} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            keys.append(key.value)
+            keys.update([key.value] if isinstance(key, yaml.ScalarNode) else ())
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
@@ -57,7 +59,9 @@ def read_document(path: Path) -> Document:
     Raises:
         StorageError: if the file cannot be read, or is not a YAML mapping.
     """
+    require_regular_file(path)
     try:
+        _require_small(path)
         content = yaml.load(path.read_text(encoding="utf-8"), DocumentLoader)  # a safe loader
     except (yaml.YAMLError, RecursionError, *_BAD_TAG_ERRORS) as error:
         raise StorageError(f"{path.name} is not valid YAML: {_describe(error)}") from error
@@ -68,6 +72,14 @@ def read_document(path: Path) -> Document:
             f"{path.name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}"
         )
     return content
+
+
+def _require_small(path: Path) -> None:
+    n_bytes = path.stat().st_size
+    if n_bytes > MAX_BYTES:
+        raise StorageError(
+            f"{path.name} may have {MAX_BYTES >> 10} KiB, but has {n_bytes >> 10:,}; it must hold settings, not data"
+        )
 
 
 def _describe(error: Exception) -> str:

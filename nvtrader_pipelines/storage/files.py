@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import sqlite3
 import tempfile
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+
+MAX_HASHED_BYTES = 256 << 20
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -48,6 +51,53 @@ def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
         raise
     except sqlite3.DatabaseError as error:
         raise DamagedFileError(path) from error
+
+
+def escape_name(path: Path) -> str:
+    """Write a path as text, with backslashes for bytes that are not UTF-8."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
+def require_regular_file(path: Path) -> None:
+    """Require a file that can be read to its end, with a UTF-8 name, before it is opened.
+
+    Raises:
+        StorageError: if it is a folder, a named pipe, a socket, a device or a dangling symlink, or its name is not
+            UTF-8.
+    """
+    name = escape_name(Path(path.name))
+    if name != path.name:
+        raise StorageError(f"a file's name must be UTF-8, but found {name}; rename it")
+    if os.path.lexists(path) and not path.is_file():
+        raise StorageError(f"{name} must be a regular file, but is {_kind(path)}; remove it or put a file in its place")
+
+
+def _kind(path: Path) -> str:
+    kinds = {
+        "a dangling symlink": not path.exists(),
+        "a folder": path.is_dir(),
+        "a named pipe": path.is_fifo(),
+        "a socket": path.is_socket(),
+    }
+    return next((kind for kind, is_kind in kinds.items() if is_kind), "a device")
+
+
+def read_regular_file(path: Path) -> bytes:
+    """Read a file; empty if it is missing.
+
+    Raises:
+        StorageError: as `require_regular_file`.
+    """
+    require_regular_file(path)
+    return path.read_bytes() if path.exists() else b""
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file's content; of a file that no reader of ours accepts for its size, its size and time."""
+    facts = path.stat()
+    if facts.st_size > MAX_HASHED_BYTES:
+        return f"{facts.st_size} {facts.st_mtime_ns}"
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def require_new_folder(folder: Path) -> None:

@@ -1,29 +1,47 @@
 """Landing zone: files delivered by vendors, read but never rewritten, and copied by digest."""
 
 import hashlib
+import os
 from pathlib import Path
 
-from nvtrader_pipelines.market.sources import LandedFile
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
+from nvtrader_pipelines.market.sources.landing import refuse_unread
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import escape_name, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
 
 
 def landed_paths(home: Home) -> list[Path]:
-    """List the files below `data/landing`, except hidden ones and those still being written."""
-    found = (path for path in home.landing.rglob("*") if path.is_file())
+    """List what lies below `data/landing`, except hidden files and those still being written."""
+    found = (path for path in home.landing.rglob("*") if not path.is_dir())
     return sorted(path for path in found if not _is_unfinished(path.relative_to(home.landing)))
 
 
 def landed_files(home: Home) -> list[LandedFile]:
-    """Read the landed files, named relative to `data/landing`."""
-    return [LandedFile(path.relative_to(home.landing).as_posix(), path.read_bytes()) for path in landed_paths(home)]
+    """Read the landed files, named relative to `data/landing`.
+
+    A file whose name, kind or size is refused is not opened, and has the refusal instead of content.
+    """
+    return [_landed_file(path, escape_name(path.relative_to(home.landing))) for path in landed_paths(home)]
+
+
+def _landed_file(path: Path, name: str) -> LandedFile:
+    try:
+        require_regular_file(path)
+        refusal = refuse_unread(name, path.stat().st_size)
+        return LandedFile(name, b"", refusal) if refusal else LandedFile(name, path.read_bytes())
+    except StorageError as error:
+        return LandedFile(name, b"", UnreadableFile("irregular_file", str(error)))
+    except OSError as error:
+        reason = f"{name} cannot be read: {error.strerror}; make it readable, or remove it"
+        return LandedFile(name, b"", UnreadableFile("irregular_file", reason))
 
 
 def store_copies(home: Home, files: list[LandedFile]) -> None:
     """Store each content once in `warehouse/deliveries`, so no overwritten delivery is lost."""
-    for file in files:
+    for file in (each for each in files if each.refusal is None):
         digest = hashlib.sha256(file.content).hexdigest()
         copy = home.deliveries / f"{digest}{Path(file.name).suffix}"
         if not copy.exists():
@@ -35,8 +53,9 @@ def landing_fingerprint(home: Home) -> str:
     state = hashlib.sha256()
     paths = landed_paths(home)
     for path in paths:
-        facts = path.stat()
-        state.update(f"{path.relative_to(home.landing)}|{facts.st_size}|{facts.st_mtime_ns}\n".encode())
+        facts = path.stat() if path.exists() else path.lstat()  # a dangling symlink has no target
+        state.update(os.fsencode(path.relative_to(home.landing)))
+        state.update(f"|{facts.st_size}|{facts.st_mtime_ns}\n".encode())
     return state.hexdigest()[:32] if paths else ""
 
 

@@ -29,6 +29,8 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
+FILE = ["source", "file"]  # columns that tell deliveries apart
+
 
 @dataclass(frozen=True)
 class Ingestion:
@@ -61,32 +63,42 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     files = landed_files(tables.home)
     store_copies(tables.home, files)
     deliveries = [each for source in read_market(tables.home).sources for each in source.deliveries(files)]
-    known = tables.read(DELIVERIES)
-    new = [each for each in deliveries if not _is_ingested(known, each, years)]
+    known, stored = tables.read(DELIVERIES), _count_stored(tables)
+    new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
     parts = [ingest(each, years, at) for each in new]
-    rows = pl.concat([DELIVERIES.schema.to_frame(), *(_with_years_before(known, part.delivery_row) for part in parts)])
-    before = tables.read(BARS, {"year": years}, None if new else ["year"])
-    bars = before
+    rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
+    keys = rows.select(FILE)
     if new:
-        keys = rows.select("source", "file")
-        bars = pl.concat([before.join(keys, on=["source", "file"], how="anti"), *(part.bars for part in parts)])
+        before = tables.read(BARS, {"year": years}).join(keys, on=FILE, how="anti")
+        bars = pl.concat([before, *(part.bars for part in parts)])
         tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
-        others = known.join(keys, on=["source", "file"], how="anti")
-        tables.replace(DELIVERIES, pl.concat([others, rows]), {})
+        stored = _count_stored(tables)
+    described = _with_stored_years(pl.concat([known.join(keys, on=FILE, how="anti"), rows]), stored)
+    if not described.equals(known):
+        tables.replace(DELIVERIES, described, {})
     refused = rows.filter(pl.col("rule").is_not_null())
     return Ingestion(
-        n_rows=len(bars),
+        n_rows=int(stored.filter(pl.col("year").is_in(list(years)))["n_stored"].sum()),
         files_seen=len(deliveries),
         files_read=len(new),
         refused=dict(refused.select("file", "reason").iter_rows()),
     )
 
 
-def _is_ingested(known: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
-    """Return whether the file was ingested with this digest for all these years."""
+def _count_stored(tables: Warehouse) -> pl.DataFrame:
+    """Count the rows in `bronze.bars` per delivery and year."""
+    rows = tables.read(BARS, columns=[*FILE, "digest", "year"])
+    return rows.group_by(*FILE, "digest", "year").len("n_stored")
+
+
+def _is_ingested(known: pl.DataFrame, stored: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
+    """Return whether the file was ingested with this digest for all these years, and none of another digest is left."""
     same = (pl.col("source") == delivery.source) & (pl.col("file") == delivery.file)
-    found = known.filter(same & (pl.col("digest") == delivery.digest))
-    return bool(len(found)) and set(years) <= set(found["years"][0])
+    found, of_file = known.filter(same & (pl.col("digest") == delivery.digest)), stored.filter(same)
+    if found.is_empty():
+        return False
+    is_whole = of_file["n_stored"].sum() == found["n_rows"][0] and (of_file["digest"] == delivery.digest).all()
+    return is_whole or set(years) <= set(found["years"][0])
 
 
 def read_panel(
@@ -188,8 +200,7 @@ class PinnedPanels:
 
 def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
     """Build each source's panel from the current snapshots and record it in `gold.market_panel`."""
-    snapshots = {table.name: tables.snapshot_id(table) for table in PINNED}
-    known = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
+    known = _current_snapshots(tables)
     rows, left_out = [MARKET_PANEL.schema.to_frame()], {}
     for source in sorted(tables.read(RETURNS, columns=["source"])["source"].unique()):
         try:
@@ -198,6 +209,23 @@ def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
             left_out[source] = str(error)
     tables.replace(MARKET_PANEL, pl.concat(rows), {})
     return PinnedPanels(len(rows) - 1, left_out)
+
+
+def _current_snapshots(tables: Warehouse) -> dict[str, int]:
+    snapshots = {table.name: tables.snapshot_id(table) for table in PINNED}
+    return {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
+
+
+def panel_problem(tables: Warehouse, source: str) -> str | None:
+    """Reason why the current bars of a source form no panel, or None."""
+    snapshots = _current_snapshots(tables)
+    if len(snapshots) < len(PINNED):
+        return "its returns and features are not derived; `nvtrader ingest` derives them"
+    try:
+        read_panel(tables, source, snapshot_ids=snapshots)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def count_non_finite(tables: Warehouse) -> pl.DataFrame:
@@ -220,9 +248,9 @@ def _snapshot_column(table: Table) -> str:
     return f"{table.table}_snapshot_id"
 
 
-def _with_years_before(known: pl.DataFrame, row: pl.DataFrame) -> pl.DataFrame:
-    """Add the years that were ingested earlier with the same digest to a delivery's row."""
-    keys = ["source", "file", "digest"]
-    before = known.join(row.select(keys), on=keys, how="semi")["years"].to_list()
-    years = sorted({year for part in (*before, row["years"][0]) for year in part})
-    return row.with_columns(pl.Series("years", [years], dtype=DELIVERIES.schema["years"]))
+def _with_stored_years(deliveries: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+    """Set the years of each delivery to those of its stored rows."""
+    key = [*FILE, "digest"]
+    years = stored.group_by(key).agg(pl.col("year").cast(pl.Int32).sort().alias("years"))
+    joined = deliveries.drop("years").join(years, on=key, how="left", maintain_order="left")
+    return joined.with_columns(pl.col("years").fill_null([])).select(DELIVERIES.schema.names())

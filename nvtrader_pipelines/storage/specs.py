@@ -15,7 +15,7 @@ from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.documents import read_document, resolve_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.files import escape_name, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -60,7 +60,7 @@ def read_experiments(home: Home) -> FoundExperiments:
                 require_not_looser(each.pipeline.risk_limits, desk_limits)
             read[path] = spec
         except StorageError as error:
-            found.problems[path] = str(error)
+            found.problems[Path(escape_name(path))] = str(error)
     names = {path: {each.name for each in (spec, *spec.variants())} for path, spec in read.items()}
     for path, spec in read.items():
         twins = {other: sorted(names[path] & names[other]) for other in read if other != path}
@@ -155,7 +155,7 @@ def experiment_name(path: Path) -> str:
     try:
         return str(read_document(path).get("name", path.stem))
     except StorageError:
-        return path.stem
+        return escape_name(Path(path.stem))
 
 
 def _template(spec: ExperimentSpec) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates, recorded_fold_numbers
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
+from nvtrader_pipelines.policies.baselines import EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
@@ -37,6 +38,18 @@ def test_a_run_warns_of_what_its_reader_must_know():
     for bps, n_warnings in ((50.0, 0), (80.0, 1)):
         costly = EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"turnover_cost_bps": bps})})
         assert len(planned(costly).warnings) == n_warnings
+
+
+def test_plan_warns_of_rules_without_history_before_the_first_test():
+    rules = (EqualWeight(), MinimumVariance(history=200), MeanCvar(history=504))
+    plan = planned(EXPERIMENT.model_copy(update={"baselines": rules}))
+    first = plan.folds[0].test_first
+    assert 200 <= first < 504
+    (warning,) = plan.short_histories
+    assert warning.startswith(
+        f"mean_cvar estimates from 504 sessions and holds 1/N until then ({plan.panel.sessions[503]})"
+    )
+    assert warning in plan.warnings
 
 
 def test_the_window_of_a_run_is_that_of_its_tests(plan):

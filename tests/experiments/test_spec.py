@@ -15,7 +15,7 @@ from nvtrader_pipelines.components.component import kind_of, members
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.designs import BasicDesign
-from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice, SourceName
+from nvtrader_pipelines.experiments.spec import SAMPLE_REPORT_FROM, ExperimentSpec, MarketChoice, SourceName
 from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
@@ -184,3 +184,11 @@ def test_a_shipped_experiment_is_valid_and_named_as_its_file(path):
     assert spec.description
     assert spec.report_from == date(2010, 1, 1)
     assert (spec.design.kind, spec.splitter.kind) == ("walk_forward", "walk_forward")
+
+
+def test_reported_period_is_null_unless_set_or_of_the_sample():
+    market = {"market": {"source": "landing"}}
+    assert ExperimentSpec(name="a").report_from == SAMPLE_REPORT_FROM
+    assert ExperimentSpec.model_validate({"name": "a", **market}).report_from is None
+    explicit = ExperimentSpec.model_validate({"name": "a", **market, "report_from": "2010-01-01"})
+    assert explicit.report_from == SAMPLE_REPORT_FROM

@@ -49,6 +49,12 @@ BROKEN_ROWS = [
     ("close_outside_range", "KO,2020-01-03,10,11,9,12,100,9", "low=9 close=12 high=11"),
     ("close_outside_range", "KO,2020-01-03,10,,9,8,100,9", None),
     ("open_outside_range", "KO,2020-01-03,12,11,9,10,100,9", "low=9 open=12 high=11"),
+    ("implausible_number", "KO,2020-01-03,10,1e308,9,10,100,9", "high=1e308"),
+    ("implausible_number", "KO,2020-01-03,,,,1e308,100,", "close=1e308"),
+    ("implausible_number", "KO,2020-01-03,,,,10,100,1e-308", "adj_close=1e-308"),
+    ("implausible_number", "KO,2020-01-03,1e5,,,10,100,9", "open=1e5"),
+    ("implausible_number", "KO,2020-01-03,10,11,9,10,1e30,9", "volume=1e30"),
+    ("implausible_move", "KO,2020-01-03,1e8,1.1e8,9e7,1e8,100,1e8", "1e8"),
     ("unexplained_move", "KO,2020-01-03,10,20,9,20,0,20", "20"),
     ("unexplained_move", "KO,2020-01-03,,,,3,,3", "3"),
 ]
@@ -171,6 +177,25 @@ def test_move_with_volume_is_accepted():
 def test_move_of_the_raw_close_by_a_split_is_accepted():
     tables = market_tables(closes(40, 40, 10, 10, adjusted=(10, 10, 10, 10)))
     assert tables.quarantine.is_empty()
+
+
+@pytest.mark.parametrize("line", range(2, 9))
+@pytest.mark.parametrize("factor", [1e7, 1e-7, 1e4])
+def test_one_absurd_price_anywhere_is_refused_alone(line, factor):
+    prices = [10 * factor if row == line else 10 for row in range(2, 9)]
+    tables = market_tables(closes(*prices, volume=100))
+    assert rules(tables) == [(line, "implausible_move")]
+    assert tables.returns["close_return"].drop_nulls().to_list() == [0.0] * 5
+
+
+def test_absurd_prices_in_a_row_are_all_refused():
+    tables = market_tables(closes(10, 10, 1e8, 1e8, 10, 10, volume=100))
+    assert rules(tables) == [(4, "implausible_move"), (5, "implausible_move")]
+
+
+def test_absurd_price_does_not_replace_an_earlier_delivery():
+    tables = market_tables(csv(*GOOD, name="a.csv"), csv("KO,2020-01-06,,,,1.05e8,100,1e8", name="b.csv"))
+    assert tables.clean_bars["close"].to_list() == [10.0, 10.5]
 
 
 def test_moves_are_not_measured_between_symbols():

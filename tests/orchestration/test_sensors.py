@@ -49,6 +49,17 @@ def test_landed_file_requests_one_run_of_the_whole_history(home, instance):
     assert request.run_key == result.cursor
 
 
+def test_odd_files_do_not_stop_ticks(home, instance):
+    os.mkfifo(home.landing / "pipe.csv")
+    os.mkfifo(home.experiments / "pipe.yaml")
+    for folder, text in ((home.landing, "x"), (home.experiments, "name: k\n")):
+        (folder / os.fsdecode(b"K\xe9.yaml")).write_text(text)
+    land(Store(home), n_sessions=600)
+    assert len(tick(sensors.landed_file, home, instance).run_requests) == 1
+    (request,) = tick(sensors.experiment_file, home, instance).run_requests
+    assert request.partition_key == KEY
+
+
 def test_unchanged_landing_zone_is_skipped(home, instance):
     first = tick(sensors.landed_file, home, instance)
     again = tick(sensors.landed_file, home, instance, first.cursor)

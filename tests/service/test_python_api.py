@@ -75,16 +75,16 @@ def test_folder_with_other_files_is_not_made_a_home(tmp_path):
 
 
 @pytest.mark.slow
-def test_delivered_file_is_landed_once_and_covers_its_symbols(tmp_path, capsys):
+def test_delivered_file_is_landed_and_ingested_once(tmp_path, capsys):
     home = small_home(tmp_path / "home")
     delivered = (home.landing / "prices.csv").rename(tmp_path / "prices.csv")
     pipeline = Pipeline(home.root)
-    coverage = pipeline.ingest(delivered, quiet=True)
-    assert coverage.select("source", "bars").rows() == [("landing", 756)] * 3
+    summary = pipeline.ingest(delivered, quiet=True)
+    assert summary.symbols.select("source", "n_kept", "n_refused").rows() == [("landing", 756, 0)] * 3
     assert (home.landing / "prices.csv").read_bytes() == delivered.read_bytes()
     assert capsys.readouterr().out == ""
     landed = (home.landing / "prices.csv").stat().st_mtime_ns
-    assert pipeline.ingest(delivered, quiet=True).equals(coverage)
+    assert pipeline.ingest(delivered, quiet=True).symbols.equals(summary.symbols)
     assert (home.landing / "prices.csv").stat().st_mtime_ns == landed
 
 

@@ -1,7 +1,9 @@
 import hashlib
+import os
 
 import pytest
 
+from nvtrader_pipelines.market.sources.landing import MAX_BYTES
 from nvtrader_pipelines.storage.landing_zone import landed_files, landing_fingerprint, store_copies
 
 
@@ -45,3 +47,32 @@ def test_missing_landing_zone_has_no_files(home):
     home.landing.rmdir()
     assert landed_files(home) == []
     assert landing_fingerprint(home) == ""
+
+
+def refusals(home):
+    return [(file.name, file.refusal and file.refusal.rule, file.content) for file in landed_files(home)]
+
+
+def test_pipe_device_and_dangling_symlink_are_refused_unopened(home):
+    os.mkfifo(home.landing / "pipe.csv")
+    (home.landing / "zero.csv").symlink_to("/dev/zero")
+    (home.landing / "gone.csv").symlink_to(home.landing / "missing.csv")
+    (home.landing / "good.csv").write_bytes(b"1")
+    expected = [("gone.csv", "irregular_file", b""), ("good.csv", None, b"1")]
+    assert refusals(home) == [*expected, ("pipe.csv", "irregular_file", b""), ("zero.csv", "irregular_file", b"")]
+    assert landing_fingerprint(home)
+    store_copies(home, landed_files(home))
+    assert len(list(home.deliveries.iterdir())) == 1
+
+
+def test_name_that_is_not_utf8_is_refused_and_escaped(home):
+    (home.landing / os.fsdecode(b"K\xe9.csv")).write_bytes(b"1")
+    assert refusals(home) == [("K\\xe9.csv", "irregular_file", b"")]
+    assert landing_fingerprint(home)
+
+
+@pytest.mark.parametrize(("name", "size", "rule"), [("a.zip", 1, "unknown_format"), ("a.csv", MAX_BYTES, "large_file")])
+def test_archive_and_large_file_are_refused_unread(home, name, size, rule):
+    with (home.landing / name).open("wb") as file:
+        file.truncate(size + 1)  # sparse
+    assert refusals(home) == [(name, rule, b"")]

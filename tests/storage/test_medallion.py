@@ -61,6 +61,35 @@ def test_ingest_by_year_equals_ingest_of_all_years(tables, land):
     assert_frame_equal(bars_of(tables), apart)
 
 
+def test_delivery_names_only_the_years_of_its_rows(tables, land):
+    land("a.csv", synthetic_bars())
+    land("empty.csv", b"")
+    every_year = range(1900, INGESTED_AT.year + 1)
+    ingest_market(tables, every_year, INGESTED_AT)
+    years = dict(tables.read(DELIVERIES).select("file", "years").iter_rows())
+    assert years == {"a.csv": YEARS, "empty.csv": []}
+    assert ingest_market(tables, every_year, LATER).files_read == 0
+
+
+def test_years_recorded_wrongly_by_an_earlier_version_are_corrected(tables, land):
+    land("a.csv", synthetic_bars())
+    ingest_market(tables, YEARS, INGESTED_AT)
+    wrong = tables.read(DELIVERIES).with_columns(years=pl.lit([1900, 2015, 2016, 2024], pl.List(pl.Int32)))
+    tables.replace(DELIVERIES, wrong, {})
+    assert ingest_market(tables, YEARS, LATER).files_read == 0
+    assert tables.read(DELIVERIES)["years"].to_list() == [YEARS]
+
+
+def test_shortened_file_leaves_no_row_of_its_earlier_content(tables, land):
+    bars = synthetic_bars()
+    land("a.csv", bars)
+    ingest_market(tables, YEARS, INGESTED_AT)
+    land("a.csv", bars.filter(pl.col("date") < "2016"))
+    for years in ([2015], YEARS):
+        ingest_market(tables, years, LATER)
+    assert bars_of(tables)["year"].unique().to_list() == [2015]
+
+
 def test_corrected_file_replaces_only_its_rows_in_one_commit(tables, land):
     first, second = synthetic_bars(seed=1), synthetic_bars(seed=2)
     land("a.csv", first)

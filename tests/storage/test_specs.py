@@ -1,3 +1,4 @@
+import os
 from datetime import date
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.document_differences import document_differences
+from nvtrader_pipelines.storage.documents import MAX_BYTES
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import (
@@ -257,3 +259,25 @@ def test_invalid_mapping_writes_no_file(home):
     with pytest.raises(StorageError, match=r"agent\.gama"):
         store_experiment(home, {"name": "a", "agent": {"kind": "ppo", "gama": 0.9}})
     assert list(home.experiments.iterdir()) == []
+
+
+def test_pipe_or_odd_name_among_experiments_is_refused_alone(home):
+    os.mkfifo(home.experiments / "pipe.yaml")
+    (home.experiments / os.fsdecode(b"K\xe9.yaml")).write_text("name: odd\n")
+    (home.experiments / "good.yaml").write_text("name: good\n")
+    found = read_experiments(home)
+    assert [spec.name for spec in found.specs] == ["good"]
+    assert sorted(path.name for path in found.problems) == ["K\\xe9.yaml", "pipe.yaml"]
+    assert "\n".join(found.problems.values()).encode()
+
+
+def test_file_of_many_unknown_keys_is_refused_within_seconds(home):
+    (home.experiments / "keys.yaml").write_text("name: a\n" + "".join(f"k{i}: 1\n" for i in range(20_000)))
+    (problem,) = read_experiments(home).problems.values()
+    assert "20000 problems" in problem
+
+
+def test_large_file_is_refused_with_bound_and_size(home):
+    (home.experiments / "large.yaml").write_text("# " + "x" * MAX_BYTES)
+    (problem,) = read_experiments(home).problems.values()
+    assert "may have 256 KiB, but has 256" in problem

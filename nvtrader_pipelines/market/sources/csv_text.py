@@ -8,6 +8,8 @@ from nvtrader_pipelines.market.sources.delivery import UnreadableFile
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # replaces bytes that are not UTF-8
 SEPARATORS = (",", ";", "\t")
+MAX_HEADER = 1 << 20  # characters of the header line
+MAX_COLUMNS = 10_000  # a wide table has six per symbol
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,14 @@ def read_csv_text(content: bytes) -> CsvText:
     header = lines["text"][0]
     if REPLACEMENT in header or "\0" in header:
         raise UnreadableFile("wrong_encoding", "the file is not UTF-8 text; save it as UTF-8 and deliver it again")
-    return CsvText(lines, max(SEPARATORS, key=header.count))
+    text = CsvText(lines, max(SEPARATORS, key=header.count))
+    if len(header) > MAX_HEADER or text.width > MAX_COLUMNS:
+        raise UnreadableFile(
+            "large_header",
+            f"a header may have {MAX_HEADER:,} characters and {MAX_COLUMNS:,} columns, but this has {len(header):,} "
+            f"and {text.width:,}; deliver a row per bar, or fewer symbols per file",
+        )
+    return text
 
 
 def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:

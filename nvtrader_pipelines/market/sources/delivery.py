@@ -24,10 +24,11 @@ class SourceUnavailable(RuntimeError):  # noqa: N818 - describes the source
 
 @dataclass(frozen=True)
 class LandedFile:
-    """File in the landing zone, by name and content."""
+    """File in the landing zone, by name and content; one that is refused unread has no content."""
 
     name: str
     content: bytes
+    refusal: UnreadableFile | None = None
 
 
 @dataclass(frozen=True)

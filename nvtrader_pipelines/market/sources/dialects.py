@@ -10,17 +10,26 @@ from nvtrader_pipelines.market.sources.csv_text import CsvText
 from nvtrader_pipelines.market.sources.delivery import UnreadableFile, with_delivered_columns
 from nvtrader_pipelines.market.tables import NUMBERS
 
-# Our own spelling first; then FinRL's and yfinance's.
+# Our own spelling first, then those of vendors and libraries.
 SPELLINGS: dict[str, tuple[str, ...]] = {
-    "symbol": ("symbol", "tic", "ticker"),
-    "date": ("date", "datetime"),
+    "symbol": ("symbol", "tic", "ticker", "stock", "name"),
+    "date": ("date", "datetime", "timestamp", "open_time", "time"),
     "open": ("open",),
     "high": ("high",),
     "low": ("low",),
-    "close": ("close",),
-    "volume": ("volume",),
-    "adj_close": ("adj_close", "adjcp", "adjclose", "adjusted_close"),
+    "close": ("close", "close/last", "price"),
+    "volume": ("volume", "vol"),
+    "adj_close": ("adj_close", "adjcp", "adjclose", "adjusted_close", "closeadj"),
 }
+MIDNIGHT = r"^0+(:00)*$"  # a time that adds nothing to a date
+NO_SYMBOLS = frozenset(  # words in names of downloads
+    {"DAILY", "DATA", "DOWNLOAD", "EXPORT", "HISTORICAL", "HISTORICALDATA", "HISTORY", "OHLC", "OHLCV", "PRICES"}
+    | {"QUOTES", "STOCK", "STOCKS", "TABLE"}
+)
+_VENDOR_NAMES = (  # Alpha Vantage's daily_adjusted_IBM, Binance's BTCUSDT-1d-2021-01
+    re.compile(r"^DAILY_(?:ADJUSTED_)?(?P<symbol>[^_ ]+)"),
+    re.compile(r"^(?P<symbol>[^_ ]+?)-1D-\d{4}-\d{2}(?:-\d{2})?$"),
+)
 WIDE_CORNERS = ("", "price", "ticker")  # first cells of yfinance's two header rows
 
 
@@ -50,25 +59,67 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
     `aapl_2015-2020.csv`).
 
     Raises:
-        UnreadableFile: if the header names no date or no close.
+        UnreadableFile: if the header names no date or no close, or neither header nor file names the symbol.
     """
     position = {known: index for known in SPELLINGS if (index := _find(header, known)) is not None}
     if "date" not in position or "close" not in position:
         raise UnreadableFile(
             "unknown_header",
             f"the header {', '.join(header)[:200]!r} names no date and close; "
-            "use symbol,date,open,high,low,close,volume with an optional adj_close",
+            "make the first line symbol,date,open,high,low,close,volume with an optional adj_close",
         )
     cells = fields.columns[1:]
     rows = fields.select("line", *(pl.col(cells[index]).alias(known) for known, index in position.items()))
+    times = [cells[index] for index, cell in enumerate(header) if _normalize_header(cell) == "time"]
+    if times and cells[position["date"]] != times[0]:
+        rows = rows.with_columns(_with_time(pl.col("date"), fields[times[0]].str.strip_chars()))
     if "symbol" not in position:
+        _require_one_bar_per_date(rows)
         rows = rows.with_columns(pl.lit(symbol_of_file(file)).alias("symbol"))
     return with_delivered_columns(rows)
 
 
 def symbol_of_file(file: str) -> str:
-    """Symbol in a file's name: up to the first dot, underscore or space, in capitals."""
-    return re.split(r"[_ ]", PurePath(file).stem, maxsplit=1)[0].upper()
+    """Symbol in a file's name: up to the first dot, underscore or space, in capitals.
+
+    Raises:
+        UnreadableFile: if the name begins with a word such as `data`.
+    """
+    stem = PurePath(file).stem.upper()
+    vendor = next((found["symbol"] for name in _VENDOR_NAMES if (found := name.match(stem))), None)
+    symbol = vendor or re.split(r"[_ ]", stem, maxsplit=1)[0]
+    if symbol in NO_SYMBOLS:
+        raise UnreadableFile(
+            "unknown_symbol",
+            f"the header names no symbol, and the file's name {PurePath(file).name!r} holds none; "
+            "add a column `symbol`, or name the file after its symbol, such as AAPL.csv",
+        )
+    return symbol
+
+
+def _with_time(date: pl.Expr, time: pl.Series) -> pl.Expr:
+    """Append a time of day to the date, unless it is midnight; its rule refuses such a row."""
+    is_midnight = time.fill_null("").str.contains(MIDNIGHT) | (time.fill_null("") == "")
+    return pl.when(is_midnight).then(date).otherwise(pl.format("{} {}", date, time)).alias("date")
+
+
+def _require_one_bar_per_date(rows: pl.DataFrame) -> None:
+    """Refuse different bars on one date: the table has several symbols, in a column that is not known.
+
+    Raises:
+        UnreadableFile: with the first such date and its lines.
+    """
+    known = [name for name in NUMBERS if name in rows.columns]
+    bars = rows.select("line", pl.col("date", *known).str.strip_chars())
+    different = bars.drop_nulls("date").unique(["date", *known], maintain_order=True)
+    several = different.filter(pl.len().over("date") > 1).head(2)
+    if several.height:
+        date, lines = several["date"][0], " and ".join(map(str, several["line"]))
+        raise UnreadableFile(
+            "several_symbols",
+            f"a file without a column of symbols holds one bar per date, but lines {lines} are two different bars on "
+            f"{date}; name the column of the symbols `symbol`, or deliver one file per symbol",
+        )
 
 
 def _find(header: Sequence[str], known: str) -> int | None:
@@ -77,7 +128,7 @@ def _find(header: Sequence[str], known: str) -> int | None:
 
 
 def _normalize_header(cell: str) -> str:
-    return cell.strip().lower().replace(" ", "_")
+    return cell.strip(' <>*."').lower().replace(" ", "_")
 
 
 def _is_wide(header: list[list[str]]) -> bool:

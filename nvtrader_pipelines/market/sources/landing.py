@@ -13,6 +13,10 @@ from nvtrader_pipelines.market.sources.csv_text import read_csv_text
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, UnreadableFile, content_digest
 from nvtrader_pipelines.market.sources.dialects import rows_from_columns, rows_from_csv
 
+CSV, PARQUET = frozenset({".csv", ".txt"}), frozenset({".parquet", ".pq"})
+MAX_BYTES = 256 << 20  # of a file; reading a CSV takes about ten times its size in memory
+MAX_ROWS = 20_000_000  # of a Parquet file, which may hold many rows in few bytes
+
 
 class LandingSource(Component):
     """Daily bars from the files in the landing zone, in any dialect of `dialects`."""
@@ -25,23 +29,41 @@ class LandingSource(Component):
 
 
 def file_delivery(source: str, file: LandedFile) -> Delivery:
-    """Delivery of one file's content."""
-    return Delivery(source, file.name, content_digest(file.content), len(file.content), partial(_read, file))
+    """Delivery of one file's content; a file that is refused unread is known by its refusal."""
+    digest = content_digest(file.refusal.reason.encode() if file.refusal else file.content)
+    return Delivery(source, file.name, digest, len(file.content), partial(_read, file))
+
+
+def refuse_unread(name: str, n_bytes: int) -> UnreadableFile | None:
+    """Refusal of a file by its name and size, before it is opened; None if it may be read."""
+    if _suffix(name) not in CSV | PARQUET:
+        return UnreadableFile("unknown_format", f"{name} must be .csv, .txt or .parquet; convert or remove it")
+    if n_bytes > MAX_BYTES:
+        return UnreadableFile(
+            "large_file",
+            f"a file may have {MAX_BYTES >> 20} MiB, but {name} has {n_bytes >> 20} MiB; split it by symbol",
+        )
+    return None
 
 
 def _read(file: LandedFile) -> pl.DataFrame:
-    suffix = PurePath(file.name).suffix.lower()
-    if suffix == ".csv":
-        return rows_from_csv(read_csv_text(file.content), file.name)
-    if suffix in {".parquet", ".pq"}:
+    refusal = file.refusal or refuse_unread(file.name, len(file.content))
+    if refusal:
+        raise refusal
+    if _suffix(file.name) in PARQUET:
         return _read_parquet(file)
-    raise UnreadableFile("unknown_format", f"{file.name} is neither .csv nor .parquet; convert or remove it")
+    return rows_from_csv(read_csv_text(file.content), file.name)
+
+
+def _suffix(name: str) -> str:
+    return PurePath(name).suffix.lower()
 
 
 def _read_parquet(file: LandedFile) -> pl.DataFrame:
     if not file.content:
         raise UnreadableFile("empty_file", "the file is empty; deliver it again with its rows")
     try:
+        _require_few_rows(pl.scan_parquet(io.BytesIO(file.content)).select(pl.len()).collect().item())
         table = pl.read_parquet(io.BytesIO(file.content), use_pyarrow=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         first_line = str(error).splitlines()[0]
@@ -54,3 +76,10 @@ def _read_parquet(file: LandedFile) -> pl.DataFrame:
     header = [name.removeprefix("__index_level_0__") for name in known.columns]
     text = known.cast(pl.String).with_row_index("line", offset=1).with_columns(pl.col("line").cast(pl.Int64))
     return rows_from_columns(text, header, file.name)
+
+
+def _require_few_rows(n_rows: int) -> None:
+    if n_rows > MAX_ROWS:
+        raise UnreadableFile(
+            "large_file", f"a Parquet file may have {MAX_ROWS:,} rows, but this has {n_rows:,}; split it by symbol"
+        )

@@ -14,6 +14,7 @@ from nvtrader_pipelines.service.cli import (
     component_commands,
     experiment_commands,
     halt_commands,
+    ingest_command,
     plan_commands,
     policy_commands,
     portfolio_commands,
@@ -46,6 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.command("ingest", epilog=ingest_command.EXAMPLES)(ingest_command.ingest)
 app.add_typer(experiment_commands.app, name="experiments")
 app.add_typer(run_commands.app, name="runs")
 app.add_typer(policy_commands.app, name="policies")

@@ -178,9 +178,12 @@ def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, v
 
 
 def _write_results(store: Store, names: Sequence[str], form: Format) -> None:
+    from nvtrader_pipelines.runs.market_summary import summarize_market
+    from nvtrader_pipelines.service.cli.pages.market_page import print_market
     from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 
     if form is Format.TABLE:
+        print_market(summarize_market(store), wide_console())
         print_summary(store, names, wide_console())
     else:
         write_rows(summary_rows(store, names), form)

@@ -1,0 +1,130 @@
+"""Summary of the ingested market: rows by file and symbol, reasons of refusals, coverage, warnings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from nvtrader_pipelines.market.calendar import all_sessions
+from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
+from nvtrader_pipelines.storage.medallion import FILE, panel_problem
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
+
+MAX_REFUSED_SHARE = 0.05  # of a symbol's rows, above which it is a warning
+_NAME = ["source", "symbol"]
+_IS_REPEATED = pl.col("rule") == "duplicate"
+_COUNTS = ("n_kept", "n_refused", "n_repeated")
+
+
+@dataclass(frozen=True)
+class MarketSummary:
+    """Rows of the landed files and what became of them; a row is kept, refused or repeats another."""
+
+    files: pl.DataFrame  # source, file, n_symbols, n_rows, n_kept, n_refused, n_repeated, reason (of a whole file)
+    symbols: pl.DataFrame  # source, symbol, first, last, n_kept, n_missing, n_refused, refused_share, coverage by year
+    reasons: pl.DataFrame  # rule, n_rows, reason, file, line and value of the first; the most frequent first
+    first_year: int | None  # of the coverage
+    warnings: tuple[str, ...]
+
+
+def summarize_market(store: Store) -> MarketSummary:
+    """Summarize the clean bars and the quarantine of a home."""
+    tables = store.tables
+    kept = tables.read(CLEAN_BARS, columns=[*_NAME, "session", "year", "file"])
+    quarantine = tables.read(QUARANTINE).with_columns(parse_symbol())
+    rows = quarantine.filter(pl.col("line") > 0)
+    files = _count_files(tables.read(DELIVERIES), kept, rows)
+    symbols, reasons = _count_symbols(kept, rows), _count_reasons(quarantine)
+    first_year = kept["year"].min()
+    return MarketSummary(
+        files=files,
+        symbols=symbols,
+        reasons=reasons,
+        first_year=first_year if isinstance(first_year, int) else None,
+        warnings=(*_file_warnings(files), *_symbol_warnings(symbols, rows), *_panel_warnings(store, kept)),
+    )
+
+
+def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    symbols = pl.concat([kept.select(*FILE, "symbol"), _named(rows).select(*FILE, "symbol")])
+    counts = symbols.group_by(FILE).agg(n_symbols=pl.col("symbol").n_unique())
+    joined = deliveries.select(*FILE, "n_rows", "reason").join(counts, on=FILE, how="left")
+    joined = _with_counts(joined, kept, rows, FILE)
+    columns = [*FILE, "n_symbols", "n_rows", *_COUNTS, "reason"]
+    return joined.with_columns(pl.col("n_symbols").fill_null(0)).select(columns).sort(FILE)
+
+
+def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Count rows, missing sessions and the share of sessions with a bar per symbol and year."""
+    spans = kept.group_by(_NAME).agg(first=pl.col("session").min(), last=pl.col("session").max())
+    names = pl.concat([kept.select(_NAME), _named(rows).select(_NAME)]).unique()
+    counted = _with_counts(names.join(spans, on=_NAME, how="left"), kept, rows, _NAME)
+    days = pl.Series("session", all_sessions()).cast(pl.Date)
+    until = {edge: days.search_sorted(counted[edge].fill_null(days[0])).cast(pl.Int64) for edge in ("first", "last")}
+    listed = pl.when(pl.col("first").is_not_null()).then(until["last"] - until["first"] + 1).otherwise(0)
+    judged = pl.col("n_kept") + pl.col("n_refused")
+    result = counted.with_columns(n_missing=listed - pl.col("n_kept"), refused_share=pl.col("n_refused") / judged)
+    result = result.join(_coverage(kept, days), on=_NAME, how="left").with_columns(
+        pl.col("refused_share").fill_nan(0.0)
+    )
+    columns = [*_NAME, "first", "last", "n_kept", "n_missing", "n_refused", "refused_share", "coverage"]
+    return result.select(columns).sort("refused_share", *_NAME, descending=[True, False, False])
+
+
+def _coverage(kept: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
+    """Share of the sessions of each year with a bar, from the first year of any symbol to the last."""
+    ends = kept.select(first=pl.col("session").min(), last=pl.col("session").max())
+    inside = days.to_frame().join(ends, how="cross").filter(pl.col("session").is_between("first", "last"))
+    per_year = inside.group_by(pl.col("session").dt.year().alias("year")).len("n_sessions")
+    grid = kept.select(_NAME).unique().join(per_year, how="cross")
+    counts = kept.group_by(*_NAME, "year").len("n_bars")
+    shares = grid.join(counts, on=[*_NAME, "year"], how="left").sort("year")
+    share = pl.col("n_bars").fill_null(0) / pl.col("n_sessions")
+    return shares.group_by(_NAME).agg(coverage=share)
+
+
+def _count_reasons(quarantine: pl.DataFrame) -> pl.DataFrame:
+    first = (pl.col(name).first() for name in ("reason", "file", "line", "value"))
+    grouped = quarantine.group_by("rule", maintain_order=True).agg(pl.len().alias("n_rows"), *first)
+    return grouped.sort("n_rows", descending=True, maintain_order=True)
+
+
+def _with_counts(frame: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Add `n_kept`, `n_refused` and `n_repeated` per key."""
+    parts = (kept, rows.filter(~_IS_REPEATED), rows.filter(_IS_REPEATED))
+    for name, part in zip(_COUNTS, parts, strict=True):
+        frame = frame.join(part.group_by(key).len(name), on=key, how="left")
+    return frame.with_columns(pl.col(_COUNTS).fill_null(0).cast(pl.Int64))
+
+
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows whose symbol is one; that of a broken line is the whole line."""
+    return rows.filter(pl.col("symbol").str.contains(SYMBOL))
+
+
+def _file_warnings(files: pl.DataFrame) -> Iterator[str]:
+    refused = files.filter(pl.col("reason").is_not_null())
+    yield from (f"{file} was refused: {reason}" for file, reason in refused.select("file", "reason").rows())
+
+
+def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
+    """Sentence per symbol with too many refused rows."""
+    refused = _named(rows).filter(~_IS_REPEATED)
+    for row in symbols.filter(pl.col("refused_share") > MAX_REFUSED_SHARE).rows(named=True):
+        own = refused.filter(source=row["source"], symbol=row["symbol"])
+        rule = own["rule"].value_counts(sort=True)["rule"][0]
+        first = own.filter(rule=rule).row(0, named=True)
+        n_rows = row["n_kept"] + row["n_refused"]
+        yield (
+            f"{row['symbol']}: {row['n_refused']:,} of {n_rows:,} rows were refused ({row['refused_share']:.0%}, more "
+            f"than {MAX_REFUSED_SHARE:.0%}), most of them by {rule}, first {first['file']}, line {first['line']}: "
+            f"{first['reason']}"
+        )
+
+
+def _panel_warnings(store: Store, kept: pl.DataFrame) -> Iterator[str]:
+    """Sentence per source with bars and without a panel."""
+    panels = set(store.tables.read(MARKET_PANEL, columns=["source"])["source"])
+    for source in sorted(set(kept["source"]) - panels):
+        yield f"{source} has no panel, so no experiment can use it: {panel_problem(store.tables, source)}"

@@ -1,0 +1,27 @@
+"""`nvtrader ingest`: land the files, and see what became of their rows before any training."""
+
+from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, open_store, with_examples
+from nvtrader_pipelines.service.cli.output import PageFormat, wide_console, write_json
+
+EXAMPLES = with_examples("nvtrader ingest", "nvtrader ingest --json")
+
+
+def ingest(*, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Ingest and clean the landed files without training; show kept and refused rows and coverage."""
+    import polars as pl
+
+    from nvtrader_pipelines.orchestration.materialize import update_market
+    from nvtrader_pipelines.runs.market_summary import summarize_market
+    from nvtrader_pipelines.runs.registration import experiment_warnings
+    from nvtrader_pipelines.service.cli.pages.market_page import print_market
+
+    with exit_on_error(verbose=verbose):
+        store, quiet = open_store(), is_json(form, as_json=as_json)
+        update_market(store, quiet=quiet)
+        summary, experiments = summarize_market(store), experiment_warnings(store)
+        if not quiet:
+            print_market(summary, wide_console(), experiments)
+            return
+        facts = {k: v.to_dicts() if isinstance(v, pl.DataFrame) else v for k, v in vars(summary).items()}
+        write_json({**facts, "experiments": experiments})

@@ -1,0 +1,70 @@
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.market.cleaning import clean
+from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, summarize_market
+from nvtrader_pipelines.service.cli.pages.market_page import draw_coverage
+from nvtrader_pipelines.storage.medallion import ingest_market
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
+from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars
+
+FIRST_BAD = 17  # rows of BBB, a row in 20 and one more
+
+
+@pytest.fixture
+def summary(home, store):
+    """Summary of a file with bad rows of one symbol, one that repeats a part, and one that is refused."""
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    bars = synthetic_bars(n_sessions=320, n_symbols=3)
+    text = csv_file(bars).content.decode().split("\n")
+    own = [i for i, line in enumerate(text) if line.startswith("BBB,")]
+    for i in own[:FIRST_BAD]:
+        text[i] = text[i].replace("BBB,20", "BBB,18")
+    text[next(i for i, line in enumerate(text) if line.startswith("AAA,"))] = "AAA,2015-01-02,broken"
+    (home.landing / "a.csv").write_text("\n".join(text))
+    (home.landing / "b.csv").write_bytes(csv_file(bars.filter(pl.col("symbol") == "CCC").head(10)).content)
+    (home.landing / "c.csv").write_text("nothing\n")
+    ingest_market(store.tables, range(1900, 2025), INGESTED_AT)
+    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), TODAY)
+    store.tables.replace(CLEAN_BARS, kept, {})
+    store.tables.replace(QUARANTINE, refused, {})
+    return summarize_market(store)
+
+
+def test_rows_of_each_file_are_kept_refused_or_repeated(summary):
+    files = {row["file"]: row for row in summary.files.rows(named=True)}
+    counts = ["n_symbols", "n_rows", "n_kept", "n_refused", "n_repeated"]
+    assert [files["a.csv"][name] for name in counts] == [3, 960, 960 - FIRST_BAD - 1, FIRST_BAD + 1, 0]
+    assert [files["b.csv"][name] for name in counts] == [1, 10, 0, 0, 10]
+    assert files["c.csv"]["reason"].startswith("the header 'nothing'")
+
+
+def test_symbol_above_the_threshold_is_a_warning_by_name(summary):
+    assert FIRST_BAD / 320 > MAX_REFUSED_SHARE
+    assert [warning.split()[0] for warning in summary.warnings] == ["c.csv", "BBB:", "landing"]
+    assert f"{FIRST_BAD} of 320 rows were refused (5%, more than 5%)" in summary.warnings[1]
+    assert "a.csv, line" in summary.warnings[1]
+
+
+def test_symbols_have_their_first_session_gaps_and_coverage(summary):
+    symbols = {row["symbol"]: row for row in summary.symbols.rows(named=True)}
+    assert next(iter(symbols)) == "BBB"
+    assert symbols["CCC"]["coverage"] == [1.0, 1.0]
+    assert symbols["CCC"]["n_missing"] == symbols["BBB"]["n_missing"] == 0
+    assert symbols["BBB"]["coverage"][0] == pytest.approx((252 - FIRST_BAD) / 252)
+
+
+def test_reasons_are_counted_with_their_first_row(summary):
+    rules = summary.reasons.select("rule", "n_rows", "file").rows()
+    assert rules[0] == ("unknown_session", FIRST_BAD, "a.csv")
+    assert ("duplicate", 10, "b.csv") in rules
+
+
+def test_summary_of_an_empty_home_has_no_rows(store):
+    summary = summarize_market(store)
+    assert (len(summary.files), len(summary.symbols), summary.first_year, summary.warnings) == (0, 0, None, ())
+
+
+def test_coverage_is_drawn_in_eighths_with_a_dot_for_none():
+    assert draw_coverage([0.0, 0.001, 0.5, 0.999, 1.0]) == "\u00b7\u2581\u2584\u2587\u2588"
+    assert draw_coverage(None) == ""
