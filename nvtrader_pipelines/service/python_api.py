@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from nvtrader_pipelines.service.library_noise import quiet_libraries
 from nvtrader_pipelines.service.open_home import require_home
-from nvtrader_pipelines.service.quiet_exit import silence_exit
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -90,8 +90,8 @@ class Pipeline:
             content, landed = file.read_bytes(), self.home.landing / file.name
             if not (landed.exists() and landed.read_bytes() == content):
                 write_atomically(landed, content)
-        silence_exit()
-        update_market(self.store, quiet=quiet)
+        with quiet_libraries():
+            update_market(self.store, quiet=quiet)
         return summarize_market(self.store)
 
     def run(
@@ -291,9 +291,9 @@ class Pipeline:
         from nvtrader_pipelines.service.cli.output import wide_console
         from nvtrader_pipelines.service.cli.progress_display import show_progress
 
-        silence_exit()
         console, confirm = wide_console(), None if yes else _refuse_long_trainings
-        with show_progress(console, quiet=quiet or not console.is_terminal) as on_progress:
+        has_no_bar = quiet or not console.is_terminal  # the steps print lines of their own
+        with quiet_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
             updated = run_pipeline(self.store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
         if updated.problems:
             raise ValueError("; ".join(f"{name}: {problem}" for name, problem in updated.problems.items()))
@@ -308,7 +308,7 @@ class Pipeline:
         from nvtrader_pipelines.service.documents.run_facts import verdict_rows
         from nvtrader_pipelines.storage.views.publishing import publish
 
-        with show_progress(wide_console(), quiet=quiet) as on_progress:
+        with quiet_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
             run_id = follow_run(steps, on_progress)
         publish(self.store)
         return verdict_rows(self.store, run_id).select(pl.lit(run_id).alias("run_id"), pl.all())

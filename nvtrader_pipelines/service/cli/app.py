@@ -36,7 +36,7 @@ from nvtrader_pipelines.service.cli.options import (
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
-from nvtrader_pipelines.service.quiet_exit import silence_exit
+from nvtrader_pipelines.service.library_noise import silence_exit
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 app = typer.Typer(
