@@ -1,1 +1,30 @@
 """NVTrader pipelines: market prices to reinforcement-learning portfolio policies that can be trusted."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.experiments.spec import ExperimentSpec
+    from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+    from nvtrader_pipelines.service.python_api import Pipeline
+    from nvtrader_pipelines.storage.errors import StorageError
+
+__all__ = ["ExperimentSpec", "Pipeline", "PipelineError", "StorageError"]
+_MODULES = {  # imported on first use: importing the package costs nothing
+    "ExperimentSpec": "experiments.spec",
+    "Pipeline": "service.python_api",
+    "PipelineError": "orchestration.pipeline_error",
+    "StorageError": "storage.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Public names, imported or not."""
+    return sorted({*globals(), *__all__})

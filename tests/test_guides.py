@@ -24,6 +24,7 @@ from nvtrader_pipelines.storage.tables import TRAJECTORIES
 from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
+NOTEBOOK = GUIDES[0].parents[1] / "examples" / "python.ipynb"
 NAMED = {guide.stem: guide for guide in GUIDES}
 FIRST_EXPERIMENT = NAMED["first-experiment"]
 CONTINUES = {  # guide to the guide whose home, with its trained policies, it continues
@@ -65,11 +66,16 @@ def shortened(content: str) -> str:
     return document(content)
 
 
+def file_and_run(content: str) -> str:
+    """Shell command that runs a Python block as a user does, from a file."""
+    return f"{heredoc('cat > block.py', content)}python block.py\n"
+
+
 SHELL: dict[str, Callable[[str], str]] = {
     "bash": lambda content: content,
     "yaml": shortened,
     "sql": partial(heredoc, "nvtrader sql --format json"),
-    "python": partial(heredoc, "python -"),
+    "python": file_and_run,
     **dict.fromkeys(SHOWN, lambda _: ""),
 }
 
@@ -161,6 +167,37 @@ def test_queries_of_a_guide_return_rows(guide, run_guide):
     answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
     assert len(answers) == sum(language == "sql" for language, _ in blocks(guide))
     assert all(answers)
+
+
+def test_quickstart_in_python_has_at_most_25_lines():
+    quickstart = (
+        NAMED["python"].read_text().partition("## Quickstart")[2].partition("```python\n")[2].partition("```")[0]
+    )
+    assert "from nvtrader_pipelines import Pipeline" in quickstart
+    assert len(quickstart.splitlines()) <= 25
+
+
+def test_notebook_is_stored_without_outputs():
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    assert [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+
+
+@pytest.mark.slow
+def test_cells_of_notebook_run_in_order_in_one_process(run_guide):
+    home, _ = run_guide(NAMED["python"])  # it has the same prices and experiments
+    cells = [
+        "".join(cell["source"]) for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"
+    ]
+    (home.root / "notebook.py").write_text("\n".join(cells))
+    finished = subprocess.run(
+        [sys.executable, "notebook.py"],
+        cwd=home.root,
+        env={**environment(home), "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
 
 
 @pytest.mark.slow

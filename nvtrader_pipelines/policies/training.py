@@ -5,14 +5,16 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.synchronize import Lock
+from types import ModuleType
 from typing import Any
 
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -173,6 +175,20 @@ def train_all(
         pool.end()
 
 
+@contextmanager
+def hidden_main() -> Iterator[None]:
+    """Hide the caller's script from processes that start inside: they would run it again.
+
+    A script without `if __name__ == "__main__":` would train once more in each of them. They need nothing of it.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 class _WorkerPool:
     """Caller side: worker processes, and a thread that reads their messages, so that no worker blocks."""
 
@@ -192,7 +208,8 @@ class _WorkerPool:
     def events(self) -> Generator[TrainingEvent, None, None]:
         """Start the workers and yield their events until every task is finished."""
         self._listener.start()
-        futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
+        with hidden_main():
+            futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
         while self._unfinished:
             if self._messages.empty():
                 _raise_errors(futures)

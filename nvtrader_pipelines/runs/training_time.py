@@ -64,10 +64,10 @@ def long_trainings(store: Store, specs: Sequence[ExperimentSpec]) -> list[Traini
     return [each for each in _estimates(store, specs) if each.is_long]
 
 
-def describe_long_trainings(trainings: Sequence[TrainingEstimate]) -> str:
-    """Describe trainings of more than a day, and how to confirm them."""
+def describe_long_trainings(trainings: Sequence[TrainingEstimate], option: str = "--yes") -> str:
+    """Describe trainings of more than a day, and the option that confirms them."""
     sentences = "; ".join(each.sentence for each in trainings)
-    return f"a training of more than a day needs --yes, but {sentences}; lower total_timesteps, or give --yes"
+    return f"a training of more than a day needs {option}, but {sentences}; lower total_timesteps, or give {option}"
 
 
 def measured_pace(ledger: Ledger, agent: str) -> float | None:

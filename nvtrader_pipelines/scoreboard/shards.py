@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from nvtrader_pipelines.policies.training import PRELOADED
+from nvtrader_pipelines.policies.training import PRELOADED, hidden_main
 from nvtrader_pipelines.scoreboard.contests import ContestSpec
 from nvtrader_pipelines.storage.home import Home
 
@@ -31,8 +31,9 @@ def shard_processes(judge: JudgeShard, home: Home, source: str, contests: Contes
         context.Process(target=_judge_shard, args=(*given, (number, n_shards)), daemon=True)
         for number in range(1, n_shards)
     ]
-    for process in processes:
-        process.start()
+    with hidden_main():
+        for process in processes:
+            process.start()
     try:
         yield n_shards
     except BaseException:

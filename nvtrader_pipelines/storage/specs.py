@@ -1,11 +1,13 @@
 """Experiment specs and the market spec, as YAML files that people write."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from nvtrader_pipelines.components.explanation import explain, suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -28,6 +30,7 @@ _HINT = (
     "# Fields that are left out have their defaults. `nvtrader components` lists all components;\n"
     "# `nvtrader schema experiment` writes the JSON Schema with which an editor checks this file.\n"
 )
+_FROM_PYTHON = "# Written from Python, which replaces it by the next experiment of this name.\n"
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,32 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     content = _template(spec) if like is None else {"extends": names[like].name, "name": name, "description": ""}
     write_atomically(path, (_HINT + yaml.safe_dump(content, sort_keys=False)).encode())
     return path
+
+
+def store_experiment(home: Home, content: ExperimentSpec | Mapping[str, Any]) -> ExperimentSpec:
+    """Write the file of an experiment given as a spec or as the content of its YAML; return the spec.
+
+    A file that holds the same experiment stays; of others, only those written by this function are replaced.
+
+    Raises:
+        StorageError: if the content is not a valid experiment, or a person wrote another of this name.
+    """
+    plain = to_jsonable_python(content, fallback=lambda value: value.item())  # a number of NumPy's
+    spec = _valid(plain, ExperimentSpec, "the content is not a valid experiment")
+    names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
+    path = names.get(spec.name, home.experiments / f"{spec.name}.yaml")
+    text = _FROM_PYTHON + yaml.safe_dump(_kind_first(spec.model_dump(mode="json")), sort_keys=False)
+    if not path.exists():
+        write_atomically(path, text.encode())
+    elif path.read_bytes().startswith(_FROM_PYTHON.encode()):
+        if path.read_bytes() != text.encode():
+            write_atomically(path, text.encode())
+    elif read_experiment(path) != spec:
+        raise StorageError(
+            f"{path} holds another experiment {spec.name}, written by a person, and is not replaced; choose another "
+            f"name, or run the file by its name: {spec.name!r}"
+        )
+    return spec
 
 
 def _valid(content: Any, model: type[Model], refusal: str) -> Model:

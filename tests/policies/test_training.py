@@ -36,6 +36,14 @@ for event in train_all(synthetic_panel(160, 3), tasks, 2):
 """
 
 
+UNGUARDED = """
+from nvtrader_pipelines.policies.training import Finished, TrainingTask, train_all
+from tests.markets import synthetic_panel
+from tests.policies.small_learners import AGENT, SPEC, WINDOW
+print("script runs", flush=True)
+tasks = [TrainingTask(0, seed, WINDOW, SPEC, AGENT) for seed in range(2)]
+print("trained", sum(isinstance(event, Finished) for event in train_all(synthetic_panel(160, 3), tasks, 2)))
+"""
 SLICED = AGENT.model_copy(update={"total_timesteps": 1280})  # ten rollouts
 
 
@@ -171,3 +179,12 @@ def test_no_worker_outlives_a_process_that_is(sent):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def test_script_without_guard_trains_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script)]
+    trained = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=True)
+    assert trained.stdout.splitlines() == ["script runs", "trained 2"]

@@ -1,6 +1,8 @@
 import os
+from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -13,6 +15,7 @@ from nvtrader_pipelines.storage.specs import (
     read_experiment,
     read_experiments,
     read_market,
+    store_experiment,
     write_experiment,
 )
 
@@ -220,6 +223,42 @@ def test_invalid_market_is_refused(home):
         match=r"market\.yaml is not a valid market: sources\.0\.kind: found 'tape', but must be one of landing",
     ):
         read_market(home)
+
+
+FIRST = {"name": "a", "agent": {"kind": "ppo", "total_timesteps": np.int64(4096)}, "report_from": date(2016, 1, 1)}
+
+
+def test_stored_mapping_is_read_as_the_same_experiment(home):
+    spec = store_experiment(home, FIRST)
+    assert (spec.agent.total_timesteps, spec.report_from) == (4096, date(2016, 1, 1))
+    assert read_experiments(home).specs == [spec]
+
+
+def test_stored_spec_replaces_file_of_an_earlier_call(home):
+    store_experiment(home, FIRST)
+    spec = ExperimentSpec(name="a", seeds=(3, 4, 5))
+    assert store_experiment(home, spec) == spec
+    assert read_experiments(home).specs == [spec]
+
+
+def test_file_of_a_person_stays_if_it_holds_the_same_experiment(home):
+    (home.experiments / "mine.yaml").write_text("name: a  # by hand\n")
+    store_experiment(home, {"name": "a"})
+    assert [path.name for path in home.experiments.iterdir()] == ["mine.yaml"]
+    assert (home.experiments / "mine.yaml").read_text() == "name: a  # by hand\n"
+
+
+def test_file_of_a_person_with_another_experiment_is_not_replaced(home):
+    (home.experiments / "mine.yaml").write_text("name: a\n")
+    with pytest.raises(StorageError, match=r"mine\.yaml"):
+        store_experiment(home, FIRST)
+    assert (home.experiments / "mine.yaml").read_text() == "name: a\n"
+
+
+def test_invalid_mapping_writes_no_file(home):
+    with pytest.raises(StorageError, match=r"agent\.gama"):
+        store_experiment(home, {"name": "a", "agent": {"kind": "ppo", "gama": 0.9}})
+    assert list(home.experiments.iterdir()) == []
 
 
 def test_pipe_or_odd_name_among_experiments_is_refused_alone(home):

@@ -2,9 +2,7 @@
 
 import atexit
 import gc
-import os
 import shlex
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -40,6 +38,7 @@ from nvtrader_pipelines.service.cli.options import (
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.library_noise import silence_exit
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -242,15 +241,6 @@ def doctor(
 def main() -> None:
     """Run the `nvtrader` script."""
     gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
-    atexit.register(_exit_quietly)
+    silence_exit()
+    atexit.register(gc.freeze)  # a last garbage collection would take over a second
     app()
-
-
-def _exit_quietly() -> None:
-    """Exit without a last garbage collection, which takes over a second, and with stderr closed.
-
-    DuckDB's binding writes 60 lines about Dagster's caches to stderr when the interpreter ends.
-    """
-    gc.freeze()
-    sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

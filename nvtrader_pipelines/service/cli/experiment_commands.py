@@ -19,7 +19,6 @@ from nvtrader_pipelines.service.cli.options import (
     is_json,
     open_store,
     output_format,
-    require_home,
     with_examples,
 )
 from nvtrader_pipelines.service.cli.output import (
@@ -30,6 +29,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_json,
     write_rows,
 )
+from nvtrader_pipelines.service.open_home import require_home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.output import Format, PageFormat
+from nvtrader_pipelines.service.open_home import require_home
 from nvtrader_pipelines.storage.damage.home_check import require_intact
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
@@ -86,23 +86,6 @@ def is_without_command(context: typer.Context) -> bool:
     if context.invoked_subcommand and any(source and source.name != "DEFAULT" for source in sources):
         raise typer.BadParameter(f"give the options of {context.invoked_subcommand} after it")
     return context.invoked_subcommand is None
-
-
-def require_home() -> Home:
-    """Return the home folder.
-
-    Raises:
-        ValueError: if $NVTRADER_HOME is no folder, or the current folder is no home.
-    """
-    home = Home.find()
-    if not home.root.is_dir():
-        raise ValueError(f"NVTRADER_HOME must name a folder, but {home.root} is none; create it or name another")
-    if Home.find_fixed() is None and not home.experiments.is_dir():
-        raise ValueError(
-            f"the current folder must be a home, but {home.root} has no data/experiments; enter a home, or create one "
-            "with `nvtrader init DIR`"
-        )
-    return home
 
 
 def open_store() -> Store:

@@ -96,20 +96,15 @@ def compare(
 ) -> None:
     """Compare runs side by side: figures, and differences of their specs from the first one's."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
-    from nvtrader_pipelines.service.documents.run_facts import compare_runs, compare_specs, find_run_by_name
+    from nvtrader_pipelines.service.documents.run_facts import compare_named_runs
 
     with exit_on_error(verbose=verbose):
-        if len(run) < 2:
-            raise ValueError("a comparison needs at least two runs, but got one; add another (see `nvtrader runs`)")
-        store = _current_store()
-        found = [find_run_by_name(store.ledger, each) for each in run]
-        if len({each.run_id for each in found}) < len(found):
-            raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
-        table, differ = compare_runs(store, found), compare_specs(store.ledger, found)
+        comparison = compare_named_runs(_current_store(), run)
         if is_json(form, as_json=as_json):
-            write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
+            differ = comparison.spec_differences
+            write_json({"runs": comparison.figures.to_dicts(), "spec_differences": differ.to_dicts()})
         else:
-            print_comparison(table, differ)
+            print_comparison(comparison.figures, comparison.spec_differences)
 
 
 @app.command(
@@ -216,15 +211,10 @@ def confirm_deletion(run_id: str) -> None:
 
 def _current_store() -> Store:
     """Open the store and mark runs whose process has ended as interrupted."""
-    import polars as pl
+    from nvtrader_pipelines.service.documents.run_facts import close_dead_runs
 
     store = open_store()
-    store.ledger.close_interrupted()
-    running = store.ledger.runs().filter(pl.col("status") == "running", pl.col("dagster_run_id").is_not_null())
-    if len(running):  # only Dagster knows their state, and opening it takes seconds
-        from nvtrader_pipelines.orchestration.instance import open_instance
-
-        open_instance(store).dispose()
+    close_dead_runs(store)
     return store
 
 

@@ -1,6 +1,7 @@
 """Documents of runs: ledger row, spec, policies, events and verdict; lists and comparisons."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -20,6 +21,24 @@ from nvtrader_pipelines.storage.views.run_views import run_views
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Figures of runs side by side, and the fields in which their specs differ from the first one's."""
+
+    figures: pl.DataFrame  # a row per run, in the given order
+    spec_differences: pl.DataFrame  # run, field, left (first run), right
+
+
+def close_dead_runs(store: Store) -> None:
+    """Mark runs whose process has ended as interrupted."""
+    store.ledger.close_interrupted()
+    running = store.ledger.runs().filter(pl.col("status") == "running", pl.col("dagster_run_id").is_not_null())
+    if len(running):  # only Dagster knows their state, and opening it takes seconds
+        from nvtrader_pipelines.orchestration.instance import open_instance
+
+        open_instance(store).dispose()
 
 
 def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
@@ -107,6 +126,21 @@ def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
     of_stage = events.group_by("stage", "fold", "seed", maintain_order=True)
     rows = of_stage.agg(pl.col("timestamp").first().alias("first"), pl.len().alias("n"), pl.col("message").last())
     return rows.select("first", "stage", "fold", "seed", "n", "message")
+
+
+def compare_named_runs(store: Store, names: Sequence[str]) -> RunComparison:
+    """Compare two or more runs, named as in `find_run_by_name`.
+
+    Raises:
+        StorageError: if a name matches no run or several.
+        ValueError: if there are fewer than two runs, or one is named twice.
+    """
+    if len(names) < 2:
+        raise ValueError("a comparison needs at least two runs, but got one; add another (see `nvtrader runs`)")
+    runs = [find_run_by_name(store.ledger, each) for each in names]
+    if len({each.run_id for each in runs}) < len(runs):
+        raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
+    return RunComparison(compare_runs(store, runs), compare_specs(store.ledger, runs))
 
 
 def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:

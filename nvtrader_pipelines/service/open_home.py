@@ -1,0 +1,30 @@
+"""The home that a command or a Python program works on."""
+
+from pathlib import Path
+
+from nvtrader_pipelines.storage.home import Home
+
+
+def require_home(folder: Path | None = None) -> Home:
+    """Return the home in a folder; without one, that of $NVTRADER_HOME, the checkout or the current folder.
+
+    Raises:
+        ValueError: if the folder is no home, or $NVTRADER_HOME is no folder.
+    """
+    if folder is not None:
+        home = Home.at(folder)
+        if not home.experiments.is_dir():
+            raise ValueError(
+                f"{home.without_link.root} must be a home, but has no data/experiments; name another folder, or create "
+                "a home: `nvtrader init DIR`, or Pipeline.create(DIR) in Python"
+            )
+        return home
+    home = Home.find()
+    if not home.root.is_dir():
+        raise ValueError(f"NVTRADER_HOME must name a folder, but {home.root} is none; create it or name another")
+    if Home.find_fixed() is None and not home.experiments.is_dir():
+        raise ValueError(
+            f"the current folder must be a home, but {home.root} has no data/experiments; enter a home, or create one "
+            "with `nvtrader init DIR`"
+        )
+    return home

@@ -1,0 +1,324 @@
+"""Python front door: the commands of `nvtrader` as methods that return polars frames."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from nvtrader_pipelines.service.library_noise import quiet_libraries
+from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.storage.damage.home_check import require_intact
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+if TYPE_CHECKING:  # slow to import
+    import polars as pl
+
+    from nvtrader_pipelines.experiments.deployment import Deployment
+    from nvtrader_pipelines.experiments.progress import Progress
+    from nvtrader_pipelines.experiments.spec import ExperimentSpec
+    from nvtrader_pipelines.runs.market_summary import MarketSummary
+    from nvtrader_pipelines.runs.training_time import TrainingEstimate
+    from nvtrader_pipelines.service.documents.run_facts import RunComparison
+
+
+class Pipeline:
+    """Pipeline of one home: ingests prices, runs experiments, and reads what they wrote.
+
+    Returns, weights, costs and drawdowns are fractions; losses, costs and drawdowns are positive; Sharpe ratios are
+    annual. Annualized figures of fewer than 63 sessions are null. Problems with files, names or data raise StorageError
+    or ValueError, a failed step PipelineError, each with the sentence that `nvtrader` prints. An interrupted call
+    resumes when it is made again.
+    """
+
+    def __init__(self, home: str | Path | None = None) -> None:
+        """Open a home; without a folder, the one that `nvtrader` works on in the current folder.
+
+        Raises:
+            ValueError: if there is no home.
+            DamagedFileError: if a file that every command depends on is damaged.
+        """
+        found = require_home(None if home is None else Path(home))
+        require_intact(found)
+        self.store = Store(found)
+
+    @classmethod
+    def create(cls, home: str | Path, *, exist_ok: bool = False) -> Self:
+        """Create a home with the shipped market and experiments, as `nvtrader init` does.
+
+        Args:
+            home: new or empty folder.
+            exist_ok: open a folder that is a home already.
+
+        Raises:
+            StorageError: if the folder holds anything else.
+        """
+        from nvtrader_pipelines.storage.new_home import create_home
+
+        if not (exist_ok and Home.at(Path(home)).experiments.is_dir()):
+            create_home(Path(home))
+        return cls(home)
+
+    def __repr__(self) -> str:
+        return f"Pipeline({str(self.home.without_link.root)!r})"
+
+    @property
+    def home(self) -> Home:
+        """Paths of the home, such as `home.landing` and `home.experiments`."""
+        return self.store.home
+
+    def ingest(self, *files: str | Path, quiet: bool = False) -> "MarketSummary":
+        """Deliver files of prices, and bring the market up to date if anything changed.
+
+        Without files, what was put into `data/landing` and the other sources of `data/market.yaml` is ingested. Refused
+        rows are in `silver.quarantine`, each with its reason.
+
+        Args:
+            files: CSV or Parquet files to copy into `data/landing`; one of the same name there is replaced.
+            quiet: print no progress.
+
+        Returns:
+            Frames of files, symbols (rows that were used, refused or missing, and coverage by year) and reasons of
+            refusals, and warnings as sentences.
+
+        Raises:
+            OSError: if a file cannot be read or copied.
+            PipelineError: if a step fails, such as on a file that holds no prices.
+        """
+        from nvtrader_pipelines.orchestration.materialize import update_market
+        from nvtrader_pipelines.runs.market_summary import summarize_market
+        from nvtrader_pipelines.storage.files import write_atomically
+
+        for file in map(Path, files):
+            content, landed = file.read_bytes(), self.home.landing / file.name
+            if not (landed.exists() and landed.read_bytes() == content):
+                write_atomically(landed, content)
+        with quiet_libraries():
+            update_market(self.store, quiet=quiet)
+        return summarize_market(self.store)
+
+    def run(
+        self,
+        *experiments: "str | Mapping[str, Any] | ExperimentSpec",
+        judge: bool = True,
+        yes: bool = False,
+        quiet: bool = False,
+    ) -> "pl.DataFrame":
+        """Train and judge experiments and return their verdicts; finished work is not repeated.
+
+        Changed prices are ingested first. A spec or mapping is written to `data/experiments`, where the command line,
+        the schedules and the Dagster UI find it; it replaces the file of an earlier call, never that of a person.
+
+        Args:
+            experiments: names of experiments in `data/experiments`, specs, or the content of a YAML file as a mapping;
+                none for all of `data/experiments`.
+            judge: rank and validate all runs, and let the promotion gate decide.
+            yes: start trainings of more than a day.
+            quiet: print no progress.
+
+        Returns:
+            A row per account (the experiment's, baselines) and period of the latest run of each experiment, with
+            figures net of costs and the bounds of their 95 % intervals.
+
+        Raises:
+            StorageError: if a spec is not valid, or a person wrote another experiment of its name.
+            ValueError: if a name is unknown, or an experiment cannot run; the others have run.
+            PipelineError: if a step fails.
+        """
+        from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
+        from nvtrader_pipelines.service.cli.summary import summary_rows
+        from nvtrader_pipelines.storage.specs import store_experiment
+
+        names = [each if isinstance(each, str) else store_experiment(self.home, each).name for each in experiments]
+        keys = read_pipeline_state(self.store, names) if judge else None
+        if keys is None:
+            done = self._update(names, judge=judge, yes=yes, quiet=quiet)
+        else:
+            done = [key.partition("@")[0] for key in keys]
+        return summary_rows(self.store, done if names else ())
+
+    def runs(self, *, everything: bool = False) -> "pl.DataFrame":
+        """List runs, newest first, with the Sharpe ratio and maximum drawdown of all test sessions.
+
+        Deleted runs and those of archived experiments are listed only with `everything`.
+        """
+        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, list_runs
+
+        close_dead_runs(self.store)
+        return list_runs(self.store, everything=everything)
+
+    def describe_run(self, run: str) -> dict[str, Any]:
+        """Describe a run: verdict in words, spec, policies by digest, figures, events, warnings.
+
+        Args:
+            run: its id, the beginning of it, or the name of an experiment for its newest run.
+
+        Raises:
+            StorageError: if no run or several runs match.
+        """
+        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, find_run_by_name, run_document
+
+        close_dead_runs(self.store)
+        return run_document(self.store, find_run_by_name(self.store.ledger, run))
+
+    def compare(self, *runs: str) -> "RunComparison":
+        """Compare runs by figures over all test sessions, and by differences of their specs.
+
+        Args:
+            runs: two or more runs, named as for `describe_run`.
+
+        Raises:
+            StorageError: if a name matches no run or several.
+            ValueError: if there are fewer than two runs, or one is named twice.
+        """
+        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, compare_named_runs
+
+        close_dead_runs(self.store)
+        return compare_named_runs(self.store, runs)
+
+    def replay(
+        self,
+        run: str,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        pinned: bool = False,
+        quiet: bool = False,
+    ) -> "pl.DataFrame":
+        """Walk the stored policies of a run through another window, or through its own tests again.
+
+        Args:
+            run: run, named as for `describe_run`.
+            first: first session; None for the first of its tests.
+            last: last session; None for the last of its tests, or of the market if `first` is later.
+            pinned: use the market data that the run recorded instead of the current ones.
+            quiet: print no progress.
+
+        Returns:
+            The verdict of the new run, a row per account and period.
+
+        Raises:
+            StorageError: if no run matches, its policies are not all there, or its recorded data are not.
+            ValueError: if the window holds sessions that its policies were trained on, or none.
+        """
+        from nvtrader_pipelines.runs.lifecycle import Launch
+        from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
+        from nvtrader_pipelines.service.documents.run_facts import require_trained_run
+
+        run_id = require_trained_run(self.store, run).run_id
+        window = replay_window(self.store, run_id, (first, last))
+        return self._walk(replay_run(self.store, run_id, Launch(uuid4().hex), window, pinned=pinned), quiet=quiet)
+
+    def forward(self, run: str, *, quiet: bool = False) -> "pl.DataFrame":
+        """Walk the last policies of a run over all sessions since its tests; no order is placed.
+
+        Returns:
+            The verdict of the new run, a row per account and period.
+
+        Raises:
+            StorageError: if no run matches, or its policies are not all there.
+            ValueError: if the market has no session since its tests.
+        """
+        from nvtrader_pipelines.runs.lifecycle import Launch
+        from nvtrader_pipelines.runs.train_walk_judge import forward_run
+        from nvtrader_pipelines.service.documents.run_facts import require_trained_run
+
+        run_id = require_trained_run(self.store, run).run_id
+        return self._walk(forward_run(self.store, run_id, Launch(uuid4().hex)), quiet=quiet)
+
+    def open_policy(self, policy: str) -> "Deployment":
+        """Open a trained policy on the current market; its `decide` returns target weights.
+
+        Args:
+            policy: an experiment, for its newest run, or the beginning of a run's id; with `/seed-K`, a single seed.
+
+        Raises:
+            StorageError: if there is none, or its files changed.
+            ValueError: if it cannot decide on this market.
+        """
+        from nvtrader_pipelines.desk.account_backtests import open_deployment
+        from nvtrader_pipelines.promotion.policy_cards import find_policy
+
+        found = find_policy(self.store, policy)
+        return open_deployment(self.store, found.run_id, found.policy)
+
+    def scoreboard(self) -> "pl.DataFrame":
+        """Read the ranking of all entrants as of the last judgement, a row each, by contest.
+
+        Raises:
+            StorageError: if nothing was judged yet.
+        """
+        from nvtrader_pipelines.scoreboard.board import read_scoreboard
+        from nvtrader_pipelines.service.documents.short_samples import mask_short
+
+        return mask_short(read_scoreboard(self.store))
+
+    def sql(self, query: str) -> "pl.DataFrame":
+        """Run a query of DuckDB's SQL over all tables.
+
+        Raises:
+            StorageError: if there are no tables yet, or the query is invalid.
+        """
+        from nvtrader_pipelines.storage.views.queries import query_views
+
+        return query_views(self.store, query)
+
+    def tables(self) -> "pl.DataFrame":
+        """List all tables, with their rows, bytes and snapshots."""
+        return self.store.tables.describe_all()
+
+    def table(self, name: str) -> "pl.DataFrame":
+        """Read a whole table, such as `gold.returns`; `sql` reads parts.
+
+        Raises:
+            StorageError: if there is no such table.
+        """
+        return self.sql(f"FROM {name}")
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write all results into one HTML file, and return its path.
+
+        Args:
+            path: file to write; None for `warehouse/report.html`.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        from nvtrader_pipelines.service.report.report import write_report
+
+        return write_report(self.store, self.home.report if path is None else Path(path))[0]
+
+    def _update(self, names: list[str], *, judge: bool, yes: bool, quiet: bool) -> list[str]:
+        """Bring experiments up to date, and return their names."""
+        from nvtrader_pipelines.orchestration.materialize import run_pipeline
+        from nvtrader_pipelines.service.cli.output import wide_console
+        from nvtrader_pipelines.service.cli.progress_display import show_progress
+
+        console, confirm = wide_console(), None if yes else _refuse_long_trainings
+        has_no_bar = quiet or not console.is_terminal  # the steps print lines of their own
+        with quiet_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
+            updated = run_pipeline(self.store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
+        if updated.problems:
+            raise ValueError("; ".join(f"{name}: {problem}" for name, problem in updated.problems.items()))
+        return updated.names
+
+    def _walk(self, steps: "Iterable[Progress]", *, quiet: bool) -> "pl.DataFrame":
+        """Run a replay or a forward run to its end, and return its verdict."""
+        import polars as pl
+
+        from nvtrader_pipelines.service.cli.output import wide_console
+        from nvtrader_pipelines.service.cli.progress_display import follow_run, show_progress
+        from nvtrader_pipelines.service.documents.run_facts import verdict_rows
+        from nvtrader_pipelines.storage.views.publishing import publish
+
+        with quiet_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
+            run_id = follow_run(steps, on_progress)
+        publish(self.store)
+        return verdict_rows(self.store, run_id).select(pl.lit(run_id).alias("run_id"), pl.all())
+
+
+def _refuse_long_trainings(trainings: "Sequence[TrainingEstimate]") -> None:
+    from nvtrader_pipelines.runs.training_time import describe_long_trainings
+
+    raise ValueError(describe_long_trainings(trainings, "yes=True"))

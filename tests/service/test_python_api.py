@@ -1,0 +1,187 @@
+import asyncio
+import json
+import subprocess
+import sys
+from datetime import date
+
+import numpy as np
+import polars as pl
+import pytest
+
+import nvtrader_pipelines
+from nvtrader_pipelines import ExperimentSpec, Pipeline, StorageError
+from nvtrader_pipelines.envs.account import opening_account
+from nvtrader_pipelines.runs.training_time import TrainingEstimate
+from nvtrader_pipelines.service.library_noise import quiet_libraries
+from nvtrader_pipelines.service.python_api import _refuse_long_trainings
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import KEY, SWEPT, small_home
+
+SCRIPT = (
+    "import sys, nvtrader_pipelines; nvtrader_pipelines.{}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+)
+SLOW = {"polars", "numpy", "pydantic", "typer", "rich", "yaml", "dagster", "torch", "duckdb", "sqlalchemy", "pyiceberg"}
+
+
+@pytest.fixture
+def built(built_home):
+    """Pipeline of the built home."""
+    return Pipeline(built_home.root)
+
+
+@pytest.fixture
+def swept(swept_home):
+    """Pipeline of the home with two runs."""
+    return Pipeline(swept_home.root)
+
+
+@pytest.mark.parametrize("name", ["__doc__", "Pipeline"])
+def test_import_of_front_door_imports_no_library(name):
+    loaded = subprocess.run([sys.executable, "-c", SCRIPT.format(name)], capture_output=True, text=True, check=True)
+    assert SLOW & set(loaded.stdout.split()) == set()
+
+
+def test_public_names_are_listed_and_exist():
+    assert set(nvtrader_pipelines.__all__) <= set(dir(nvtrader_pipelines))
+    assert all(getattr(nvtrader_pipelines, name).__name__ == name for name in nvtrader_pipelines.__all__)
+
+
+def test_unknown_public_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="Pipelin"):
+        _ = nvtrader_pipelines.Pipelin
+
+
+def test_folder_that_is_no_home_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="data/experiments"):
+        Pipeline(tmp_path)
+
+
+def test_pipeline_without_folder_opens_the_home_of_the_environment(home, monkeypatch):
+    monkeypatch.setenv("NVTRADER_HOME", str(home.root))
+    assert Pipeline().home == home
+
+
+def test_created_home_is_opened_again_only_with_exist_ok(tmp_path):
+    created = Pipeline.create(tmp_path / "new")
+    assert {path.stem for path in created.home.experiments.iterdir()} == {"ppo-cvar", "ppo-growth", "ppo-residual"}
+    assert Pipeline.create(tmp_path / "new", exist_ok=True).home == created.home
+    with pytest.raises(StorageError):
+        Pipeline.create(tmp_path / "new")
+
+
+def test_folder_with_other_files_is_not_made_a_home(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError):
+        Pipeline.create(tmp_path, exist_ok=True)
+
+
+def test_warning_of_dagster_in_a_running_event_loop_is_ignored():
+    async def inside():
+        loop = asyncio.new_event_loop()
+        with quiet_libraries(), pytest.raises(RuntimeError):
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    asyncio.run(inside())
+
+
+@pytest.mark.slow
+def test_delivered_file_is_landed_and_ingested_once(tmp_path, capsys):
+    home = small_home(tmp_path / "home")
+    delivered = (home.landing / "prices.csv").rename(tmp_path / "prices.csv")
+    pipeline = Pipeline(home.root)
+    summary = pipeline.ingest(delivered, quiet=True)
+    assert summary.symbols.select("source", "n_kept", "n_refused").rows() == [("landing", 756, 0)] * 3
+    assert (home.landing / "prices.csv").read_bytes() == delivered.read_bytes()
+    assert capsys.readouterr().out == ""
+    landed = (home.landing / "prices.csv").stat().st_mtime_ns
+    assert pipeline.ingest(delivered, quiet=True).symbols.equals(summary.symbols)
+    assert (home.landing / "prices.csv").stat().st_mtime_ns == landed
+
+
+def test_missing_file_is_not_ingested(home):
+    with pytest.raises(FileNotFoundError):
+        Pipeline(home.root).ingest("missing.csv")
+
+
+def test_verdict_of_current_experiment_is_that_of_the_command(built, invoke):
+    verdict = built.run("tiny")
+    printed = json.loads(invoke("materialize", "tiny", "--json").stdout)
+    assert verdict["run_id"].unique().to_list() == [Store(built.home).policies.read_latest(KEY).run_id]
+    assert verdict["sharpe"].to_list() == [row["sharpe"] for row in printed]
+
+
+def test_unknown_experiment_is_refused(built):
+    with pytest.raises(ValueError, match="tiny"):
+        built.run("tinny")
+
+
+def test_training_of_days_needs_confirmation():
+    with pytest.raises(ValueError, match="yes=True"):
+        _refuse_long_trainings([TrainingEstimate("long", 10**9, 1000.0, is_measured=False)])
+
+
+def test_runs_and_document_of_built_home(built):
+    (run_id,) = built.runs()["run_id"]
+    document = built.describe_run("tiny")
+    assert document["run"]["run_id"] == run_id
+    assert "net Sharpe ratio" in document["verdict"]
+
+
+def test_comparison_shows_the_field_that_differs(swept):
+    comparison = swept.compare(*SWEPT)
+    assert comparison.figures["partition_key"].to_list() == SWEPT
+    differences = {row["field"]: (row["left"], row["right"]) for row in comparison.spec_differences.to_dicts()}
+    assert differences["environment.turnover_cost_bps"] == ("0.0", "20.0")
+
+
+@pytest.mark.parametrize("runs", [("tiny",), ("tiny", "tiny")])
+def test_comparison_of_one_run_is_refused(built, runs):
+    with pytest.raises(ValueError, match="comparison"):
+        built.compare(*runs)
+
+
+def test_replay_returns_verdict_of_a_new_run(swept, capsys):
+    name = SWEPT[0].partition("@")[0]
+    verdict = swept.replay(name, date(2017, 3, 1), date(2017, 6, 30), quiet=True)
+    (run_id,) = verdict["run_id"].unique()
+    assert Store(swept.home).ledger.run(run_id).kind == "replay"
+    assert verdict.filter(kind="ensemble", period="all")["first_session"].item() == date(2017, 3, 1)
+    assert capsys.readouterr().out == ""
+
+
+def test_policy_decides_weights_on_the_simplex(built):
+    policy = built.open_policy("tiny")
+    decision = policy.decide(len(policy.panel.sessions) - 1, opening_account(3))
+    assert decision.target.shape == (4,)
+    assert decision.target.min() >= 0.0
+    np.testing.assert_allclose(decision.target.sum(), 1.0)
+
+
+def test_tables_queries_and_scoreboard_are_frames(built):
+    assert built.sql("SELECT 1 AS one").equals(pl.DataFrame({"one": [1]}, schema={"one": pl.Int32}))
+    assert len(built.table("gold.returns")) == built.tables().filter(name="gold.returns")["n_rows"].item()
+    assert "tiny" in built.scoreboard()["entrant"].to_list()
+
+
+def test_unknown_table_is_refused(built):
+    with pytest.raises(StorageError, match="returns"):
+        built.table("gold.return")
+
+
+def test_report_is_written_to_the_named_file(built, tmp_path):
+    assert built.report(tmp_path / "report.html") == tmp_path / "report.html"
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_spec_with_a_name_that_a_person_uses_is_refused(tmp_path):
+    home = small_home(tmp_path / "home")
+    before = (home.experiments / "tiny.yaml").read_bytes()
+    with pytest.raises(StorageError, match=r"tiny\.yaml"):
+        Pipeline(home.root).run(ExperimentSpec(name="tiny"))
+    assert (home.experiments / "tiny.yaml").read_bytes() == before
+
+
+def test_pipeline_shows_its_home(home):
+    assert repr(Pipeline(home.root)) == f"Pipeline({str(Home.at(home.root).root)!r})"
