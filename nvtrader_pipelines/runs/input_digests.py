@@ -4,6 +4,7 @@ import hashlib
 import json
 
 from nvtrader_pipelines.experiments.code_digest import promotion_code, scoring_code
+from nvtrader_pipelines.experiments.installed_parts import installed_digest
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -11,11 +12,14 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: runs, archived names, entrants, windows, panels and scoring code."""
+    """Digest of the contest: runs, archived names, entrants, windows, panels, scoring code, installed parts."""
+    parts = [digest] if (digest := installed_digest()) else []
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     archived = sorted(store.ledger.archived_names())
-    state = hashlib.sha256(json.dumps([runs.rows(), panels.rows(), archived, scoring_code()], default=str).encode())
+    state = hashlib.sha256(
+        json.dumps([runs.rows(), panels.rows(), archived, scoring_code(), *parts], default=str).encode()
+    )
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         state.update(f"{path.relative_to(store.home.entrants)}|{digest}\n".encode())

@@ -4,7 +4,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
@@ -18,7 +18,7 @@ def market_digest(home: Home) -> str:
     market = read_market(home)
     live = any(source.kind == "yahoo" for source in market.sources)
     day = datetime.now(UTC).date().isoformat() if live else ""
-    content = "|".join((landing_fingerprint(home), market.model_dump_json(), run_code(), day))
+    content = "|".join((landing_fingerprint(home), market.model_dump_json(), code_of(market), day))
     return hashlib.sha256(content.encode()).hexdigest()
 
 
