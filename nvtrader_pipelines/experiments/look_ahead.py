@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.experiments.installed_parts import parts_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -65,7 +66,7 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
     for rule in rules:
         if isinstance(rule, ClassicalAgent) and parts_of(rule):
             target = rule.start().decide(panel, t, account).target
-            yield f"decision of {rule.kind}", np.zeros(0) if target is None else target
+            yield f"decision of {kind_of(type(rule))}", np.zeros(0) if target is None else target
 
 
 def _eligible(weights: np.ndarray, panel: MarketPanel, t: int) -> np.ndarray:

@@ -17,9 +17,8 @@ def contest_digest(store: Store) -> str:
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     archived = sorted(store.ledger.archived_names())
-    state = hashlib.sha256(
-        json.dumps([runs.rows(), panels.rows(), archived, scoring_code(), *parts], default=str).encode()
-    )
+    content = [runs.rows(), panels.rows(), archived, scoring_code(), *parts]
+    state = hashlib.sha256(json.dumps(content, default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         state.update(f"{path.relative_to(store.home.entrants)}|{digest}\n".encode())
