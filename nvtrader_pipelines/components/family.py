@@ -52,11 +52,12 @@ class Family:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON Schema of the union with the parts of installed packages."""
-        found = handler(schema)
-        for kind, part in installed_parts(self.name, self._own).usable.items():
-            node = handler(part.__pydantic_core_schema__)
-            found["oneOf"].append(node)
-            found["discriminator"]["mapping"][kind] = node["$ref"]
+        found, parts = handler(schema), installed_parts(self.name, self._own).usable
+        if parts:
+            choices = {kind: part.__pydantic_core_schema__ for kind, part in parts.items()}
+            added = handler(core_schema.tagged_union_schema(choices, discriminator="kind"))
+            found["oneOf"].extend(added["oneOf"])
+            found["discriminator"]["mapping"].update(added["discriminator"]["mapping"])
         return found
 
     def _validate(self, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
@@ -75,6 +76,11 @@ class Family:
 def every_member(family: Any) -> tuple[Member, ...]:
     """Classes of a family: its own members, then usable parts of installed packages."""
     return (*members(family), *parts_of_family(family).usable.values())
+
+
+def is_open(family: Any) -> bool:
+    """Whether installed packages may add members to a family."""
+    return any(isinstance(each, Family) for each in get_args(family)[1:])
 
 
 def parts_of_family(family: Any) -> InstalledParts:

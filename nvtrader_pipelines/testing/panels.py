@@ -68,10 +68,11 @@ def eventful_panel(n_sessions: int = 160, seed: int = 0, *, opens: bool = True) 
     delisted[LAST_PRICE + MAX_GAP + 1 :, DELISTED] = True
     close_returns = np.where(tradable, panel.close_returns, 0.0)
     close_returns[LISTED_AT, LATE] = 0.0  # nothing is earned before the first price
+    overnight = panel.overnight_returns
     return replace(
         panel,
         close_returns=close_returns,
-        overnight_returns=np.where(tradable, panel.overnight_returns, 0.0) if opens else None,
+        overnight_returns=None if overnight is None else np.where(tradable, overnight, 0.0),
         tradable=tradable,
         delisted=delisted,
         eligible=eligible,
