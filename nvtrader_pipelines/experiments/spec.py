@@ -14,6 +14,8 @@ from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkFor
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
+from nvtrader_pipelines.policies.agents.learner import EXTRACTORS
+from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
@@ -76,7 +78,8 @@ class ExperimentSpec(Component):
         if not isinstance(agent, Learner):
             return self
         backbone = agent.backbone
-        if backbone.kind not in agent.backbones:
+        is_extractor = isinstance(backbone, ExtractorBackbone) and agent.backbones >= EXTRACTORS
+        if backbone.kind not in agent.backbones and not is_extractor:
             raise ValueError(
                 f"agent.backbone: found {backbone.kind}, but {agent.kind} takes one of "
                 f"{', '.join(sorted(agent.backbones))}"
