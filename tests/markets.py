@@ -6,19 +6,21 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.cleaning import clean
-from nvtrader_pipelines.market.features import FEATURES, compute_features
+from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.ingest import ingest
-from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.market.sources import LandedFile, LandingSource
+from nvtrader_pipelines.testing.panels import (  # noqa: F401 - shared with authors of parts
+    FEATURE_NAMES,
+    FIRST_SESSION,
+    synthetic_panel,
+    synthetic_sessions,
+    synthetic_symbols,
+)
 
-FIRST_SESSION = dt.date(2015, 1, 2)
 INGESTED_AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 TODAY = INGESTED_AT.date()
-FEATURE_NAMES = tuple(feature.name for feature in FEATURES)
-_NAMES = ("AAA", "BBB", "CCC", "DDD", "EEE", "FFF", "GGG", "HHH")
 
 
 class MarketTables(NamedTuple):
@@ -30,40 +32,6 @@ class MarketTables(NamedTuple):
     quarantine: pl.DataFrame
     returns: pl.DataFrame
     features: pl.DataFrame
-
-
-def synthetic_symbols(n_symbols) -> tuple[str, ...]:
-    """Symbols in the order of a panel."""
-    return _NAMES[:n_symbols] if n_symbols <= len(_NAMES) else tuple(f"N{i:03d}" for i in range(n_symbols))
-
-
-def synthetic_sessions(n_sessions, first=FIRST_SESSION) -> np.ndarray:
-    """Sessions of the exchange from `first`, as (T,) days."""
-    return sessions(first, dt.date(2049, 12, 31))[:n_sessions].copy()
-
-
-def synthetic_panel(n_sessions=600, n_symbols=4, seed=0, opens=True, volume=True) -> MarketPanel:
-    """Build a panel of random walks that trade on every session; its features are noise."""
-    generator = np.random.default_rng(seed)
-    names = FEATURE_NAMES if volume else tuple(name for name in FEATURE_NAMES if "volume" not in name)
-    shape = (n_sessions, n_symbols)
-    everywhere = np.ones(shape, dtype=bool)
-    features = generator.normal(0.0, 0.1, (*shape, len(names)))
-    for k, name in enumerate(names):
-        if name.startswith("volatility"):
-            features[:, :, k] = generator.uniform(0.008, 0.02, shape)
-    return MarketPanel(
-        source="synthetic",
-        sessions=synthetic_sessions(n_sessions),
-        symbols=synthetic_symbols(n_symbols),
-        close_returns=generator.normal(0.0004, 0.012, shape),
-        overnight_returns=generator.normal(0.0002, 0.005, shape) if opens else None,
-        tradable=everywhere,
-        delisted=~everywhere,
-        eligible=everywhere,
-        features=features,
-        feature_names=names,
-    )
 
 
 def synthetic_bars(n_sessions=320, n_symbols=3, seed=0, opens=True, volume=True) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
@@ -94,4 +95,4 @@ class ResidualAction(Component):
         return target_weights
 
 
-Action = Annotated[SimplexAction | ResidualAction, Field(discriminator="kind")]
+Action = Annotated[SimplexAction | ResidualAction, Field(discriminator="kind"), Family("actions")]

@@ -13,10 +13,6 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 
-gymnasium.register(  # `gymnasium.make` imports the module before the colon
-    id="nvtrader/PortfolioCVaR-v0", entry_point=f"{__name__}:PortfolioEnv"
-)
-
 
 def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str, Any]:
     """Build the `info` of one portfolio's step."""
@@ -84,7 +80,9 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     `scaler` (of the observation), and any knob of the spec by name:
 
     ```python
-    gymnasium.make("nvtrader_pipelines.envs.portfolio_env:nvtrader/PortfolioCVaR-v0", rebal_freq=1)
+    import nvtrader_pipelines.envs
+
+    gymnasium.make("nvtrader/PortfolioCVaR-v0", rebal_freq=1)
     ```
 
     ## Version history

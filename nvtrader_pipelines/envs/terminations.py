@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 
 FloatArray = NDArray[np.float64]
@@ -89,7 +90,9 @@ class RiskBreachTermination(_Rule):
 
 
 Termination = Annotated[
-    DrawdownTermination | MarginCallTermination | RiskBreachTermination, Field(discriminator="kind")
+    DrawdownTermination | MarginCallTermination | RiskBreachTermination,
+    Field(discriminator="kind"),
+    Family("terminations"),
 ]
 
 

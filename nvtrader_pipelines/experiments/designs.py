@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import format_value, suggest
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
@@ -104,7 +105,7 @@ class AblationDesign(Design):
 
 
 ExperimentDesign = Annotated[
-    BasicDesign | WalkForwardDesign | BestOfNDesign | AblationDesign, Field(discriminator="kind")
+    BasicDesign | WalkForwardDesign | BestOfNDesign | AblationDesign, Field(discriminator="kind"), Family("designs")
 ]
 
 

@@ -9,7 +9,8 @@ from typing import Self
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.look_ahead import require_causal_parts
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
@@ -61,12 +62,14 @@ class RunPlan:
         Raises:
             ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline needs, or a
                 fold's training is too short to fit its timing.
+            LookAheadError: if a part of an installed package looks ahead.
         """
         if spec.design.kind == "ablation":
             variants = ", ".join(variant.name for variant in spec.variants())
             raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
         folds = spec.design.folds(spec.splitter.split(panel.sessions))
         spec.pipeline.start(panel)  # cheap, and fails before anything is trained
+        require_causal_parts(spec, panel)
         plan = cls(spec, panel, panel_digest(panel), tuple(folds))
         plan.require_fitting_sessions()
         return plan
@@ -78,11 +81,12 @@ class RunPlan:
         walk_forward: spec, market and code; replay: parent, window, market and code; forward: parent and code, so that
         new sessions continue the same account.
         """
-        content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, run_code())
+        code = code_of(self.spec)
+        content: tuple[str, ...] = (self.spec.spec_hash, self.panel_digest, code)
         if self.kind == "replay":
-            content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, run_code())
+            content = (self.kind, str(self.parent_run_id), *map(str, self.window), self.panel_digest, code)
         elif self.kind == "forward":
-            content = (self.kind, str(self.parent_run_id), run_code())
+            content = (self.kind, str(self.parent_run_id), code)
         return hashlib.sha256("|".join(content).encode()).hexdigest()[:ID_LENGTH]
 
     @cached_property

@@ -1,5 +1,6 @@
 """Experiment spec: a frozen document, identified by its content."""
 
+import operator
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
@@ -11,7 +12,10 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
+from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
+from nvtrader_pipelines.policies.agents.learner import EXTRACTORS
+from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
@@ -37,12 +41,24 @@ class MarketChoice(Component):
     source: SourceName = "sample"
     symbols: Annotated[tuple[str, ...], Field(min_length=1)] | None = None  # None = every symbol of the source
     max_gap: PositiveInt = 5  # longest stretch of sessions without a price inside a listing
+    features: tuple[Feature, ...] = Field(default=(), exclude_if=operator.not_)  # beside those of gold.features
 
     @model_validator(mode="after")
     def _symbols_differ(self) -> Self:
         symbols = self.symbols or ()
         if len(set(symbols)) != len(symbols):
             raise ValueError(f"symbols must differ, but they are {list(symbols)}; name each once")
+        return self
+
+    @model_validator(mode="after")
+    def _feature_names_differ(self) -> Self:
+        names = [each.name for each in (*FEATURES, *self.features)] if self.features else []
+        twins = sorted({name for name in names if names.count(name) > 1})
+        if twins:
+            raise ValueError(
+                f"features must have names of their own, but {', '.join(twins)} occurs twice; drop it, as every market "
+                "has the columns of gold.features"
+            )
         return self
 
 
@@ -68,7 +84,8 @@ class ExperimentSpec(Component):
         if not isinstance(agent, Learner):
             return self
         backbone = agent.backbone
-        if backbone.kind not in agent.backbones:
+        is_extractor = isinstance(backbone, ExtractorBackbone) and agent.backbones >= EXTRACTORS
+        if backbone.kind not in agent.backbones and not is_extractor:
             raise ValueError(
                 f"agent.backbone: found {backbone.kind}, but {agent.kind} takes one of "
                 f"{', '.join(sorted(agent.backbones))}"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -250,5 +251,7 @@ class _EstimatedPolicy:
 
 
 Baseline = Annotated[
-    EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | AnchorPortfolio, Field(discriminator="kind")
+    EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | AnchorPortfolio,
+    Field(discriminator="kind"),
+    Family("baselines"),
 ]

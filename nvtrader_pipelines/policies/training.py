@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.market.look_ahead import cut_after
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents import Agent, Fit, TrainingHooks, TrainingPoint
 
 
@@ -144,7 +145,8 @@ def _train(number: int) -> None:
 
 def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[_Message], None]) -> Fit:
     hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate)
-    return task.agent.train(panel, task.environment, task.window, task.seed, hooks)
+    known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees what comes after its training
+    return task.agent.train(known, task.environment, task.window, task.seed, hooks)
 
 
 def train_all(

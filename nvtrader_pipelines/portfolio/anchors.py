@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 
@@ -65,4 +66,4 @@ class VolatilityTargetAnchor(Component):
         return fill_with_cash(weights)
 
 
-Anchor = Annotated[EqualWeightAnchor | VolatilityTargetAnchor, Field(discriminator="kind")]
+Anchor = Annotated[EqualWeightAnchor | VolatilityTargetAnchor, Field(discriminator="kind"), Family("anchors")]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
@@ -108,7 +109,9 @@ class SquareRootImpact(Component):
         return self.model_copy(update={"coefficient": factor * self.coefficient})
 
 
-CostModel = Annotated[ProportionalCost | VolatilitySpread | SquareRootImpact, Field(discriminator="kind")]
+CostModel = Annotated[
+    ProportionalCost | VolatilitySpread | SquareRootImpact, Field(discriminator="kind"), Family("costs")
+]
 
 
 def total_cost(models: Sequence[CostModel], panel: MarketPanel) -> CostFunction:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 
 FloatArray = NDArray[np.float64]
 ScenarioCount = Annotated[int, Field(ge=500, le=50_000)]
@@ -163,7 +164,9 @@ class StationaryBootstrap(Component):
 
 
 Scenarios = Annotated[
-    KernelDensity | PlainKernelDensity | Historical | BlockBootstrap | StationaryBootstrap, Field(discriminator="kind")
+    KernelDensity | PlainKernelDensity | Historical | BlockBootstrap | StationaryBootstrap,
+    Field(discriminator="kind"),
+    Family("scenarios"),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_replaceable
 from nvtrader_pipelines.promotion.eligibility import require_usable, sealed_run
@@ -35,7 +35,7 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -
             snapshot_ids=run.snapshot_ids,
             symbols=symbols,
             code_version=run.code_version,
-            installed=run_code(),
+            installed=code_of(store.ledger.read(run.partition_key)),
             activated_at=at,
             by=by,
             reason=reason,

@@ -4,12 +4,13 @@ import shlex
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 
@@ -37,13 +38,17 @@ def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
     return run
 
 
-def code_mismatch(code_version: str) -> str | None:
+def code_mismatch(store: Store, run: SealedRun) -> str | None:
     """Warning that a run was made with different code; None for the installed code."""
-    if code_version == run_code():
+    try:
+        installed = code_of(store.ledger.read(run.partition_key))
+    except CodeMismatchError:
+        installed = run_code()
+    if run.code_version == installed:
         return None
     return (
-        f"its run was made with code {code_version} but {run_code()} is installed, so it may trade differently than in "
-        "its tests; run the experiment again with this code"
+        f"its run was made with code {run.code_version} but {installed} is installed, so it may trade differently than "
+        "in its tests; run the experiment again with this code"
     )
 
 

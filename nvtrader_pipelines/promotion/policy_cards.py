@@ -217,7 +217,7 @@ class _CardReader:
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
             active=active is not None and active.ref == ref,
-            other_code=code_mismatch(run.code_version),
+            other_code=code_mismatch(self.store, run),
             may_trade=eligibility_message(self.store, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, CodeMismatchError),
             obstacle=str(obstacle) if obstacle else None,

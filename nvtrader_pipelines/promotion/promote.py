@@ -166,7 +166,7 @@ class _Judge:
             by=by,
             reason=reason,
             considered_at=self.clock(),
-            warning="; ".join(filter(None, (code_mismatch(run.code_version), stale))) or None,
+            warning="; ".join(filter(None, (code_mismatch(store, run), stale))) or None,
         )
         if is_active:
             mirror_active(store)
@@ -183,7 +183,7 @@ class _Judge:
         """Judge a candidate; reject one that cannot trade. Slow to open, networks are opened last."""
         try:
             require_fit(self.store, run, ref.policy)
-            mismatch = code_mismatch(run.code_version)
+            mismatch = code_mismatch(self.store, run)
             if mismatch:
                 return _rejection(ref, mismatch)
             verdict = self._judge(ref, active, gate)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -19,7 +19,7 @@ def market_digest(home: Home) -> str:
     market = read_market(home)
     live = any(source.kind == "yahoo" for source in market.sources)
     day = datetime.now(UTC).date().isoformat() if live else ""
-    content = "|".join((landing_fingerprint(home), market.model_dump_json(), run_code(), day))
+    content = "|".join((landing_fingerprint(home), market.model_dump_json(), code_of(market), day))
     return hashlib.sha256(content.encode()).hexdigest()
 
 

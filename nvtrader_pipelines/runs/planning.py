@@ -7,10 +7,12 @@ from functools import cache, cached_property, partial
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
@@ -28,7 +30,7 @@ def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | N
         ValueError: if the bars do not make a panel, or no fold fits.
     """
     spec = store.ledger.read(partition_key)
-    panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
+    panel = _panel(store, spec, snapshot_ids)
     return RunPlan.of(spec, panel)
 
 
@@ -60,7 +62,7 @@ def read_replay_plan(
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
     spec = store.ledger.read(parent.partition_key)
-    panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap, snapshot_ids)
+    panel = _panel(store, spec, snapshot_ids)
     plan = replay_plan(spec, panel, parent.as_parent, window)
     if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
         raise StorageError(
@@ -78,8 +80,13 @@ def read_forward_plan(store: Store, parent: SealedRun) -> RunPlan:
         ValueError: if the market ends before the tests of the run.
     """
     spec = store.ledger.read(parent.partition_key)
-    panel = read_panel(store.tables, spec.market.source, spec.market.symbols, spec.market.max_gap)
+    panel = _panel(store, spec)
     return forward_plan(spec, panel, parent.as_parent)
+
+
+def _panel(store: Store, spec: ExperimentSpec, snapshot_ids: dict[str, int] | None = None) -> MarketPanel:
+    market = spec.market
+    return read_panel(store.tables, market.source, market.symbols, market.max_gap, snapshot_ids, market.features)
 
 
 class JudgedRuns:
@@ -96,10 +103,10 @@ class JudgedRuns:
             StorageError: if the experiment is not registered, or its market has no panel.
             ValueError: if the bars do not make a panel, or no fold fits.
         """
-        source = self._store.ledger.read(partition_key).market.source
+        spec = self._store.ledger.read(partition_key)
         runs = self._runs.filter(pl.col("partition_key") == partition_key)
-        pinned = json.dumps(self._pinned(source), sort_keys=True)
-        known = runs.filter(snapshot_ids=pinned, code_version=run_code())["run_id"].to_list()
+        pinned = json.dumps(self._pinned(spec.market.source), sort_keys=True)
+        known = runs.filter(snapshot_ids=pinned, code_version=code_of(spec))["run_id"].to_list()
         run_id = known[0] if known else read_plan(self._store, partition_key).run_id
         is_judged = run_id in runs["run_id"]  # other snapshots may have the same rows
         return run_id if is_judged and self._store.policies.is_intact(partition_key, run_id) else None

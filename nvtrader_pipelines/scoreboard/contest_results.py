@@ -60,4 +60,5 @@ def unpack_stress(result: Result) -> tuple[StressResult, ...]:
 
 def _digest(what: str, entrant: Entrant, contest: Contest, more: str) -> str:
     content: list[Any] = [what, entrant.name, entrant.kind, entrant.run_id, entrant.configuration, contest.digest, more]
-    return hashlib.sha256(json.dumps([*content, scoring_code()], sort_keys=True).encode()).hexdigest()
+    code = [scoring_code(), *filter(None, [entrant.parts_digest])]
+    return hashlib.sha256(json.dumps([*content, *code], sort_keys=True).encode()).hexdigest()

@@ -48,7 +48,8 @@ def stress_results(
         if not new:
             continue
         try:
-            markets = list(apply_scenarios(returns, window, longer, market.symbols, market.max_gap))
+            choice = market.symbols, market.max_gap, market.features
+            markets = list(apply_scenarios(returns, window, longer, *choice))
         except ValueError as error:
             found |= {each.name: _no_results(error) for each in new}
             continue

@@ -9,6 +9,7 @@ import numpy as np
 
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.deployment import FoldPolicies, find_account
+from nvtrader_pipelines.experiments.installed_parts import parts_digest
 from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds
 from nvtrader_pipelines.experiments.recorded_folds import Parent
 from nvtrader_pipelines.experiments.replay import replay_plan
@@ -68,6 +69,7 @@ class Entrant:
     warnings: tuple[str, ...] = ()
     lookback: int = 1  # sessions that a decision of its rule or pipeline is made from
     untimed_twin: UntimedTwin | None = None  # None where its timing is constant
+    parts_digest: str = ""  # of the installed parts that it uses; empty for none
 
     @property
     def is_restricted(self) -> bool:
@@ -157,6 +159,7 @@ def run_entrant(
         first,
         lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
         untimed_twin=None if timing.kind == "constant" else UntimedTwin(timing.kind, open_untimed),
+        parts_digest=parts_digest(spec),
         **facts,
     )
 
@@ -217,6 +220,7 @@ def sb3_entrant(name: str, spec: Sb3EntrantSpec, saved: "Sb3Zip", panel: MarketP
         lambda opened, _: open_sb3(saved, spec.algorithm, spec.activation, spec.environment, scaler, opened),
         (TrainingSpan(first=first, last=last),),
         warnings=tuple(warnings),
+        parts_digest=parts_digest(spec),
     )
 
 
@@ -242,4 +246,5 @@ def baseline_entrant(name: str, spec: BaselineEntrantSpec) -> Entrant:
         spec.model_dump(mode="json"),
         lambda panel, window: spec.rule.start(),  # noqa: ARG005 - one signature for all entrants
         lookback=spec.rule.lookback,
+        parts_digest=parts_digest(spec),
     )

@@ -10,7 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.features import Feature, add_features
+from nvtrader_pipelines.market.history import price_history
 from nvtrader_pipelines.market.ingest import ingest
+from nvtrader_pipelines.market.look_ahead import require_causal_feature
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.storage.errors import StorageError
@@ -107,18 +110,23 @@ def read_panel(
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
     snapshot_ids: dict[str, int] | None = None,
+    features: Sequence[Feature] = (),
 ) -> MarketPanel:
-    """Read the panel of a source at its pinned snapshots, or at `snapshot_ids`.
+    """Read the panel of a source at its pinned snapshots, or at `snapshot_ids`, with further features.
 
     Raises:
         StorageError: if the source has no panel, or a snapshot has expired.
         ValueError: if its bars do not form a panel (a gap longer than `max_gap`, an unknown symbol).
+        LookAheadError: if a further feature depends on later sessions.
     """
     snapshots = snapshot_ids or pinned_snapshots(tables, source)
-    frames = [
+    returns, known = (
         tables.read(table, {"source": [source]}, snapshot_id=snapshots[table.name]) for table in (RETURNS, FEATURES)
-    ]
-    return build_panel(*frames, symbols=symbols, max_gap=max_gap, snapshot_ids=snapshots)
+    )
+    for feature in features:
+        require_causal_feature(feature, price_history(returns))
+    known = add_features(returns, known, features)
+    return build_panel(returns, known, symbols=symbols, max_gap=max_gap, snapshot_ids=snapshots)
 
 
 def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
@@ -171,7 +179,7 @@ class Panels:
         """
         snapshots, known = pinned_snapshots(self.tables, choice.source), self.known.get(choice)
         if known is None or known.snapshot_ids != snapshots:
-            known = read_panel(self.tables, choice.source, choice.symbols, choice.max_gap, snapshots)
+            known = read_panel(self.tables, choice.source, choice.symbols, choice.max_gap, snapshots, choice.features)
             self.known[choice] = known
         return known
 

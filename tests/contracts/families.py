@@ -2,7 +2,6 @@
 
 from typing import get_args
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from nvtrader_pipelines.envs.actions import Action
@@ -26,6 +25,7 @@ from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantSpec
+from nvtrader_pipelines.testing.panels import simplex  # noqa: F401 - shared with authors of parts
 
 FAMILIES = {
     "action": Action,
@@ -65,8 +65,3 @@ def defaults(name):
 
 ADAPTERS = {name: TypeAdapter(family) for name, family in FAMILIES.items()}
 EVERY_MEMBER = [(name, member) for name, family in FAMILIES.items() for member in members(family)]
-
-
-def simplex(generator, n, n_symbols):
-    """Draw random weights (n, N+1), cash last."""
-    return generator.dirichlet(np.full(n_symbols + 1, 0.5), n)

@@ -11,6 +11,7 @@ from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
+from nvtrader_pipelines.testing.stages import check_decision
 from tests.contracts.families import FAMILIES, members, simplex
 from tests.panels import cut, eventful_panel, with_other_future
 from tests.portfolio.pipeline.situations import (
@@ -88,20 +89,7 @@ def breach(weights, limit):
 
 def check(pipeline, proposal, at):
     """Run one decision and assert the contract."""
-    found = result_of(pipeline, proposal, at)
-    expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
-    assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
-    for before, after in zip(found.stages, found.stages[1:], strict=False):
-        assert (after.weights >= 0.0).all()
-        assert after.weights.sum() == pytest.approx(1.0, abs=1e-12)
-        assert not after.weights[:-1][~PANEL.eligible[at.t]].any()
-        assert (after.weights is before.weights) == np.array_equal(after.weights, before.weights)
-        assert bool(after.reason) == (after.weights is not before.weights)
-    _, selected, allocated, timed = (stage.weights for stage in found.stages[:4])
-    names = pipeline.selector.start(PANEL)(at)[0]
-    assert not selected[:-1][~names].any()
-    assert not allocated[:-1][~names].any()
-    assert timed[:-1].sum() <= allocated[:-1].sum() + 1e-12
+    found = check_decision(pipeline, proposal, at)
     assert all(breach(found.weights, limit) <= 1e-12 for limit in pipeline.limits if limit in HARD)
     assert found.truncated == any(bool(stage.reason) for stage in found.stages[4:])
     return found

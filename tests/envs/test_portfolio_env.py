@@ -23,7 +23,7 @@ from nvtrader_pipelines.envs.terminations import DrawdownTermination, RiskBreach
 from nvtrader_pipelines.portfolio.costs import VolatilitySpread
 from tests.panels import eventful_panel
 
-NAME = "nvtrader_pipelines.envs.portfolio_env:nvtrader/PortfolioCVaR-v0"
+NAME = "nvtrader/PortfolioCVaR-v0"
 SHORT = EnvSpec(lookback=5, episode_len=20, rebal_freq=2)
 REGIME = SHORT.model_copy(update={"observation": RegimeObservation()})
 RESIDUAL = EnvSpec(

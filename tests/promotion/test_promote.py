@@ -158,7 +158,7 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
     made_with = eligibility.run_code()
     for module in (activation, eligibility):
-        monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
+        monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     decision = judge(store, "steady")
     assert not decision.activated
     assert f"is not promoted: its run was made with code {made_with} but ffffffffffff is" in decision.verdict.sentence

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.rewards.differential import DifferentialDownside, DifferentialSharpe
 from nvtrader_pipelines.envs.rewards.growth import BenchmarkRelative, ExponentialUtility, LogGrowth
 from nvtrader_pipelines.envs.rewards.risk import CvarExcess, DrawdownPenalty, VolatilityPenalty
@@ -23,6 +24,7 @@ RewardTerm = Annotated[
     | ImplementationShortfall
     | RunningInventory,
     Field(discriminator="kind"),
+    Family("rewards"),
 ]
 
 __all__ = [

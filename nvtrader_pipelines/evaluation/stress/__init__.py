@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.evaluation.stress.resampling import BootstrappedWindow
 from nvtrader_pipelines.evaluation.stress.shocks import (
     CorrelationToOne,
@@ -26,6 +27,7 @@ StressScenario = Annotated[
     | BootstrappedWindow
     | HistoricWindow,
     Field(discriminator="kind"),
+    Family("stresses"),
 ]
 
 __all__ = [

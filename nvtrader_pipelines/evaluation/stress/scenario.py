@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
-from nvtrader_pipelines.market.features import compute_features
+from nvtrader_pipelines.market.features import Feature, compute_features
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, map_arrays
 
 UNSTRESSED = "unstressed"  # scenario name of the market as it was
@@ -88,6 +88,7 @@ class UnstressedMarket:
     n_sessions: int  # of the window: the last out-of-sample ones
     n_before: int  # sessions of history before the window in stressed panels
     max_gap: int
+    features: tuple[Feature, ...] = ()  # beside those of gold.features
 
     @classmethod
     def of(
@@ -97,6 +98,7 @@ class UnstressedMarket:
         n_sessions: tuple[int, int],
         symbols: Sequence[str] | None = None,
         max_gap: int = 5,
+        features: Sequence[Feature] = (),
     ) -> Self:
         """Build the market from rows of `gold.returns` of one source.
 
@@ -106,6 +108,7 @@ class UnstressedMarket:
             n_sessions: length of the window, and of the history before it.
             symbols: names of the panel; None takes all.
             max_gap: longest stretch of sessions a listed name may go without a price.
+            features: further features of the panel.
 
         Raises:
             ValueError: if there are no out-of-sample sessions, or they lie outside the market's sessions.
@@ -119,7 +122,8 @@ class UnstressedMarket:
                 f"{prices.sessions[-1]}, but its policies may be judged {found}; give others"
             )
         known = prices.until(int(np.searchsorted(prices.sessions, max(days), side="right")) - 1)
-        return cls(known, _panel(known, symbols, max_gap), tuple(out_of_sample), *n_sessions, max_gap)
+        panel = _panel(known, symbols, max_gap, features)
+        return cls(known, panel, tuple(out_of_sample), *n_sessions, max_gap, tuple(features))
 
     @cached_property
     def names(self) -> NDArray[np.bool_]:
@@ -222,7 +226,7 @@ class UnstressedMarket:
 
     def _recent(self, prices: PriceArrays) -> MarketPanel:
         """Panel of prices, from `n_before` sessions before the window on."""
-        return _panel(prices.since(self._history_start), self.panel.symbols, self.max_gap)
+        return _panel(prices.since(self._history_start), self.panel.symbols, self.max_gap, self.features)
 
     @cached_property
     def _history_start(self) -> int:
@@ -244,12 +248,15 @@ class UnstressedMarket:
         return found
 
 
-def _panel(prices: PriceArrays, symbols: Sequence[str] | None, max_gap: int) -> MarketPanel:
+def _panel(
+    prices: PriceArrays, symbols: Sequence[str] | None, max_gap: int, features: Sequence[Feature]
+) -> MarketPanel:
     """Panel of the chosen names; a name without any bar keeps its column, since policies know names by column."""
     rows = prices.rows()
     wanted = sorted(set(prices.symbols if symbols is None else symbols))
     unlisted = set(prices.symbols) - set(rows["symbol"].unique())
-    panel = build_panel(rows, compute_features(rows), [name for name in wanted if name not in unlisted], max_gap)
+    listed = [name for name in wanted if name not in unlisted]
+    panel = build_panel(rows, compute_features(rows, features), listed, max_gap)
     return panel if panel.symbols == tuple(wanted) else _add_names(panel, wanted)
 
 

@@ -29,6 +29,7 @@ from nvtrader_pipelines.evaluation.stress.scenario import (
     StressedMarket,
     UnstressedMarket,
 )
+from nvtrader_pipelines.market.features import Feature
 
 SCENARIOS: tuple[StressScenario, ...] = (
     Gap(),
@@ -85,6 +86,7 @@ def apply_scenarios(
     stress: StressTest,
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
+    features: Sequence[Feature] = (),
 ) -> Iterator[StressedMarket | ScenarioUnavailable]:
     """Yield the unstressed market, then those of each scenario, or the reason why one is unavailable.
 
@@ -94,12 +96,13 @@ def apply_scenarios(
         stress: scenarios, window and seed.
         symbols: names of the panel; None takes all.
         max_gap: longest stretch of sessions a listed name may go without a price and come back.
+        features: further features of the panel.
 
     Raises:
         ValueError: if there are no out-of-sample sessions, they lie outside the market, or the bars make no panel.
     """
     market = UnstressedMarket.of(
-        returns, out_of_sample, (stress.window_sessions, stress.history_sessions), symbols, max_gap
+        returns, out_of_sample, (stress.window_sessions, stress.history_sessions), symbols, max_gap, features
     )
     yield market.unstressed()
     for scenario in stress.scenarios:

@@ -4,12 +4,14 @@ Each feature has a `name` (its column) and `values(history)`, (T, N) with NaN wh
 value at a session depends on nothing after it.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import polars as pl
 from pydantic import Field
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
 from nvtrader_pipelines.market.features.drawdown import Drawdown
 from nvtrader_pipelines.market.features.momentum import Momentum
@@ -23,6 +25,7 @@ from nvtrader_pipelines.market.tables import BAR
 Feature = Annotated[
     Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore | CrossSectionalRank,
     Field(discriminator="kind"),
+    Family("features"),
 ]
 
 FEATURES: tuple[Feature, ...] = (
@@ -56,20 +59,27 @@ def _first_line(feature: Feature) -> str:
     return (feature.__doc__ or feature.name).splitlines()[0]
 
 
-def compute_features(returns: pl.DataFrame) -> pl.DataFrame:
-    """Compute features of every bar (`gold.features`), in the row order of `returns`.
+def compute_features(returns: pl.DataFrame, more: Sequence[Feature] = ()) -> pl.DataFrame:
+    """Compute features of every bar (`gold.features`), in the row order of `returns`, and further ones.
 
     The rows of `gold.returns` are the whole history of any number of sources.
     """
     parts = [_compute_for_source(rows) for rows in returns.partition_by("source", maintain_order=True)]
-    return pl.concat([feature_schema().to_frame(), *parts])
+    found = pl.concat([feature_schema().to_frame(), *parts])
+    return add_features(returns, found, more)
+
+
+def add_features(returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature]) -> pl.DataFrame:
+    """Add further features of one source to its rows of `gold.features`, from its rows of `gold.returns`."""
+    if not more:
+        return features
+    history = price_history(returns)
+    rows, columns = positions(features, history.sessions, history.symbols)
+    return features.with_columns(history.pick(rows, columns, each.values(history)).alias(each.name) for each in more)
 
 
 def _compute_for_source(returns: pl.DataFrame) -> pl.DataFrame:
-    history = price_history(returns)
-    rows, columns = positions(returns, history.sessions, history.symbols)
-    known = [history.pick(rows, columns, feature.values(history)).alias(feature.name) for feature in FEATURES]
-    return returns.select(*BAR).with_columns(known)
+    return add_features(returns, returns.select(*BAR), FEATURES)
 
 
 __all__ = [
@@ -83,6 +93,7 @@ __all__ = [
     "RelativeStrength",
     "Volatility",
     "VolumeScore",
+    "add_features",
     "compute_features",
     "feature_schema",
 ]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.features.drawdown import Drawdown
 from nvtrader_pipelines.market.features.momentum import Momentum
 from nvtrader_pipelines.market.features.price_change import LogReturn
@@ -17,7 +18,9 @@ from nvtrader_pipelines.market.features.volume import VolumeScore
 from nvtrader_pipelines.market.history import PriceHistory
 
 Ranked = Annotated[
-    Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore, Field(discriminator="kind")
+    Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore,
+    Field(discriminator="kind"),
+    Family("features"),
 ]
 
 

@@ -4,11 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
 from nvtrader_pipelines.policies.advantages.gae import GaeAdvantage
 from nvtrader_pipelines.policies.advantages.grpo import GrpoAdvantage
 from nvtrader_pipelines.policies.advantages.reinforce_plus_plus import ReinforcePlusPlusAdvantage
 
-Advantage = Annotated[GaeAdvantage | GrpoAdvantage | ReinforcePlusPlusAdvantage, Field(discriminator="kind")]
+Advantage = Annotated[
+    GaeAdvantage | GrpoAdvantage | ReinforcePlusPlusAdvantage, Field(discriminator="kind"), Family("advantages")
+]
 
 __all__ = ["Advantage", "Episodes", "Estimate", "GaeAdvantage", "GrpoAdvantage", "ReinforcePlusPlusAdvantage"]

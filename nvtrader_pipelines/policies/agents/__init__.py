@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
@@ -37,6 +38,7 @@ Agent = Annotated[
     | MeanCvar
     | AnchorPortfolio,
     Field(discriminator="kind"),
+    Family("agents"),
 ]
 
 __all__ = [

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.backbones.autoencoder import AutoencoderBackbone
 from nvtrader_pipelines.policies.backbones.mlp import MlpBackbone
 from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
@@ -19,6 +20,7 @@ Backbone = Annotated[
     | PatchTstBackbone
     | AutoencoderBackbone,
     Field(discriminator="kind"),
+    Family("backbones"),
 ]
 
 __all__ = [

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.bounds import RiskAversion
 from nvtrader_pipelines.portfolio.pipeline.estimation import EstimationWindow, Past
@@ -258,4 +259,5 @@ def _expand(names: BoolArray, weights: FloatArray) -> FloatArray:
 Allocator = Annotated[
     PolicyAction | EqualWeightAllocator | MinimumVarianceAllocator | MeanCvarAround | MeanCvarTilt,
     Field(discriminator="kind"),
+    Family("allocators"),
 ]

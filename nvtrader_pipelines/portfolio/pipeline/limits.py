@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits, Share
 from nvtrader_pipelines.portfolio.pipeline.stage import (
@@ -173,4 +174,6 @@ def _cap_exposure(weights: FloatArray, exposure: float, limit: float, name: str)
     return scale_exposure(weights, limit / exposure), f"{name} of {exposure:.1%} cut to {limit:.1%}"
 
 
-Limit = Annotated[TurnoverLimit | PositionCap | SectorCap | GrossExposure | NetExposure, Field(discriminator="kind")]
+Limit = Annotated[
+    TurnoverLimit | PositionCap | SectorCap | GrossExposure | NetExposure, Field(discriminator="kind"), Family("limits")
+]

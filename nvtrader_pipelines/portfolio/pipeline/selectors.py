@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.features import Momentum, Volatility, VolumeScore
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
@@ -130,4 +131,6 @@ def _lowest(values: FloatArray, eligible: BoolArray, k: int) -> BoolArray:
     return chosen & eligible
 
 
-Selector = Annotated[StaticUniverse | Liquidity | LowVolatility | MomentumTopK, Field(discriminator="kind")]
+Selector = Annotated[
+    StaticUniverse | Liquidity | LowVolatility | MomentumTopK, Field(discriminator="kind"), Family("selectors")
+]

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
@@ -46,4 +47,4 @@ class ConstantTiming(Component):
         return adjust
 
 
-Timing = Annotated[ConstantTiming | TurbulenceTiming | RegimeGuard, Field(discriminator="kind")]
+Timing = Annotated[ConstantTiming | TurbulenceTiming | RegimeGuard, Field(discriminator="kind"), Family("timings")]

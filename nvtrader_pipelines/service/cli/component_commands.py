@@ -26,9 +26,11 @@ def components(
     """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+    from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members, part_problems
 
     with exit_on_error(verbose=verbose):
+        for problem in part_problems():
+            typer.echo(f"warning: {problem}", err=True)
         if family is None:
             rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
             if is_json(form, as_json=as_json):

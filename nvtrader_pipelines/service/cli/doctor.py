@@ -151,7 +151,8 @@ def check_active_policy(store: Store) -> list[CheckResult]:
         active = read_active(store)
         if active is None:
             return [CheckResult(check, "none yet: `nvtrader policies activate NAME`")]
-        broken = store.policies.find_tampered_files(read_active_run(store, active))
+        run = read_active_run(store, active)
+        broken = store.policies.find_tampered_files(run)
         newer = newer_run_message(store, active)
     except StorageError as error:
         return [CheckResult(check, "cannot be used", str(error))]
@@ -159,7 +160,7 @@ def check_active_policy(store: Store) -> list[CheckResult]:
     changed = ", ".join(broken["file"])
     return [
         CheckResult(check, result, f"files changed since the activation: {changed}; restore them" if changed else ""),
-        CheckResult("its code digest", active.code_version, code_mismatch(active.code_version) or ""),
+        CheckResult("its code digest", active.code_version, code_mismatch(store, run) or ""),
         CheckResult("it may trade", eligibility_message(store, active)),
         *([CheckResult("a newer run", newer)] if newer else []),
     ]

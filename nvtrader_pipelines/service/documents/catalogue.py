@@ -5,8 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
-from nvtrader_pipelines.components.component import Component, kind_of, members
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.components.family import entries, every_member, is_open, package_of, parts_of_family
 from nvtrader_pipelines.components.json_schema import Node, describe_allowed
 from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
@@ -93,12 +94,24 @@ class ComponentFacts(BaseModel):
 
 
 def family_members(family: str) -> list[ComponentFacts]:
-    """List the members of a family, in the order of its union.
+    """List the members of a family: those of its union in order, then parts of installed packages.
 
     Raises:
         ValueError: if the family does not exist.
     """
-    return [_component_facts(member) for member in members(_family(family))]
+    return [_component_facts(member) for member in every_member(_family(family))]
+
+
+def part_problems() -> list[str]:
+    """Problems of the parts of installed packages that cannot be used, one sentence each."""
+    known = {name: family for name, family in FAMILIES.items() if is_open(family)}
+    strangers = [entry for entry in entries() if entry.name.rpartition(".")[0] not in known]
+    found = [
+        f"the part {entry.name} of package {package_of(entry)} must be named <family>.<kind> with one of the families "
+        f"{', '.join(known)}; rename its entry point or uninstall {package_of(entry)}"
+        for entry in strangers
+    ]
+    return [*found, *(problem for family in known.values() for problem in parts_of_family(family).problems)]
 
 
 def json_schema_of(name: str) -> dict[str, Any]:
@@ -111,7 +124,7 @@ def json_schema_of(name: str) -> dict[str, Any]:
         schema = ExperimentSpec.model_json_schema()
         schema["properties"] = {"extends": EXTENDS, **schema["properties"]}
         return {"$schema": DIALECT, **schema, "title": "Experiment"}
-    description = f"one of the {name}: {', '.join(map(kind_of, members(_family(name))))}"
+    description = f"one of the {name}: {', '.join(map(kind_of, every_member(_family(name))))}"
     return {"$schema": DIALECT, **TypeAdapter(_family(name)).json_schema(), "title": name, "description": description}
 
 

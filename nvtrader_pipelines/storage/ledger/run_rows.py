@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.installed_parts import code_of
 
 if TYPE_CHECKING:  # takes half a second to import
     from nvtrader_pipelines.experiments.plan import RunPlan
@@ -53,7 +53,7 @@ class RunRow(BaseModel):
             "source": plan.panel.source,
             "panel_digest": plan.panel_digest,
             "snapshot_ids": dict(plan.panel.snapshot_ids),
-            "code_version": run_code(),
+            "code_version": code_of(plan.spec),
             "seeds": plan.spec.seeds,
             "window_first": window_first,
             "window_last": window_last,

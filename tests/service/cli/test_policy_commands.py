@@ -171,7 +171,7 @@ def test_promote_of_weaker_policy_exits_with_1_and_activates_nothing(invoke, sto
 
 def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monkeypatch):
     for module in (activation, eligibility):
-        monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
+        monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     *_, note, _ = invoke("policies", "activate", "small").stdout.splitlines()
     note_text = f"its run was made with code {run.code_version} but ffffffffffff is installed"
     assert note.startswith(f"note: {note_text}")
@@ -237,7 +237,7 @@ def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch)
     assert doctor_checks(invoke)["account paper"]["result"] == "simulated, not traded: no policy is active"
     invoke("policies", "activate", "small")
     for module in (activation, eligibility):
-        monkeypatch.setattr(module, "run_code", lambda: "ffffffffffff")
+        monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     findings = doctor_checks(invoke)
     assert "was tested to" in findings["account paper"]["problem"]

@@ -1,0 +1,1 @@
+"""A reward, a feature and an agent for nvtrader_pipelines."""

@@ -1,0 +1,29 @@
+"""The contract checks of nvtrader_pipelines on every part, and a formula."""
+
+import numpy as np
+import pytest
+from own_parts.agents import WarmUpPpo
+from own_parts.features import Efficiency
+from own_parts.rewards import WorstSession
+
+from nvtrader_pipelines.testing import contract
+from nvtrader_pipelines.testing.features import price_history
+
+PARTS = {"rewards": WorstSession(), "features": Efficiency(), "agents": WarmUpPpo()}
+CASES = [
+    pytest.param(part, check, id=f"{part.kind}-{check.__name__}")
+    for family, part in PARTS.items()
+    for check in contract(family)
+]
+
+
+@pytest.mark.parametrize(("part", "check"), CASES)
+def test_part_keeps_the_contract_of_its_family(part, check):
+    check(part)
+
+
+def test_efficiency_is_net_change_over_path():
+    history = price_history()
+    prices = np.log(history.closes[-22:, 0])
+    expected = abs(prices[-1] - prices[0]) / np.abs(np.diff(prices)).sum()
+    assert Efficiency(window=21).values(history)[-1, 0] == pytest.approx(expected)

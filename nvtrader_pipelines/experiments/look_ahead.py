@@ -1,0 +1,75 @@
+"""Refusal of an experiment whose parts from installed packages look ahead."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.envs.account import opening_account
+from nvtrader_pipelines.experiments.installed_parts import parts_of
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.look_ahead import LookAheadError, with_other_future
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+from nvtrader_pipelines.portfolio.pipeline import Situation
+
+N_PORTFOLIOS = 4
+N_STEPS = 3  # decisions before each cut
+SHARES = (0.4, 0.6, 0.8)  # of the market, where its future is replaced
+FITTED = Thresholds(turbulence=1e9, drawdown=0.5, trailing_return=-0.5, turnover=0.5)
+
+
+def require_causal_parts(spec: ExperimentSpec, panel: MarketPanel) -> None:
+    """Raise if observations, rewards, costs or decisions change with the market's future.
+
+    Experiments without parts of installed packages are not checked. Features are checked where they are computed.
+
+    Raises:
+        LookAheadError: with what changed and the session.
+    """
+    if not parts_of(spec):
+        return
+    for share in SHARES:
+        t = int(share * len(panel.sessions))
+        known, other = (dict(_outcomes(spec, each, t)) for each in (panel, with_other_future(panel, t)))
+        changed = [name for name, value in known.items() if not np.array_equal(value, other[name], equal_nan=True)]
+        if changed:
+            parts = ", ".join(sorted(part.__qualname__ for part in parts_of(spec)))
+            raise LookAheadError(
+                f"the parts {parts} must not look ahead, but with other prices after {panel.sessions[t]} the "
+                f"{changed[0]} up to then changes; compute it from that session and earlier ones"
+            )
+
+
+def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tuple[str, Any]]:
+    """Yield what an experiment makes of a panel up to session `t`, by name."""
+    from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fit_scaler  # numba takes long to import
+
+    env, generator = spec.environment, np.random.default_rng(0)
+    first = max(0, t - N_STEPS * env.rebal_freq)
+    scaler = fit_scaler(panel, env.observation, ((0, t),))
+    simulation = PortfolioSimulation(panel, env, N_PORTFOLIOS, first=first, last=t, scaler=scaler)
+    simulation.accounts.open(list(range(N_PORTFOLIOS)), [first] * N_PORTFOLIOS)
+    length = env.action.size(len(panel.symbols)).length
+    for number in range((t - first) // env.rebal_freq):
+        step = simulation.step(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)))
+        yield f"target of step {number}", step.target
+        yield f"cost of step {number}", step.account.transition.cost
+        yield f"reward of step {number}", step.reward
+        yield f"observation after step {number}", step.observation
+    proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.baselines]
+    account = opening_account(len(panel.symbols))
+    situation = Situation(panel, t, account.weights, 0.0, np.zeros(63), FITTED)
+    yield "weights of the pipeline", spec.pipeline.start(panel)(_eligible(proposal, panel, t), situation).weights
+    for rule in rules:
+        if isinstance(rule, ClassicalAgent) and parts_of(rule):
+            target = rule.start().decide(panel, t, account).target
+            yield f"decision of {kind_of(type(rule))}", np.zeros(0) if target is None else target
+
+
+def _eligible(weights: np.ndarray, panel: MarketPanel, t: int) -> np.ndarray:
+    """Move the weights of ineligible names to cash."""
+    names = np.where(panel.eligible[t], np.maximum(weights[:-1], 0.0), 0.0)
+    return np.append(names, 1.0 - names.sum())

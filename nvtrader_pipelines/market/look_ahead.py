@@ -1,0 +1,70 @@
+"""Markets with another future, and the refusal of features that depend on it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.market.history import PriceHistory
+from nvtrader_pipelines.market.panel import MarketPanel, map_arrays
+
+
+class LookAheadError(ValueError):
+    """Component whose past values depend on later sessions."""
+
+
+class _Feature(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def values(self, history: PriceHistory) -> NDArray[np.float64]: ...
+
+
+def cut_after(panel: MarketPanel, t: int) -> MarketPanel:
+    """Cut a panel at the close of session `t`; the arrays are views."""
+    return map_arrays(panel, lambda array: array[: t + 1], sessions=panel.sessions[: t + 1])
+
+
+def with_other_future(panel: MarketPanel, t: int, seed: int = 99) -> MarketPanel:
+    """Replace every array after session `t` by noise."""
+    generator = np.random.default_rng(seed)
+    changed = {}
+    for name in ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features"):
+        values = getattr(panel, name)
+        if values is None:
+            continue
+        values = values.copy()
+        after = values[t + 1 :]
+        after[...] = (
+            generator.random(after.shape) < 0.5 if values.dtype == bool else generator.normal(0, 0.2, after.shape)
+        )
+        if name.endswith("returns"):
+            np.clip(after, -0.9, None, out=after)
+        changed[name] = values
+    return replace(panel, **changed)
+
+
+def cut_history(history: PriceHistory, t: int) -> PriceHistory:
+    """Cut a price history at the close of session `t`."""
+    return PriceHistory(history.sessions[: t + 1], history.symbols, history.closes[: t + 1], history.volumes[: t + 1])
+
+
+def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Sequence[int] = ()) -> None:
+    """Raise if values of a feature change when later sessions are removed.
+
+    Raises:
+        LookAheadError: with the feature, the last session left and the number of values that changed.
+    """
+    n_sessions = len(history.sessions)
+    known = feature.values(history)
+    for t in cuts or (n_sessions // 3, 2 * n_sessions // 3, n_sessions - 2):
+        past, found = known[: t + 1], feature.values(cut_history(history, t))
+        changed = ~((past == found) | (np.isnan(past) & np.isnan(found)))
+        if changed.any():
+            raise LookAheadError(
+                f"the feature {feature.name} must not look ahead, but {int(changed.sum())} of its values up to "
+                f"{history.sessions[t]} change when later sessions are removed; compute each value from its own "
+                "session and earlier ones"
+            )

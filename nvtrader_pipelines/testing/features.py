@@ -1,0 +1,91 @@
+"""Checks of features: shape, missing values, and no look-ahead."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from nvtrader_pipelines.market.features import LOOK_BACK, Feature
+from nvtrader_pipelines.market.history import PriceHistory
+from nvtrader_pipelines.market.look_ahead import require_causal_feature
+from nvtrader_pipelines.testing.panels import synthetic_sessions, synthetic_symbols
+
+N_SESSIONS, N_SYMBOLS = 700, 5
+CUTS = (40, 260, 333, 500, N_SESSIONS - 2)
+TOLERANCE = 1e-5  # for features whose weights fade with age
+
+
+def price_history(seed: int = 0) -> PriceHistory:
+    """Build five random walks: one listed late, one with missing bars, one with missing volumes."""
+    generator = np.random.default_rng(seed)
+    shape = (N_SESSIONS, N_SYMBOLS)
+    closes = 50.0 * np.exp(np.cumsum(generator.normal(0.0003, 0.012, shape), axis=0))
+    volumes = generator.integers(10_000, 90_000, shape).astype(np.float64)
+    closes[:45, 3] = np.nan
+    closes[::23, 1] = np.nan
+    volumes[np.isnan(closes)] = np.nan
+    volumes[::31, 2] = np.nan
+    return PriceHistory(synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS), closes, volumes)
+
+
+def check_values_are_finite_where_known(feature: Feature) -> None:
+    """Require float64 values (T, N), finite or NaN, and known in a year of prices."""
+    history = price_history()
+    values = feature.values(history)
+    assert values.shape == history.closes.shape, f"values must have the shape {history.closes.shape} of the history"
+    assert values.dtype == np.float64
+    assert not np.isinf(values).any(), "values must be finite or NaN"
+    assert np.isfinite(values[LOOK_BACK + 1 :, 0]).all(), f"values must be known after {LOOK_BACK + 1} sessions"
+
+
+def check_name_depends_on_the_fields(feature: Feature) -> None:
+    """Require a name that is a column's, the same for an equal feature."""
+    assert feature.name.isidentifier(), f"the name {feature.name!r} must be usable as a column"
+    assert feature.name == type(feature).model_validate(feature.model_dump()).name
+
+
+def check_unpriced_sessions_have_no_value(feature: Feature) -> None:
+    """Require NaN where a name has no price."""
+    history = price_history()
+    assert np.isnan(feature.values(history)[~history.has_price]).all(), "values without a price must be NaN"
+
+
+def check_values_do_not_look_ahead(feature: Feature) -> None:
+    """Require bit-equal past values when the future is removed, and when it is another one."""
+    history, other = price_history(), price_history(seed=1)
+    require_causal_feature(feature, history, CUTS)
+    known = feature.values(history)
+    for t in CUTS:
+        joined = {name: getattr(history, name).copy() for name in ("closes", "volumes")}
+        for name, array in joined.items():
+            array[t + 1 :] = getattr(other, name)[t + 1 :]
+        np.testing.assert_array_equal(feature.values(replace(history, **joined))[: t + 1], known[: t + 1])
+
+
+def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
+    """Require that older prices than a year do not matter, so that a stressed market is long enough."""
+    history, other = price_history(), price_history(seed=1)
+    joined = {name: getattr(history, name).copy() for name in ("closes", "volumes")}
+    first = N_SESSIONS - LOOK_BACK - 1
+    for name, array in joined.items():
+        array[:first] = getattr(other, name)[:first]
+    known, found = (feature.values(each)[-1] for each in (history, replace(history, **joined)))
+    np.testing.assert_allclose(found, known, atol=TOLERANCE)
+
+
+def check_history_is_left_unchanged(feature: Feature) -> None:
+    """Require that the prices and volumes are not written to, and that values repeat."""
+    history, copy = price_history(), price_history()
+    first = feature.values(history)
+    np.testing.assert_array_equal(history.closes, copy.closes)
+    np.testing.assert_array_equal(history.volumes, copy.volumes)
+    np.testing.assert_array_equal(feature.values(history), first)
+
+
+FEATURES = (
+    check_values_are_finite_where_known,
+    check_name_depends_on_the_fields,
+    check_unpriced_sessions_have_no_value,
+    check_values_do_not_look_ahead,
+    check_values_depend_on_a_year_of_prices,
+    check_history_is_left_unchanged,
+)

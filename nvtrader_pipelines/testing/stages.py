@@ -1,0 +1,111 @@
+"""Checks of the weight pipeline's stages: portfolios, reasons, and no look-ahead."""
+
+from typing import Any
+
+import numpy as np
+
+from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
+from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+
+SESSIONS = (0, 31, 64, 140)
+FITTED = Thresholds(turbulence=5.0, drawdown=0.05, trailing_return=-0.02, turnover=0.3)
+WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskLimits(max_position=1.0))
+
+
+def check_decision(pipeline: WeightPipeline, proposal: Any, at: Situation) -> Any:
+    """Run one decision; require portfolios after each stage, and a reason for each change."""
+    found = pipeline.start(at.panel)(np.array(proposal), at)
+    expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
+    assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
+    for before, after in zip(found.stages, found.stages[1:], strict=False):
+        assert (after.weights >= 0.0).all(), f"weights after {after.name} must not be negative"
+        assert abs(after.weights.sum() - 1.0) <= 1e-12, f"weights after {after.name} must sum to 1"
+        assert not after.weights[:-1][~at.panel.eligible[at.t]].any(), "ineligible names must have no weight"
+        assert (after.weights is before.weights) == np.array_equal(after.weights, before.weights)
+        assert bool(after.reason) == (after.weights is not before.weights), f"{after.name} must give a reason"
+    _, selected, allocated, timed = (stage.weights for stage in found.stages[:4])
+    names = pipeline.selector.start(at.panel)(at)[0]
+    assert not selected[:-1][~names].any()
+    assert not allocated[:-1][~names].any(), "an allocator must give weight to selected names only"
+    assert timed[:-1].sum() <= allocated[:-1].sum() + 1e-12, "a timing must not raise exposure"
+    return found
+
+
+def _situation(panel: MarketPanel, t: int) -> tuple[Any, Situation]:
+    """Draw a proposal and an account, both of which may hold ineligible names."""
+    generator = np.random.default_rng(t)
+    proposal, held = simplex(generator, 2, len(panel.symbols))
+    recent = generator.normal(0.0, 0.01, 63)
+    return proposal, Situation(panel, t, held, generator.uniform(0.0, 0.15), recent, FITTED)
+
+
+def _alone(field: str, stage: Any) -> WeightPipeline:
+    """Return a pipeline of one stage, with other stages that change nothing."""
+    return WIDE.model_copy(update={field: (stage, *WIDE.limits) if field == "limits" else stage})
+
+
+def _check_portfolios(field: str, stage: Any) -> None:
+    panel = eventful_panel()
+    for t in SESSIONS:
+        check_decision(_alone(field, stage), *_situation(panel, t))
+
+
+def _check_look_ahead(field: str, stage: Any) -> None:
+    panel, pipeline = eventful_panel(), _alone(field, stage)
+    run = pipeline.start(panel)
+    run(*_situation(panel, 120))  # earlier decisions do not matter
+    for t in SESSIONS[1:]:
+        proposal, at = _situation(panel, t)
+        known = run(proposal, at).weights.tobytes()
+        for other in (panel, with_other_future(panel, t), cut_after(panel, t)):
+            found = pipeline.start(other)(*_situation(other, t)).weights.tobytes()
+            assert found == known, f"the decision at session {t} must not depend on later sessions or on other calls"
+
+
+def check_selector_returns_portfolios(selector: Any) -> None:
+    """Require portfolios of the selected names, and reasons."""
+    _check_portfolios("selector", selector)
+
+
+def check_selector_does_not_look_ahead(selector: Any) -> None:
+    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    _check_look_ahead("selector", selector)
+
+
+def check_allocator_returns_portfolios(allocator: Any) -> None:
+    """Require portfolios of the selected names, and reasons."""
+    _check_portfolios("allocator", allocator)
+
+
+def check_allocator_does_not_look_ahead(allocator: Any) -> None:
+    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    _check_look_ahead("allocator", allocator)
+
+
+def check_timing_returns_portfolios(timing: Any) -> None:
+    """Require portfolios without more exposure, and reasons."""
+    _check_portfolios("timing", timing)
+
+
+def check_timing_does_not_look_ahead(timing: Any) -> None:
+    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    _check_look_ahead("timing", timing)
+
+
+def check_limit_returns_portfolios(limit: Any) -> None:
+    """Require portfolios, and reasons."""
+    _check_portfolios("limits", limit)
+
+
+def check_limit_does_not_look_ahead(limit: Any) -> None:
+    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    _check_look_ahead("limits", limit)
+
+
+SELECTORS = (check_selector_returns_portfolios, check_selector_does_not_look_ahead)
+ALLOCATORS = (check_allocator_returns_portfolios, check_allocator_does_not_look_ahead)
+TIMINGS = (check_timing_returns_portfolios, check_timing_does_not_look_ahead)
+LIMITS = (check_limit_returns_portfolios, check_limit_does_not_look_ahead)

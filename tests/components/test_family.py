@@ -1,0 +1,121 @@
+import json
+from importlib.metadata import EntryPoint
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, TypeAdapter, ValidationError
+
+from nvtrader_pipelines.components import family as module
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.family import GROUP, Family, every_member, parts_of_family
+
+
+class Circle(Component):
+    """A circle."""
+
+    kind: Literal["circle"] = "circle"
+    radius: float = 1.0
+
+    def area(self):
+        return 3.0 * self.radius**2
+
+
+class Square(Component):
+    """A square."""
+
+    kind: Literal["square"] = "square"
+
+    def area(self):
+        return 1.0
+
+
+class Triangle(Component):
+    """A part of another package."""
+
+    kind: Literal["triangle"] = "triangle"
+    height: int = 2
+
+    def area(self):
+        return 0.5 * self.height
+
+
+class Line(Component):
+    """A part that lacks what the family needs."""
+
+    kind: Literal["line"] = "line"
+
+
+class Round(Circle):
+    """A part with the kind of an own member."""
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Declare entry points, by name, to objects of this module."""
+
+    def declare(**values):
+        found = tuple(
+            EntryPoint(name=f"shapes.{kind}", value=f"{value if ':' in value else f'{__name__}:{value}'}", group=GROUP)
+            for kind, value in values.items()
+        )
+        monkeypatch.setattr(module, "entries", lambda: found)
+        module._find_part.cache_clear()
+        return Annotated[Circle | Square, Field(discriminator="kind"), Family("shapes")]
+
+    yield declare
+    module._find_part.cache_clear()
+
+
+def test_part_is_validated_and_serialized_like_own_members(install):
+    adapter = TypeAdapter(install(triangle="Triangle"))
+    part = adapter.validate_python({"kind": "triangle", "height": 3})
+    assert part == Triangle(height=3)
+    assert adapter.validate_python(part) is part
+    assert adapter.validate_json(adapter.dump_json(part)) == part
+    assert adapter.dump_python(Circle()) == {"kind": "circle", "radius": 1.0}
+
+
+def test_json_schema_and_members_contain_the_part(install):
+    family = install(triangle="Triangle")
+    schema = TypeAdapter(family).json_schema()
+    assert set(schema["discriminator"]["mapping"]) == {"circle", "square", "triangle"}
+    assert schema["$defs"]["Triangle"]["properties"]["height"]["default"] == 2
+    assert every_member(family) == (Circle, Square, Triangle)
+    assert json.dumps(schema)
+
+
+def test_error_in_a_part_is_located_like_in_an_own_member(install):
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(install(triangle="Triangle")).validate_python({"kind": "triangle", "height": "x"})
+    assert caught.value.errors()[0]["loc"] == ("triangle", "height")
+
+
+def test_own_members_are_validated_without_reading_entry_points(install, monkeypatch):
+    adapter = TypeAdapter(install())
+    monkeypatch.setattr(module, "entries", lambda: pytest.fail("entry points were read"))
+    assert adapter.validate_python({"kind": "square"}) == Square()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "problem"),
+    [
+        ("hexagon", "not_installed_package:Hexagon", "must be importable, but not_installed_package:Hexagon is not"),
+        ("triangle", "Missing", "must be importable"),
+        ("pentagon", "Triangle", "the kind of Triangle is 'triangle'"),
+        ("json", "json:dumps", "must be a subclass of Component"),
+        ("line", "Line", "must have area, as all shapes have"),
+    ],
+)
+def test_unusable_part_is_a_sentence_and_leaves_the_others(install, kind, value, problem):
+    family = install(**{kind: value, "triangle" if kind != "triangle" else "square": "Triangle"})
+    found = parts_of_family(family)
+    assert any(problem in each and f"shapes.{kind}" in each for each in found.problems)
+    with pytest.raises(ValidationError, match="uninstall"):
+        TypeAdapter(family).validate_python({"kind": kind})
+    assert TypeAdapter(family).validate_python({"kind": "circle"}) == Circle()
+
+
+def test_part_with_the_kind_of_an_own_member_is_reported_and_not_used(install):
+    family = install(circle="Round")
+    assert "must have a kind of its own" in parts_of_family(family).problems[0]
+    assert type(TypeAdapter(family).validate_python({"kind": "circle"})) is Circle
