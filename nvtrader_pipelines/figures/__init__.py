@@ -1,4 +1,4 @@
-"""Figures of results as PNG bytes, at slide size, in a palette safe for color blindness."""
+"""Figures of results, as PNG or SVG, at slide size, in a palette safe for color blindness."""
 
 from nvtrader_pipelines.figures.equity import equity_figure
 from nvtrader_pipelines.figures.learning import learning_figure

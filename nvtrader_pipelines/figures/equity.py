@@ -15,18 +15,18 @@ from nvtrader_pipelines.figures.canvas import (
     SKY,
     TEXT,
     EndLabel,
+    Picture,
     ink,
     label_ends,
     new_figure,
     panel,
-    png,
     readable,
 )
 
 _NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are too few
 
 
-def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> bytes:
+def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str | None = None) -> Picture:
     """Draw net equity (log scale) and drawdown: ensemble thick, seeds or paths thin, baselines colored.
 
     The curves have policy, kind, session, equity and drawdown (positive), one row per account and session. The period
@@ -43,7 +43,7 @@ def equity_figure(curves: pl.DataFrame, title: str, report_from: date, note: str
     _finish(wealth, losses)
     label_ends(wealth, [label for label in labels if label])
     _key_to_seeds(figure, curves)
-    return png(figure)
+    return Picture(figure)
 
 
 _Style = tuple[str, str, float]  # color, dashes, width
