@@ -74,13 +74,13 @@ class Picture:
         return _PATH.sub(lambda path: _DIGITS.sub(rb"\1", path.group()), buffer.getvalue())
 
 
-def new_figure(title: str, note: str | None) -> Figure:
-    """Create a slide with a title above and a note of at most three lines below."""
-    figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, facecolor="white")
-    figure.text(0.06, 0.955, title, fontsize=_TITLE, fontweight="bold", va="center")
+def new_figure(title: str, note: str | None, height: float = _SIZE_INCHES[1]) -> Figure:
+    """Create a slide, or a page of another height in inches: title above, note of at most three lines below."""
+    figure = Figure(figsize=(_SIZE_INCHES[0], height), dpi=_DPI, facecolor="white")
+    figure.text(0.06, 1.0 - 0.3375 / height, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
         wrapped = textwrap.fill(note, _NOTE_COLUMNS, max_lines=_NOTE_LINES, placeholder=_CUT)
-        figure.text(0.06, 0.02, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
+        figure.text(0.06, 0.15 / height, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
     return figure
 
 
@@ -123,7 +123,9 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
         )
 
 
-def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tuple[str, float]) -> None:
+def draw_cells(
+    axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tuple[str, float], unknown: str = "not\ntested"
+) -> None:
     """Write values in percent into cells colored by shade, from -1 (loss) to 1 (gain).
 
     Unknown values are grey. Text is white where the shade is above `dark`; the grid has a color and a width.
@@ -131,7 +133,7 @@ def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tu
     colors = LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
-        text = "not\ntested" if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
+        text = unknown if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
         color = "white" if abs(shade[row, column]) > dark else BLACK
         axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color=color)
     axes.set_xticks(np.arange(1, values.shape[1]) - 0.5, minor=True)
