@@ -21,6 +21,8 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 
 MIN_SHARED = 2  # sessions of a comparison: below that there is no line and no standard deviation
 
+NO_FIGURES = pl.DataFrame(schema={"account": pl.String, "n_sessions": pl.Int64})
+
 
 @dataclass(frozen=True, eq=False)
 class RunComparison:
@@ -45,7 +47,7 @@ def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> RunC
     if without or n_shared < MIN_SHARED:
         found = f"{', '.join(without)} has none" if without else f"these share {n_shared}"
         problem = f"no picture: it needs at least {MIN_SHARED} sessions that all runs walked, but {found}"
-        return RunComparison(pl.DataFrame(), None, problem)
+        return RunComparison(NO_FIGURES, None, problem)
     figures = shared_figures(shared)
     first, last = figures.select("first_session", "last_session").row(0)
     title = f"{len(runs)} runs on their {n_shared:,} shared sessions, {first} to {last}"
@@ -79,6 +81,12 @@ def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:
     return TearSheet.of(curve)
 
 
+def tear_sheet_path(store: Store, ref: PolicyRef) -> Path:
+    """Default path of a policy's tear sheet, in the folder of its version."""
+    experiment, _, seed = ref.policy.partition("/")
+    return store.home.pictures / "tear_sheet" / store.ledger.run(ref.run_id).partition_key / f"{seed or experiment}.png"
+
+
 def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
     """Draw the tear sheet of a policy into a file, and return its figures.
 
@@ -88,8 +96,8 @@ def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
     sheet, run = read_tear_sheet(store, ref), store.ledger.run(ref.run_id)
     first, last = sheet.by_session.select(first=pl.col("session").min(), last=pl.col("session").max()).row(0)
     note = (
-        f"Run {short_id(ref.run_id)} of {run.partition_key} on {run.source}: its tests, net of costs. Rolling figures are "
-        f"of the last {ROLLING_SESSIONS} sessions; turnover is one-way."
+        f"Run {short_id(ref.run_id)} of {run.partition_key} on {run.source}: its tests, net of costs. Rolling figures "
+        f"are of the last {ROLLING_SESSIONS} sessions; turnover is one-way."
     )
     write_picture(path, tear_sheet_figure(sheet, f"{ref.policy}: tear sheet, {first} to {last}", note))
     return sheet

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from nvtrader_pipelines.service.cli.options import (
     Form,
     PageForm,
     Verbose,
+    choose_picture_path,
     is_json,
     is_without_command,
     open_store,
@@ -84,17 +86,27 @@ def show(run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = Fa
             print_run(document)
 
 
-@app.command(epilog=with_examples("nvtrader runs compare ppo-growth ppo-cvar"))
+@app.command(
+    epilog=with_examples(
+        "nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg"
+    )
+)
 def compare(
     run: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs, named as for `show`.")],
     *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Picture to write, .png or .svg; default: warehouse/pictures/runs.png."),
+    ] = None,
     form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare runs side by side: figures, and differences of their specs from the first one's."""
+    """Compare runs: figures, a picture of the sessions they share, and differences of specs from the first's."""
+    from nvtrader_pipelines.runs.run_pictures import draw_comparison
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
     from nvtrader_pipelines.service.documents.run_facts import compare_runs, compare_specs, find_run_by_name
+    from nvtrader_pipelines.service.documents.short_samples import mask_short
 
     with exit_on_error(verbose=verbose):
         if len(run) < 2:
@@ -104,10 +116,12 @@ def compare(
         if len({each.run_id for each in found}) < len(found):
             raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
         table, differ = compare_runs(store, found), compare_specs(store.ledger, found)
+        drawn = draw_comparison(store, found, choose_picture_path(output, store.home.pictures / "runs.png"))
         if is_json(form, as_json=as_json):
-            write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts()})
+            shared = {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem}
+            write_json({"runs": table.to_dicts(), "spec_differences": differ.to_dicts(), "shared": shared})
         else:
-            print_comparison(table, differ)
+            print_comparison(table, differ, drawn)
 
 
 @app.command(

@@ -1,8 +1,11 @@
 """Pages of policies: the list, a card, and a promotion decision."""
 
+from pathlib import Path
+
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.promotion.decision_log import PromotionRow
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
@@ -83,6 +86,18 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
     print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote")
     for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         print_line(f"note: {warning}", "yellow")
+
+
+def print_tear_sheet(sheet: TearSheet, picture: Path) -> None:
+    """Print yearly returns, the worst drawdowns and the path of the picture."""
+    yearly = sheet.yearly.select("year", pl.col("return").map_elements("{:+.1%}".format, pl.String))
+    print_part("returns by year, net of costs", yearly, "")
+    drawdowns = sheet.drawdowns.with_columns(
+        pl.col("depth").map_elements("{:.1%}".format, pl.String),
+        pl.col("recovery").cast(pl.String).fill_null("not yet"),
+    ).rename({"n_sessions": "sessions"})
+    print_part("worst drawdowns", drawdowns, "none")
+    print_line(f"picture  {picture}")
 
 
 def print_decision(row: PromotionRow) -> None:
