@@ -35,14 +35,14 @@ STRONG_MONTH, STRONG_YEAR = 0.10, 0.40  # returns from which a cell has the full
 _DARK = 0.7  # share of the strongest color from which text is white
 _LEFT, _RIGHT = 0.095, 0.80
 _TOP, _BOTTOM = 0.75, 1.1  # inches for title and note
-_EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.3, 0.75, 0.33  # inches
+_EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.35, 0.75, 0.33  # inches
 _PERCENT = PercentFormatter(1.0, decimals=0)
 _NUMBER = FuncFormatter(lambda value, _: f"{value:g}")
 _PANELS: tuple[tuple[str, str, str, Callable[[float], str], FuncFormatter | PercentFormatter], ...] = (
     ("sharpe", "rolling\nSharpe ratio", BLUE, "{:.2f}".format, _NUMBER),
-    ("volatility", "rolling volatility\nper year", VERMILION, "{:.1%}".format, _PERCENT),
-    ("exposure", "exposure\n(without cash)", GREEN, "{:.0%}".format, _PERCENT),
-    ("turnover", "rolling turnover\nper year", ORANGE, "{:.1f}".format, _NUMBER),
+    ("volatility", "rolling\nvolatility", VERMILION, "{:.1%}".format, _PERCENT),
+    ("exposure", "exposure", GREEN, "{:.0%}".format, _PERCENT),
+    ("turnover", "rolling\nturnover", ORANGE, "{:.1f}".format, _NUMBER),
 )
 _DRAWDOWN_COLUMNS = (
     ("", 0.03),
@@ -72,10 +72,10 @@ def tear_sheet_figure(sheet: TearSheet, title: str, note: str | None = None) -> 
     return Picture(figure)
 
 
-def rolling_figure(sheet: TearSheet, title: str, note: str | None = None) -> Picture:
-    """Draw rolling Sharpe ratio, volatility and turnover, and the exposure, on a slide."""
-    height = _TOP + (_ROLLING + _GAP) * len(_PANELS) + _BOTTOM
-    figure = new_figure(title, note, height)
+def rolling_figure(sheet: TearSheet, title: str) -> Picture:
+    """Draw rolling Sharpe ratio, volatility and turnover, and the exposure."""
+    height = _TOP + (_ROLLING + _GAP) * len(_PANELS) + _GAP
+    figure = new_figure(title, None, height)
     _draw_rolling(figure, sheet.by_session, height - _TOP, height)
     return Picture(figure)
 

@@ -23,6 +23,7 @@ from nvtrader_pipelines.figures.canvas import (
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}
 _MAX_LABELS = 9
+_FEW_LABELS = 6  # up to which whole names have room
 _MAX_NUMBERS = 18
 _N_BINS = 31
 _MAX_POINTS = 3000  # of a scatter
@@ -80,11 +81,18 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     for i, (sharpe, worth) in enumerate(rows.select("sharpe", "deflated_sharpe").iter_rows()):
         if worth is not None and len(rows) <= _MAX_NUMBERS:
             axes.annotate(
-                f"{worth:.2f}", (i, sharpe), xytext=(8, 0), textcoords="offset points", fontsize=TEXT, va="center"
+                f"{worth:.2f}",
+                (i, sharpe),
+                xytext=(8, 0),
+                textcoords="offset points",
+                fontsize=TEXT,
+                va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
             )
     every = -(-len(rows) // _MAX_LABELS) or 1
     shown = list(range(len(rows) - 1, -1, -every))
-    names = [f"{readable(rows['experiment'][i], 11)}\n{short_id(rows['run_id'][i])}" for i in shown]
+    longest = 16 if len(shown) <= _FEW_LABELS else 11
+    names = [f"{readable(rows['experiment'][i], longest)}\n{short_id(rows['run_id'][i])}" for i in shown]
     axes.set_xticks(shown, names, fontsize=TEXT - 2)
 
 
