@@ -242,8 +242,8 @@ def scoreboard(evidence: Evidence) -> Part:
     """Part with the ranking by contest and the entrants that are not ranked."""
     board = evidence.store.tables.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
     ranked = mask_short(board.filter(pl.col("rank").is_not_null()))
-    columns = ["entrant", "net Sharpe [95\u00a0%]", "information ratio, best baseline", "deflated", "CAGR", "max drawdown",
-               "turnover/y", "before"]  # fmt: skip
+    columns = ["entrant", "net Sharpe [95\u00a0%]", "information ratio, best baseline", "deflated", "CAGR",
+               "max drawdown", "turnover/y", "before"]  # fmt: skip
     grids = []
     for (_, source, first, last), rows in ranked.group_by(
         "contest", "source", "first_session", "last_session", maintain_order=True
