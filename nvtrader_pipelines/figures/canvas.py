@@ -11,6 +11,7 @@ import polars as pl
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.dates import AutoDateLocator
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -95,6 +96,12 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     axes.yaxis.label.set_fontsize(TEXT)
     axes.margins(x=0)
     return axes
+
+
+def set_dates(axes: Axes) -> None:
+    """Set dates as ticks of the horizontal axis, few enough to stay apart."""
+    axes.xaxis_date()
+    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:

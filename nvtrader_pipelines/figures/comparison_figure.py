@@ -18,6 +18,7 @@ from nvtrader_pipelines.figures.canvas import (
     new_figure,
     panel,
     readable,
+    set_dates,
 )
 from nvtrader_pipelines.figures.equity import finish_curves
 
@@ -59,15 +60,16 @@ def _draw(panels: tuple[Axes, Axes, Axes], rows: pl.DataFrame, style: tuple[str,
 
 
 def _finish_ratios(figure: Figure, ratios: Axes, wealth: Axes, *, is_empty: bool) -> None:
-    ratios.xaxis_date()
+    set_dates(ratios)
     ratios.set_xlim(wealth.get_xlim())
     ratios.set_ylabel("rolling\nSharpe ratio")
-    ratios.axhline(0.0, color="black", linewidth=0.8)
     ratios.yaxis.set_major_locator(MaxNLocator(4))
     figure.text(
         0.78, 0.22, f"of the last {ROLLING_SESSIONS} sessions,\nper year", fontsize=TEXT, color=GREY, va="center"
     )
-    if is_empty:
+    if not is_empty:
+        ratios.axhline(0.0, color="black", linewidth=0.8)
+    else:
         ratios.set_yticks([])
         words = f"fewer than {ROLLING_SESSIONS} shared sessions"
-        ratios.text(0.5, 0.6, words, transform=ratios.transAxes, ha="center", fontsize=TEXT, color=GREY)
+        ratios.text(0.5, 0.5, words, transform=ratios.transAxes, ha="center", fontsize=TEXT, color=GREY)

@@ -27,13 +27,14 @@ from nvtrader_pipelines.figures.canvas import (
     new_figure,
     panel,
     pivot_cells,
+    set_dates,
 )
 from nvtrader_pipelines.figures.equity import finish_equity
 
 MONTHS = tuple(calendar.month_abbr)[1:]
 STRONG_MONTH, STRONG_YEAR = 0.10, 0.40  # returns from which a cell has the full color
 _DARK = 0.7  # share of the strongest color from which text is white
-_LEFT, _RIGHT = 0.095, 0.80
+_LEFT, _RIGHT = 0.108, 0.80
 _TOP, _BOTTOM = 0.75, 1.1  # inches for title and note
 _EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.35, 0.75, 0.33  # inches
 _PERCENT = PercentFormatter(1.0, decimals=0)
@@ -89,11 +90,11 @@ def _draw_rolling(figure: Figure, rolling: pl.DataFrame, top: float, height: flo
         axes.set_ylabel(words)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.yaxis.set_major_formatter(ticks)
-        axes.xaxis_date()
+        set_dates(axes)
         axes.set_xlim(days[0] - 1.0, days[-1] + 1.0)
         axes.tick_params(labelbottom=i == len(_PANELS) - 1)
         known = rolling[name].drop_nulls()
-        if name == "sharpe":
+        if len(known) and name == "sharpe":
             axes.axhline(0.0, color="black", linewidth=0.8)
         if len(known):
             median, last = float(np.median(known.to_numpy())), float(known[-1])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.pictures import FORMATS, write_picture
+from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 

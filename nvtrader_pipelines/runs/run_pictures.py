@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.figures import comparison_figure, tear_sheet_figure
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
-from nvtrader_pipelines.storage.pictures import write_picture
+from nvtrader_pipelines.storage.picture_files import write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 

@@ -81,7 +81,7 @@ def choose_picture_path(output: Path | None, default: Path) -> Path:
     Raises:
         ValueError: if it does not end in .png or .svg, is a folder or a device, or its folder does not exist.
     """
-    from nvtrader_pipelines.storage.pictures import require_picture_path
+    from nvtrader_pipelines.storage.picture_files import require_picture_path
 
     return require_picture_path(require_file_path(output.expanduser())) if output else default
 

@@ -173,7 +173,7 @@ def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "p
     import polars as pl
 
     from nvtrader_pipelines.figures.portfolio_figures import account_figure
-    from nvtrader_pipelines.storage.pictures import FORMATS, write_picture
+    from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
 
     state = facts.states[-1]
     opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
