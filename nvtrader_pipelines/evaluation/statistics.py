@@ -66,8 +66,8 @@ def sharpe_of_sums(
     return mean, np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=moving)
 
 
-def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Wealth at each close (n,), from 1."""
+def compounded_wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Wealth at each close (n,) of one unit at the start."""
     checked = require_returns(returns, 1)
     if checked.min() < -1.0:
         raise ValueError(
@@ -77,9 +77,14 @@ def _wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.multiply.accumulate(1.0 + checked)
 
 
+def running_peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Highest wealth up to each close (n,), from 1."""
+    return np.maximum(np.maximum.accumulate(wealth), 1.0)
+
+
 def total_return(returns: NDArray[np.float64]) -> float:
     """Compounded growth over the returns (n,), as a fraction."""
-    return float(_wealth(returns)[-1]) - 1.0
+    return float(compounded_wealth(returns)[-1]) - 1.0
 
 
 def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
@@ -88,7 +93,7 @@ def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
     Raises:
         UndefinedStatisticError: if the annual growth overflows.
     """
-    end = _wealth(returns)[-1]
+    end = compounded_wealth(returns)[-1]
     with np.errstate(over="ignore"):
         growth = float(end ** (periods_per_year / len(returns)))
     if not np.isfinite(growth):
@@ -128,19 +133,15 @@ def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS
 
 def max_drawdown(returns: NDArray[np.float64]) -> float:
     """Largest loss from the running peak of wealth, as a positive fraction; the peak starts at 1."""
-    wealth = _wealth(returns)
-    return float(np.max(1.0 - wealth / _peak(wealth)))
+    wealth = compounded_wealth(returns)
+    return float(np.max(1.0 - wealth / running_peak(wealth)))
 
 
 def drawdown_duration(returns: NDArray[np.float64]) -> int:
     """Longest run of sessions below the running peak, an unfinished one included."""
-    wealth = _wealth(returns)
-    at_peak = np.flatnonzero(wealth >= _peak(wealth) * (1.0 - NO_SPREAD))
+    wealth = compounded_wealth(returns)
+    at_peak = np.flatnonzero(wealth >= running_peak(wealth) * (1.0 - NO_SPREAD))
     return int(np.diff(at_peak, prepend=-1, append=len(wealth)).max()) - 1
-
-
-def _peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.maximum(np.maximum.accumulate(wealth), 1.0)
 
 
 def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:

@@ -1,5 +1,6 @@
-"""Figures of results as PNG bytes, at slide size, in a palette safe for color blindness."""
+"""Figures of results, as PNG or SVG, at slide size, in a palette safe for color blindness."""
 
+from nvtrader_pipelines.figures.comparison_figure import comparison_figure
 from nvtrader_pipelines.figures.equity import equity_figure
 from nvtrader_pipelines.figures.learning import learning_figure
 from nvtrader_pipelines.figures.portfolio_figures import account_figures, plan_figures, stages_figures
@@ -9,11 +10,13 @@ from nvtrader_pipelines.figures.regime_figures import regime_evaluation_figure, 
 from nvtrader_pipelines.figures.reward_terms import reward_terms_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figures
 from nvtrader_pipelines.figures.stress_figure import stress_figures
+from nvtrader_pipelines.figures.tear_sheet_figure import rolling_figure, tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
 from nvtrader_pipelines.figures.weights import weights_figure
 
 __all__ = [
     "account_figures",
+    "comparison_figure",
     "equity_figure",
     "learning_figure",
     "plan_figures",
@@ -22,9 +25,11 @@ __all__ = [
     "regime_evaluation_figure",
     "regimes_figures",
     "reward_terms_figure",
+    "rolling_figure",
     "scoreboard_figures",
     "stages_figures",
     "stress_figures",
+    "tear_sheet_figure",
     "validation_figures",
     "weights_figure",
 ]

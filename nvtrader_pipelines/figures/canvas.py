@@ -1,14 +1,17 @@
 """Common layout of all figures: size, palette, title, note and line labels."""
 
 import io
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.dates import AutoDateLocator
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -33,6 +36,9 @@ TEXT, _TITLE, _NOTE = 14, 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
 _NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
 _CUT = " … (more in the table)"
+_SIMPLIFY = 0.5  # points at 72 per inch by which an SVG path may deviate; half of the size of exact paths
+_PATH = re.compile(rb' d="[^"]*"')
+_DIGITS = re.compile(rb"(\.\d)\d+")  # a tenth of a point is enough on a page; five digits more double the file
 
 
 Cells = NDArray[np.float64]  # of a map, by row and column
@@ -48,13 +54,34 @@ class EndLabel:
     bold: bool = False
 
 
-def new_figure(title: str, note: str | None) -> Figure:
-    """Create a slide with a title above and a note of at most three lines below."""
-    figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, facecolor="white")
-    figure.text(0.06, 0.955, title, fontsize=_TITLE, fontweight="bold", va="center")
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """Figure that is rendered on demand; equal figures give equal bytes."""
+
+    figure: Figure
+
+    def png(self) -> bytes:
+        """Render as PNG, for slides and the Dagster UI."""
+        buffer = io.BytesIO()
+        # a quarter less time than at the default level, for files a sixth larger
+        self.figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 1})
+        return buffer.getvalue()
+
+    def svg(self) -> bytes:
+        """Render as SVG, for pages; text is drawn as shapes, so that it looks the same without our fonts."""
+        buffer = io.BytesIO()
+        with rc_context({"svg.hashsalt": "nvtrader", "path.simplify_threshold": _SIMPLIFY}):
+            self.figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        return _PATH.sub(lambda path: _DIGITS.sub(rb"\1", path.group()), buffer.getvalue())
+
+
+def new_figure(title: str, note: str | None, height: float = _SIZE_INCHES[1]) -> Figure:
+    """Create a slide, or a page of another height in inches: title above, note of at most three lines below."""
+    figure = Figure(figsize=(_SIZE_INCHES[0], height), dpi=_DPI, facecolor="white")
+    figure.text(0.06, 1.0 - 0.3375 / height, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
         wrapped = textwrap.fill(note, _NOTE_COLUMNS, max_lines=_NOTE_LINES, placeholder=_CUT)
-        figure.text(0.06, 0.02, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
+        figure.text(0.06, 0.15 / height, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
     return figure
 
 
@@ -69,6 +96,12 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     axes.yaxis.label.set_fontsize(TEXT)
     axes.margins(x=0)
     return axes
+
+
+def set_dates(axes: Axes) -> None:
+    """Set dates as ticks of the horizontal axis, few enough to stay apart."""
+    axes.xaxis_date()
+    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
@@ -97,7 +130,9 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
         )
 
 
-def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tuple[str, float]) -> None:
+def draw_cells(
+    axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tuple[str, float], unknown: str = "not\ntested"
+) -> None:
     """Write values in percent into cells colored by shade, from -1 (loss) to 1 (gain).
 
     Unknown values are grey. Text is white where the shade is above `dark`; the grid has a color and a width.
@@ -105,7 +140,7 @@ def draw_cells(axes: Axes, values: Cells, shade: Cells, *, dark: float, grid: tu
     colors = LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
-        text = "not\ntested" if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
+        text = unknown if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
         color = "white" if abs(shade[row, column]) > dark else BLACK
         axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color=color)
     axes.set_xticks(np.arange(1, values.shape[1]) - 0.5, minor=True)
@@ -169,11 +204,3 @@ def select_account(rows: pl.DataFrame) -> pl.DataFrame:
             f"one account can be drawn, but found {names} without a single ensemble; filter by policy first"
         )
     return ensemble
-
-
-def png(figure: Figure) -> bytes:
-    """Render the figure as PNG; equal figures give equal bytes."""
-    buffer = io.BytesIO()
-    # a quarter less time than at the default level, for files a sixth larger
-    figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 1})
-    return buffer.getvalue()

@@ -15,18 +15,19 @@ from nvtrader_pipelines.figures.canvas import (
     SKY,
     TEXT,
     EndLabel,
+    Picture,
     ink,
     label_ends,
     new_figure,
     panel,
-    png,
     readable,
+    set_dates,
 )
 
 _NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are too few
 
 
-def equity_figure(curves: pl.DataFrame, title: str, report_from: date | None, note: str | None = None) -> bytes:
+def equity_figure(curves: pl.DataFrame, title: str, report_from: date | None, note: str | None = None) -> Picture:
     """Draw net equity (log scale) and drawdown: ensemble thick, seeds or paths thin, baselines colored.
 
     The curves have policy, kind, session, equity and drawdown (positive), one row per account and session. The period
@@ -40,10 +41,10 @@ def equity_figure(curves: pl.DataFrame, title: str, report_from: date | None, no
         for rows, style in _with_styles([frame for _, frame in curves.group_by("policy", maintain_order=True)])
     ]
     _shade(wealth, losses, curves, report_from)
-    _finish(wealth, losses)
+    finish_curves(wealth, losses)
     label_ends(wealth, [label for label in labels if label])
     _key_to_seeds(figure, curves)
-    return png(figure)
+    return Picture(figure)
 
 
 _Style = tuple[str, str, float]  # color, dashes, width
@@ -99,7 +100,20 @@ def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date |
     )
 
 
-def _finish(wealth: Axes, losses: Axes) -> None:
+def finish_curves(wealth: Axes, losses: Axes) -> None:
+    """Set scales, ticks and labels of equity above drawdown, once both are drawn."""
+    finish_equity(wealth)
+    wealth.tick_params(labelbottom=False)
+    set_dates(losses)
+    losses.set_xlim(wealth.get_xlim())
+    losses.set_ylabel("drawdown")
+    losses.set_ylim(top=0.0)
+    losses.yaxis.set_major_locator(MaxNLocator(4))
+    losses.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def finish_equity(wealth: Axes) -> None:
+    """Set the logarithmic scale, ticks and label of equity over time, once it is drawn."""
     wealth.set_yscale("log")
     wealth.set_ylabel("equity after costs\n(log scale)")
     low, high = wealth.get_ylim()
@@ -107,14 +121,7 @@ def _finish(wealth: Axes, losses: Axes) -> None:
     wealth.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(6))
     wealth.yaxis.set_minor_locator(NullLocator())
     wealth.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    wealth.xaxis_date()
-    losses.xaxis_date()
-    wealth.tick_params(labelbottom=False)
-    losses.set_xlim(wealth.get_xlim())
-    losses.set_ylabel("drawdown")
-    losses.set_ylim(top=0.0)
-    losses.yaxis.set_major_locator(MaxNLocator(4))
-    losses.yaxis.set_major_formatter(PercentFormatter(1.0))
+    set_dates(wealth)
 
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:

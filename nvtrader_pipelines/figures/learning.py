@@ -4,12 +4,12 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from nvtrader_pipelines.figures.canvas import BLUE, SKY, TEXT, new_figure, panel, png
+from nvtrader_pipelines.figures.canvas import BLUE, SKY, TEXT, Picture, new_figure, panel
 
 _COLUMNS = 4
 
 
-def learning_figure(training_curves: pl.DataFrame, title: str, note: str | None = None) -> bytes:
+def learning_figure(training_curves: pl.DataFrame, title: str, note: str | None = None) -> Picture:
     """Draw mean reward per step over timesteps: a panel per fold of `TRAINING_CURVE`, one scale."""
     figure = new_figure(title, note)
     figure.text(0.06, 0.905, "thick: mean of the seeds; thin: one seed each", fontsize=TEXT, color=BLUE)
@@ -33,7 +33,7 @@ def learning_figure(training_curves: pl.DataFrame, title: str, note: str | None 
             axes.axhline(0.0, color="black", linewidth=0.8)
     figure.text(0.53, 0.10, "timesteps", fontsize=TEXT, ha="center", va="bottom")
     figure.text(0.012, 0.5, "mean reward per step", fontsize=TEXT, rotation=90, va="center")
-    return png(figure)
+    return Picture(figure)
 
 
 def _box(i: int, columns: int, lines: int) -> tuple[float, float, float, float]:

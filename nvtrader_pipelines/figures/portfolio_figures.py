@@ -22,13 +22,13 @@ from nvtrader_pipelines.figures.canvas import (
     TEXT,
     VERMILION,
     EndLabel,
+    Picture,
     draw_cells,
     ink,
     label_ends,
     new_figure,
     panel,
     pivot_cells,
-    png,
     readable,
 )
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -44,7 +44,7 @@ _ORDER = list(_LEVELS)
 _LEFT, _RIGHT = 0.10, 0.785  # panels of an account, with room for labels
 
 
-def account_figures(states: pl.DataFrame, references: Mapping[str, pl.DataFrame] | None = None) -> dict[str, bytes]:
+def account_figures(states: pl.DataFrame, references: Mapping[str, pl.DataFrame] | None = None) -> dict[str, Picture]:
     """Draw `equity_curve` of an account's `portfolio.portfolio_state`; empty without rows."""
     if states.is_empty():
         return {}
@@ -56,7 +56,7 @@ def account_figures(states: pl.DataFrame, references: Mapping[str, pl.DataFrame]
     return {"equity_curve": account_figure(states, title, references, note)}
 
 
-def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
+def stages_figures(target_weights: pl.DataFrame) -> dict[str, Picture]:
     """Draw the last decision of an account's `portfolio.target_weights`; empty without rows."""
     last = target_weights.filter(pl.col("session") == pl.col("session").max())
     if last.is_empty():
@@ -65,7 +65,7 @@ def stages_figures(target_weights: pl.DataFrame) -> dict[str, bytes]:
     return {"target_weights": stages_figure(last, title)}
 
 
-def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
+def plan_figures(plans: pl.DataFrame) -> dict[str, Picture]:
     """Draw the last plan of an account's `portfolio.rebalance_plan`; empty without rows."""
     if plans.is_empty():
         return {}
@@ -77,7 +77,7 @@ def plan_figures(plans: pl.DataFrame) -> dict[str, bytes]:
 
 def account_figure(
     states: pl.DataFrame, title: str, references: Mapping[str, pl.DataFrame] | None = None, note: str | None = None
-) -> bytes:
+) -> Picture:
     """Draw an account's equity beside its references', and its drawdown, cash and turnover.
 
     Args:
@@ -105,7 +105,7 @@ def account_figure(
         axes.tick_params(labelbottom=False)
     label_ends(wealth, labels)
     label_ends(losses, [EndLabel(-rows["drawdown"][-1], f"now {rows['drawdown'][-1]:.1%}", BLUE)])
-    return png(figure)
+    return Picture(figure)
 
 
 def _days(rows: pl.DataFrame) -> FloatArray:
@@ -177,7 +177,7 @@ def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     return EndLabel(0.5 * axes.get_ylim()[1], text, ORANGE)
 
 
-def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
+def stages_figure(target_weights: pl.DataFrame, title: str) -> Picture:
     """Draw a decision of `portfolio.target_weights`; cells that a stage changed are colored."""
     rows = target_weights.sort("step", maintain_order=True)
     symbols = rows["symbol"].unique(maintain_order=True).to_list()
@@ -198,7 +198,7 @@ def stages_figure(target_weights: pl.DataFrame, title: str) -> bytes:
     axes.set_yticks(range(len(names)), names, fontsize=TEXT)
     figure.text(0.13, 0.885, "more than in the column before", color=ink(BLUE), fontsize=TEXT - 1, va="center")
     figure.text(0.36, 0.885, "less", color=ink(VERMILION), fontsize=TEXT - 1, va="center")
-    return png(figure)
+    return Picture(figure)
 
 
 def _reasons(steps: pl.DataFrame) -> str:
@@ -219,7 +219,7 @@ def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatA
     return [*names, CASH], np.array([*rows, weights[cash]])
 
 
-def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) -> bytes:
+def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) -> Picture:
     """Draw a row of `portfolio.rebalance_plan`: held and target weights, beside the findings."""
     figure = new_figure(title, note)
     held, target = np.array(plan["held_weights"]), np.array(plan["target_weights"])
@@ -232,7 +232,7 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
         figure.text(0.57, top, level, fontsize=TEXT, fontweight="bold", color=ink(_LEVELS[level]), va="top")
         figure.text(0.62, top, "\n".join(lines), fontsize=TEXT, va="top", linespacing=1.25)
         top -= 0.034 * len(lines) + 0.02
-    return png(figure)
+    return Picture(figure)
 
 
 def _count(n_findings: int) -> str:

@@ -10,7 +10,7 @@ from matplotlib.projections.polar import PolarAxes
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRIDE, RING
-from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, ink, new_figure, png, readable
+from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, Picture, ink, new_figure, readable
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, with_hidden
 
 _LETTERS = dict(zip(AXES, ("P", "R", "U", "D", "E", "X"), strict=True))
@@ -24,7 +24,7 @@ _PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _Scores = Mapping[str, Mapping[str, float | None]]  # by policy, then by axis or statistic
 
 
-def compass_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
+def compass_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw the axes of PRUDEX as a hexagon, where 50 is 1/N, inside a ring of the measures."""
     colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("measure") == OF_AXIS), "axis")
@@ -40,10 +40,10 @@ def compass_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
         axes.text(angle, 97.0, name, fontsize=TEXT, fontweight="bold", ha=inwards, va="center", bbox=_PLATE, zorder=2)
     _ring(axes, table, colors)
     _key(figure, table, colors, scores)
-    return png(figure)
+    return Picture(figure)
 
 
-def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
+def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw eight scores of each policy in PRUDEX as an octagon; the dashed one is 1/N."""
     colors = experiment_colors(table)
     scores = _scores(table.filter(pl.col("statistic").is_in(list(PRIDE.values()))), "statistic")
@@ -64,7 +64,7 @@ def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
             found = "-" if value is None else f"{value:.0f}"
             axes.text(angle, 121.0, f"{spoke}\n{found}", fontsize=small, ha="center", va="center", linespacing=0.9)
         axes.text(0.0, 142.0, readable(policy, 24), fontsize=TEXT, fontweight="bold", color=ink(color), ha="center")
-    return png(figure)
+    return Picture(figure)
 
 
 def _scores(rows: pl.DataFrame, column: str) -> _Scores:

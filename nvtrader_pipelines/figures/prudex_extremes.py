@@ -6,13 +6,13 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.prudex.measures import EXTREME_MARKETS, ExtremeMarket
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
-from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, new_figure, panel, png
+from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, Picture, new_figure, panel
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 
 _NUMBERS = {"total_return": "total return", "sharpe": "Sharpe ratio"}
 
 
-def extremes_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
+def extremes_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw PRUDEX's total return and Sharpe ratio in extreme markets within the test windows."""
     figure = new_figure("Extreme markets, net of costs, against 1/N", with_hidden(table, note))
     rows = table.filter(pl.col("measure") == "extreme_market", pl.col("value").is_not_null())
@@ -30,7 +30,7 @@ def extremes_figure(table: pl.DataFrame, note: str | None = None) -> bytes:
         if number == "total_return":
             figure.text(left, 0.885, _heading(market), fontsize=TEXT, fontweight="bold", va="center")
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    return png(figure)
+    return Picture(figure)
 
 
 def _heading(market: ExtremeMarket) -> str:

@@ -8,7 +8,7 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.image import AxesImage
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
-from nvtrader_pipelines.figures.canvas import BLUE, LIGHT_GREY, ORANGE, TEXT, ink, new_figure, panel, png, readable
+from nvtrader_pipelines.figures.canvas import BLUE, LIGHT_GREY, ORANGE, TEXT, Picture, ink, new_figure, panel, readable
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, styles, with_hidden
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")
@@ -16,7 +16,7 @@ _MAX_NAMES, _MAX_PANELS = 25, 3
 _SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", ORANGE, "#FFFFFF", BLUE, "#00253D"])
 
 
-def plane_figure(plane: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
+def plane_figure(plane: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw a sample of every policy's embedded actions; large distances have no meaning.
 
     Args:
@@ -38,10 +38,10 @@ def plane_figure(plane: pl.DataFrame, table: pl.DataFrame, note: str | None = No
     handles, labels = axes.get_legend_handles_labels()
     key = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT, "markerscale": 1.6}
     figure.legend(handles[::-1], labels[::-1], **key)
-    return png(figure)
+    return Picture(figure)
 
 
-def heat_figure(heat: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
+def heat_figure(heat: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw the weights of up to three experiments by name and year; white is 1/N, grey is not on record.
 
     Args:
@@ -72,7 +72,7 @@ def heat_figure(heat: pl.DataFrame, table: pl.DataFrame, note: str | None = None
     if image is not None:
         bar = figure.colorbar(image, cax=figure.add_axes((0.895, 0.16, 0.015, 0.70)), format="{x:.3g} / N")
         bar.ax.tick_params(labelsize=TEXT)
-    return png(figure)
+    return Picture(figure)
 
 
 def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, scale: TwoSlopeNorm) -> AxesImage:

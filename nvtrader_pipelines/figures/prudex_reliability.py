@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.prudex.measures import RANKED
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, REFERENCE
-from nvtrader_pipelines.figures.canvas import BLACK, LIGHT_GREY, TEXT, new_figure, panel, png
+from nvtrader_pipelines.figures.canvas import BLACK, LIGHT_GREY, TEXT, Picture, new_figure, panel
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 
 _KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT}
@@ -22,7 +22,7 @@ _RANKED_BY = {
 }
 
 
-def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
+def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw the share of runs (test windows by seeds) with a score above tau, with 95 % bands.
 
     Args:
@@ -49,10 +49,10 @@ def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     lines = [Line2D([], [], color=each.color, linestyle=each.dashes, linewidth=2.5, label=each.label) for each in drawn]
     figure.legend(handles=lines, **_KEY)
-    return png(figure)
+    return Picture(figure)
 
 
-def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> bytes:
+def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw the rank distribution of each policy by four statistics; 1 is best.
 
     Args:
@@ -78,7 +78,7 @@ def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = Non
     if others:
         patches.append(Patch(facecolor=LIGHT_GREY, label=f"{len(others)} others"))
     figure.legend(handles=patches, **_KEY)
-    return png(figure)
+    return Picture(figure)
 
 
 def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:

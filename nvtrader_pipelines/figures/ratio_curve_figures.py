@@ -15,10 +15,10 @@ from nvtrader_pipelines.figures.canvas import (
     SKY,
     TEXT,
     VERMILION,
+    Picture,
     ink,
     new_figure,
     panel,
-    png,
     readable,
 )
 
@@ -26,7 +26,7 @@ _MAX_LABELS = 10
 _ENOUGH = 0.95  # deflated Sharpe ratio from which a result counts as more than luck
 
 
-def ratio_curve_figure(curve: pl.DataFrame, note: str | None = None) -> bytes:
+def ratio_curve_figure(curve: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw each run's net Sharpe ratio with interval, best so far, deflated ratios and maximum drawdown.
 
     Args:
@@ -47,7 +47,7 @@ def ratio_curve_figure(curve: pl.DataFrame, note: str | None = None) -> bytes:
     ratios.set_ylabel("Sharpe ratio, net\n(95 % interval)")
     worth.set_ylabel("deflated")
     losses.set_ylabel("drawdown")
-    return png(figure)
+    return Picture(figure)
 
 
 def _reported_period(curve: pl.DataFrame) -> str:

@@ -19,10 +19,10 @@ from nvtrader_pipelines.figures.canvas import (
     SKY,
     TEXT,
     VERMILION,
+    Picture,
     ink,
     new_figure,
     panel,
-    png,
     readable,
 )
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
@@ -44,7 +44,7 @@ _WIDE = 5.0  # ratio of highest to lowest level from which 1-2-5 ticks suffice
 _GROUP = 0.8  # share of a regime's width taken by bars
 
 
-def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> bytes:
+def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> Picture:
     """Draw one source's index in the colors of its `gold.regimes`, and its newest years."""
     figure = new_figure(title, note)
     ordered = rows.sort("session")
@@ -59,10 +59,10 @@ def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> 
         axes.xaxis_date()
         axes.yaxis.set_major_locator(_ticks(shown["index_level"]))
     _key_to_regimes(figure, ordered)
-    return png(figure)
+    return Picture(figure)
 
 
-def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
+def regimes_figures(rows: pl.DataFrame) -> dict[str, Picture]:
     """Draw the regimes of each source, by source name."""
     return {
         source: regimes_figure(rows.filter(pl.col("source") == source), f"Regimes of the market {readable(source)}")
@@ -70,7 +70,7 @@ def regimes_figures(rows: pl.DataFrame) -> dict[str, bytes]:
     }
 
 
-def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> bytes:
+def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | None = HINDSIGHT) -> Picture:
     """Draw Sharpe ratio (with intervals) and growth per regime: policy, anchor, and 1/N or best baseline."""
     figure = new_figure(title, note)
     ratios = panel(figure, 0.095, 0.53, 0.97, 0.83)
@@ -86,7 +86,7 @@ def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | N
             0.095 + 0.29 * k, 0.885, f"■ {readable(name, 20)}", color=ink(_BAR_COLORS[k]), fontsize=TEXT, va="center"
         )
     _finish_bars(ratios, growth, evaluation.filter(pl.col("policy") == accounts[0]))
-    return png(figure)
+    return Picture(figure)
 
 
 def _ticks(levels: pl.Series) -> Locator:

@@ -7,10 +7,10 @@ from nvtrader_pipelines.figures.canvas import (
     BLUE,
     LINE_STYLES,
     EndLabel,
+    Picture,
     label_ends,
     new_figure,
     panel,
-    png,
     readable,
     select_account,
 )
@@ -18,7 +18,7 @@ from nvtrader_pipelines.figures.canvas import (
 _LONGEST = 21  # letters of a term's name
 
 
-def reward_terms_figure(decomposition: pl.DataFrame, title: str, note: str | None = None) -> bytes:
+def reward_terms_figure(decomposition: pl.DataFrame, title: str, note: str | None = None) -> Picture:
     """Draw the running sum of each reward term (session, term, contribution), and their total.
 
     With several accounts (policy, kind), the ensemble is drawn.
@@ -45,4 +45,4 @@ def reward_terms_figure(decomposition: pl.DataFrame, title: str, note: str | Non
     axes.set_ylabel("reward, running sum")
     axes.xaxis_date()
     label_ends(axes, labels)
-    return png(figure)
+    return Picture(figure)

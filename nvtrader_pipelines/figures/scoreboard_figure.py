@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.axes import Axes
 
-from nvtrader_pipelines.figures.canvas import BLUE, GREEN, GREY, PURPLE, TEXT, ink, new_figure, panel, png, readable
+from nvtrader_pipelines.figures.canvas import BLUE, GREEN, GREY, PURPLE, TEXT, Picture, ink, new_figure, panel, readable
 
 KINDS = {"run": (BLUE, "run of this home"), "sb3": (PURPLE, "trained elsewhere"), "weights": (GREEN, "weights file")}
 BASELINE = (GREY, "baseline")
@@ -11,14 +11,14 @@ _MAX_ROWS = 14
 _COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
 
-def scoreboard_figures(board: pl.DataFrame) -> dict[str, bytes]:
+def scoreboard_figures(board: pl.DataFrame) -> dict[str, Picture]:
     """Draw a figure per source of the scoreboard, by name `scoreboard_<source>`."""
     ranked = board.filter(pl.col("rank").is_not_null())
     sources = ranked.partition_by("source", as_dict=True, maintain_order=True)
     return {f"scoreboard_{source}": scoreboard_figure(rows) for (source,), rows in sources.items()}
 
 
-def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
+def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw net Sharpe ratios, with intervals, of the 14 best of a contest's ranked entrants."""
     rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
@@ -34,7 +34,7 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> bytes:
         if (color, words) in legend:
             figure.text(left, 0.905, words, color=ink(color), fontsize=TEXT, va="center")
             left += 0.025 + 0.0085 * len(words)
-    return png(figure)
+    return Picture(figure)
 
 
 def _explanation(n_entrants: int) -> str:

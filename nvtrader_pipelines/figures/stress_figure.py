@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.stress.verdict import FIVE_PERCENT, VALUE
-from nvtrader_pipelines.figures.canvas import TEXT, draw_cells, new_figure, pivot_cells, png, readable
+from nvtrader_pipelines.figures.canvas import TEXT, Picture, draw_cells, new_figure, pivot_cells, readable
 
 Measure = Literal["total_return", "max_drawdown"]
 MEANING: dict[Measure, str] = {
@@ -19,12 +19,14 @@ _LINE = 10  # letters per line of a scenario's name
 _ORDER = {"ensemble": 0, "policy": 1, "baseline": 2}
 
 
-def stress_figures(table: pl.DataFrame, experiment: str, note: str | None = None) -> dict[str, bytes]:
+def stress_figures(table: pl.DataFrame, experiment: str, note: str | None = None) -> dict[str, Picture]:
     """Draw a figure per measure, by measure name."""
     return {measure: stress_figure(table, f"{experiment} under stress", note, measure) for measure in MEANING}
 
 
-def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, measure: Measure = "total_return") -> bytes:
+def stress_figure(
+    table: pl.DataFrame, title: str, note: str | None = None, measure: Measure = "total_return"
+) -> Picture:
     """Draw a measure of `STRESS`, accounts by scenarios; of several markets the worst 5 %."""
     shown = table.filter(pl.col("statistic").is_in([VALUE, FIVE_PERCENT]))
     kinds = pl.col("kind").replace_strict(_ORDER, default=len(_ORDER))
@@ -43,7 +45,7 @@ def stress_figure(table: pl.DataFrame, title: str, note: str | None = None, meas
     axes.set_yticks(range(len(accounts)), [_account(*row) for row in accounts.rows()], fontsize=TEXT)
     for label, kind in zip(axes.get_yticklabels(), accounts["kind"], strict=True):
         label.set_fontweight("bold" if kind == "ensemble" else "normal")
-    return png(figure)
+    return Picture(figure)
 
 
 def _scenario(name: str, statistic: str) -> str:

@@ -8,18 +8,30 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.reported_period import reported_period
-from nvtrader_pipelines.figures.canvas import BLUE, GREY, ORANGE, TEXT, VERMILION, ink, new_figure, panel, png, readable
+from nvtrader_pipelines.figures.canvas import (
+    BLUE,
+    GREY,
+    ORANGE,
+    TEXT,
+    VERMILION,
+    Picture,
+    ink,
+    new_figure,
+    panel,
+    readable,
+)
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}
 _MAX_LABELS = 9
+_FEW_LABELS = 6  # up to which whole names have room
 _MAX_NUMBERS = 18
 _N_BINS = 31
 _MAX_POINTS = 3000  # of a scatter
 
 
-def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, bytes]:
+def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: str | None = None) -> dict[str, Picture]:
     """Draw `information_ratio_<source>` and `overfitting_<source>` per source, in its reported period."""
-    figures: dict[str, bytes] = {}
+    figures: dict[str, Picture] = {}
     for (source,), rows in trials.partition_by("source", as_dict=True, maintain_order=True).items():
         period = reported_period(rows["period"])
         inside = (pl.col("source") == source) & (pl.col("period") == period)
@@ -29,7 +41,7 @@ def validation_figures(trials: pl.DataFrame, overfitting: pl.DataFrame, note: st
     return figures
 
 
-def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> bytes:
+def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw the information ratios of one source's period, and their maximum without skill."""
     figure = new_figure(_title("Information ratio of every trial", trials), note)
     for (against, words), bottom, top in zip(_REFERENCES.items(), (0.55, 0.18), (0.87, 0.50), strict=True):
@@ -46,7 +58,7 @@ def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> b
     )
     for (text, color), left in zip(keys, (0.095, 0.33, 0.60), strict=True):
         figure.text(left, 0.90, text, color=ink(color), fontsize=TEXT, va="center")
-    return png(figure)
+    return Picture(figure)
 
 
 def _title(text: str, rows: pl.DataFrame) -> str:
@@ -69,15 +81,22 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     for i, (sharpe, worth) in enumerate(rows.select("sharpe", "deflated_sharpe").iter_rows()):
         if worth is not None and len(rows) <= _MAX_NUMBERS:
             axes.annotate(
-                f"{worth:.2f}", (i, sharpe), xytext=(8, 0), textcoords="offset points", fontsize=TEXT, va="center"
+                f"{worth:.2f}",
+                (i, sharpe),
+                xytext=(8, 0),
+                textcoords="offset points",
+                fontsize=TEXT,
+                va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
             )
     every = -(-len(rows) // _MAX_LABELS) or 1
     shown = list(range(len(rows) - 1, -1, -every))
-    names = [f"{readable(rows['experiment'][i], 11)}\n{short_id(rows['run_id'][i])}" for i in shown]
+    longest = 16 if len(shown) <= _FEW_LABELS else 11
+    names = [f"{readable(rows['experiment'][i], longest)}\n{short_id(rows['run_id'][i])}" for i in shown]
     axes.set_xticks(shown, names, fontsize=TEXT - 2)
 
 
-def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> bytes:
+def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw the out-of-sample ranks of the best in-sample trial, and the degradation of its information ratio.
 
     Without logits in the row of OVERFITTING, the figure shows the row's note.
@@ -86,11 +105,11 @@ def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> bytes:
     if not len(row) or row["logits"][0] is None:
         reason = row["note"][0] if len(row) else "there are no trials yet"
         figure.text(0.5, 0.5, str(reason), fontsize=TEXT, ha="center", va="center", wrap=True)
-        return png(figure)
+        return Picture(figure)
     found = row.row(0, named=True)
     _draw_logits(figure, panel(figure, 0.085, 0.17, 0.47, 0.74), found)
     _draw_degradation(figure, panel(figure, 0.58, 0.17, 0.97, 0.74), found)
-    return png(figure)
+    return Picture(figure)
 
 
 def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:

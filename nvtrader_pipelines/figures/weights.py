@@ -20,10 +20,10 @@ from nvtrader_pipelines.figures.canvas import (
     VERMILION,
     YELLOW,
     EndLabel,
+    Picture,
     label_ends,
     new_figure,
     panel,
-    png,
     select_account,
 )
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -31,7 +31,7 @@ from nvtrader_pipelines.portfolio.cash import CASH
 _COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
 
 
-def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = None) -> bytes:
+def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = None) -> Picture:
     """Draw executed weights as stacked areas: the seven largest on average, the others, cash.
 
     The logs have session, symbols (cash last) and executed_weights; with several accounts (policy, kind), the ensemble
@@ -55,7 +55,7 @@ def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = Non
     _finish(axes)
     label_ends(axes, _labels(bands))
     figure.text(0.836, 0.93, "mean weight", fontsize=TEXT, color=GREY)
-    return png(figure)
+    return Picture(figure)
 
 
 def _steps(ordered: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -9,8 +9,9 @@ import dagster as dg
 import polars as pl
 from PIL import Image
 
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 
@@ -48,27 +49,28 @@ def picture_metadata(png: bytes) -> dg.MarkdownMetadataValue:
 
 
 def store_pictures(
-    home: Home, asset: str, pictures: Mapping[str, bytes], partition_key: str | None = None
+    home: Home, asset: str, pictures: Mapping[str, Picture], partition_key: str | None = None
 ) -> dict[str, Any]:
-    """Store an asset's plots as PNG files and return them as metadata.
+    """Store an asset's plots as PNG and SVG files and return them as metadata.
 
     Args:
-        home: home that holds them as `warehouse/pictures/<asset>/[<partition_key>/]<name>.png`.
+        home: home that holds them as `warehouse/pictures/<asset>/[<partition_key>/]<name>.png` and `.svg`.
         asset: last part of the asset's key.
-        pictures: PNG by name; other files in the folder are outdated and deleted.
+        pictures: by name; other pictures in the folder are outdated and deleted.
         partition_key: partition of the pictures, if the asset has partitions.
 
     Returns:
         Metadata of a materialization: each picture by its name, and the folder.
     """
     folder = home.pictures / asset / (partition_key or "")
-    for name, png in pictures.items():
-        write_atomically(folder / f"{name}.png", png)
-    for outdated in folder.glob("*.png"):
-        if outdated.stem not in pictures:
+    for name, picture in pictures.items():
+        for suffix in FORMATS:
+            write_picture(folder / f"{name}{suffix}", picture)
+    for outdated in folder.glob("*.*"):
+        if outdated.suffix in FORMATS and outdated.stem not in pictures:
             outdated.unlink(missing_ok=True)
     return {
-        **{name: picture_metadata(png) for name, png in pictures.items()},
+        **{name: picture_metadata((folder / f"{name}.png").read_bytes()) for name in pictures},
         "pictures": dg.MetadataValue.path(str(folder)),
     }
 

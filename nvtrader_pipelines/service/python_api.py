@@ -162,20 +162,24 @@ class Pipeline:
         close_dead_runs(self.store)
         return run_document(self.store, find_run_by_name(self.store.ledger, run))
 
-    def compare(self, *runs: str) -> "RunComparison":
-        """Compare runs by figures over all test sessions, and by differences of their specs.
+    def compare(self, *runs: str, picture: str | Path | None = None) -> "RunComparison":
+        """Compare runs by figures over all and over shared test sessions, and by differences of their specs.
 
         Args:
             runs: two or more runs, named as for `describe_run`.
+            picture: PNG or SVG file for equity, drawdown and rolling Sharpe ratio over the shared sessions; default:
+                `warehouse/pictures/runs.png` in the home.
 
         Raises:
             StorageError: if a name matches no run or several.
-            ValueError: if there are fewer than two runs, or one is named twice.
+            ValueError: if there are fewer than two runs, one is named twice, or the picture cannot be written.
         """
         from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, compare_named_runs
+        from nvtrader_pipelines.storage.picture_files import require_picture_path
 
         close_dead_runs(self.store)
-        return compare_named_runs(self.store, runs)
+        path = require_picture_path(Path(picture)) if picture else self.home.pictures / "runs.png"
+        return compare_named_runs(self.store, runs, path)
 
     def replay(
         self,

@@ -46,7 +46,7 @@ class Home:
     catalog = _Place("warehouse/catalog.db")  # SQLite catalog of the tables
     deliveries = _Place("warehouse/deliveries")  # copy of every delivered file, named by digest
     ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL is set
-    pictures = _Place("warehouse/pictures")  # plots of the assets as PNG files, in a folder per asset
+    pictures = _Place("warehouse/pictures")  # plots of the assets as PNG and SVG, in a folder per asset
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file

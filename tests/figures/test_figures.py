@@ -1,3 +1,4 @@
+import re
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
@@ -7,6 +8,8 @@ import pytest
 
 from nvtrader_pipelines import figures
 from nvtrader_pipelines.evaluation.regime_evaluation import SegmentIntervals, evaluate_regimes
+from nvtrader_pipelines.evaluation.shared_sessions import shared_curves
+from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.figures.regime_figures import regimes_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figure
 from nvtrader_pipelines.market.regimes import regime_labels
@@ -106,15 +109,36 @@ def board(n_entrants=16):
     return pl.DataFrame(rows)
 
 
+def tear_sheet(n_sessions=400):
+    """Tear sheet of a random account."""
+    generator = np.random.default_rng(1)
+    values = {"net_return": generator.normal(0.0005, 0.01, n_sessions), "turnover": 0.1, "cash": 0.2}
+    return TearSheet.of(pl.DataFrame({"session": synthetic_sessions(n_sessions).tolist()}).with_columns(**values))
+
+
+def shared(n_sessions=200, n_accounts=8):
+    """Curves of accounts on shared sessions."""
+    generator = np.random.default_rng(2)
+    days = synthetic_sessions(n_sessions).tolist()
+    rows = [
+        pl.DataFrame({"account": f"ppo-{i}", "session": days, "net_return": generator.normal(0.0005, 0.01, n_sessions)})
+        for i in range(n_accounts)
+    ]
+    return shared_curves(pl.concat(rows))
+
+
 FIGURES = {
-    "scoreboard": lambda note: scoreboard_figure(board().drop_nulls("rank"), note),
-    "regimes": lambda note: regimes_figure(regimes(), "Regimes", note),
-    "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note),
-    "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note),
-    "learning": lambda note: figures.learning_figure(training_curves(), "Mean reward while training", note),
-    "ratio_curve": lambda note: figures.ratio_curve_figure(ratio_curve(6), note=note),
-    "weights": lambda note: figures.weights_figure(action_logs(), "Weights over time", note),
-    "reward_terms": lambda note: figures.reward_terms_figure(decomposition(), "Reward by term, summed over time", note),
+    "comparison": lambda note: figures.comparison_figure(shared(), "8 runs", note).png(),
+    "scoreboard": lambda note: scoreboard_figure(board().drop_nulls("rank"), note).png(),
+    "regimes": lambda note: regimes_figure(regimes(), "Regimes", note).png(),
+    "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note).png(),
+    "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note).png(),
+    "learning": lambda note: figures.learning_figure(training_curves(), "Mean reward while training", note).png(),
+    "ratio_curve": lambda note: figures.ratio_curve_figure(ratio_curve(6), note=note).png(),
+    "weights": lambda note: figures.weights_figure(action_logs(), "Weights over time", note).png(),
+    "reward_terms": lambda note: figures.reward_terms_figure(
+        decomposition(), "Reward by term, summed over time", note
+    ).png(),
 }
 
 
@@ -141,38 +165,64 @@ def test_figures_leave_edges_free_and_only_a_note_at_the_foot(name, tmp_path):
 
 @pytest.mark.parametrize("report_from", [date(2000, 1, 1), date(2030, 1, 1)])
 def test_the_reported_period_may_be_everything_or_nothing(report_from):
-    assert figures.equity_figure(equity_curves(n_sessions=30), "Equity", report_from)
+    assert figures.equity_figure(equity_curves(n_sessions=30), "Equity", report_from).png()
 
 
 def test_baselines_alone_have_an_equity_figure():
-    assert figures.equity_figure(equity_curves(who=(("equal_weight", "baseline"),)), "Equity", REPORT_FROM)
+    assert figures.equity_figure(equity_curves(who=(("equal_weight", "baseline"),)), "Equity", REPORT_FROM).png()
 
 
 def test_a_long_name_is_cut_before_the_edge(tmp_path):
     who = (("ppo-residual-with-a-larger-network", "ensemble"), ("a_baseline_of_many_words", "baseline"))
-    image = pixels(figures.equity_figure(equity_curves(who=who), "Equity", REPORT_FROM), tmp_path)
+    image = pixels(figures.equity_figure(equity_curves(who=who), "Equity", REPORT_FROM).png(), tmp_path)
     assert (image[:, -5:] == 1.0).all()
 
 
 @pytest.mark.parametrize("n_folds", [1, 4, 12])
 def test_any_number_of_folds_has_a_learning_figure(n_folds):
-    assert figures.learning_figure(training_curves(n_folds), "Mean reward while training")
+    assert figures.learning_figure(training_curves(n_folds), "Mean reward while training").png()
 
 
 @pytest.mark.parametrize("n_runs", [0, 1, 40])
 def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
-    assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear())
+    assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear()).png()
+
+
+@pytest.mark.parametrize("n_sessions", [2, 125, 126, 3000])
+def test_tear_sheet_grows_with_years_and_leaves_edges_free(n_sessions, tmp_path):
+    sheet = tear_sheet(n_sessions)
+    for picture in (figures.tear_sheet_figure(sheet, "ppo", "note"), figures.rolling_figure(sheet, "ppo")):
+        image = pixels(picture.png(), tmp_path)
+        assert all((edge == 1.0).all() for edge in (image[:5], image[-5:], image[:, :5], image[:, -5:]))
+    heights = [figures.tear_sheet_figure(tear_sheet(n), "").figure.get_figheight() for n in (n_sessions, 4000)]
+    assert heights[0] < heights[1]
+
+
+@pytest.mark.parametrize("n_sessions", [2, 125])
+def test_comparison_of_few_sessions_has_a_figure(n_sessions):
+    assert figures.comparison_figure(shared(n_sessions, 2), "2 runs").png()
+
+
+def test_svg_is_equal_twice_and_has_no_date_or_link():
+    first, second = (figures.comparison_figure(shared(), "8 runs").svg() for _ in range(2))
+    assert first == second
+    assert first.startswith(b"<?xml")
+    assert b"<dc:date>" not in first
+    assert re.search(rb' d="[^"]*\.\d\d', first) is None
 
 
 def test_ratio_curve_shows_reported_period_if_there_is_one():
     curve = ratio_curve(2)
     reported = curve.filter(pl.col("period").str.starts_with("from_"))
-    assert figures.ratio_curve_figure(curve) == figures.ratio_curve_figure(reported)
-    assert figures.ratio_curve_figure(curve) != figures.ratio_curve_figure(curve.filter(pl.col("period") == "all"))
+    assert figures.ratio_curve_figure(curve).png() == figures.ratio_curve_figure(reported).png()
+    assert (
+        figures.ratio_curve_figure(curve).png()
+        != figures.ratio_curve_figure(curve.filter(pl.col("period") == "all")).png()
+    )
 
 
 def test_a_portfolio_of_few_names_and_one_decision_has_a_weights_figure():
-    assert figures.weights_figure(action_logs(n_names=2, n_decisions=1), "Weights over time")
+    assert figures.weights_figure(action_logs(n_names=2, n_decisions=1), "Weights over time").png()
 
 
 @pytest.mark.parametrize(
@@ -182,36 +232,37 @@ def test_of_several_accounts_the_ensemble_is_drawn(figure, record):
     rows = record(n_decisions=30)
     others = record(n_decisions=20).with_columns(policy=pl.lit("equal_weight"), kind=pl.lit("baseline"))
     several = pl.concat([others, rows.with_columns(policy=pl.lit("ppo"), kind=pl.lit("ensemble"))])
-    assert figure(several, "ppo") == figure(rows, "ppo")
+    assert figure(several, "ppo").png() == figure(rows, "ppo").png()
     with pytest.raises(ValueError, match="found a, b without a single ensemble"):
         figure(pl.concat([rows.with_columns(policy=pl.lit(name), kind=pl.lit("policy")) for name in "ab"]), "a and b")
 
 
 def test_weights_of_two_sets_of_names_are_refused():
     with pytest.raises(ValueError, match="found 2 sets"):
-        figures.weights_figure(pl.concat([action_logs(2), action_logs(3)]), "Weights over time")
+        figures.weights_figure(pl.concat([action_logs(2), action_logs(3)]), "Weights over time").png()
 
 
 def test_every_source_has_a_figure_of_its_regimes_in_its_name():
     other = regimes().with_columns(source=pl.lit("other"))
     found = figures.regimes_figures(pl.concat([regimes(), other]))
     assert list(found) == ["landing", "other"]
-    assert found["other"] != found["landing"]
+    assert found["other"].png() != found["landing"].png()
 
 
 @pytest.mark.parametrize("who", [WHO[3:4], WHO[2:3], WHO[:1] + WHO[3:], (("ppo", "ensemble"), ("anchor", "baseline"))])
 def test_any_accounts_have_a_figure_by_regime(who):
-    assert figures.regime_evaluation_figure(regime_evaluation(who), "By regime")
+    assert figures.regime_evaluation_figure(regime_evaluation(who), "By regime").png()
 
 
 def test_single_seeds_are_not_drawn_by_regime():
     every = regime_evaluation()
     learned = every.filter(pl.col("kind") != "policy")
-    assert figures.regime_evaluation_figure(every, "By regime") == figures.regime_evaluation_figure(
-        learned, "By regime"
+    assert (
+        figures.regime_evaluation_figure(every, "By regime").png()
+        == figures.regime_evaluation_figure(learned, "By regime").png()
     )
 
 
 def test_regimes_that_were_never_met_leave_room_in_the_figure():
     nothing = regime_evaluation().with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("sharpe", "cagr"))
-    assert figures.regime_evaluation_figure(nothing, "By regime")
+    assert figures.regime_evaluation_figure(nothing, "By regime").png()

@@ -71,7 +71,7 @@ def plan(n_findings=2):
 
 @pytest.mark.parametrize("n_sessions", [1, 60])
 def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
-    drawn = pixels(account_figure(states(n_sessions), "paper"), tmp_path)
+    drawn = pixels(account_figure(states(n_sessions), "paper").png(), tmp_path)
     assert drawn.shape[:2] == (900, 1599)
     blue = np.all(np.abs(drawn - np.array([0, 0x72, 0xB2]) / 255) < 0.02, axis=2)
     assert blue.any()
@@ -80,27 +80,27 @@ def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
 def test_reference_is_rescaled_and_dropped_without_common_sessions():
     twin = states().select("session", pl.col("equity") * 7.0)
     elsewhere = twin.with_columns(pl.col("session").dt.offset_by("10y"))
-    beside = account_figure(states(), "paper", {"back-test": twin})
+    beside = account_figure(states(), "paper", {"back-test": twin}).png()
     rebased = states().select("session", "equity")
-    assert beside == account_figure(states(), "paper", {"back-test": rebased, "other sessions": elsewhere})
-    assert beside != account_figure(states(), "paper", {"other sessions": elsewhere})
+    assert beside == account_figure(states(), "paper", {"back-test": rebased, "other sessions": elsewhere}).png()
+    assert beside != account_figure(states(), "paper", {"other sessions": elsewhere}).png()
 
 
 def test_what_a_stage_changed_is_told_apart_from_what_it_left(tmp_path):
-    drawn = stages_figure(target_weights(), "weights")
+    drawn = stages_figure(target_weights(), "weights").png()
     assert pixels(drawn, tmp_path).shape[:2] == (900, 1599)
-    assert drawn != stages_figure(target_weights(cap=0.2), "weights")
+    assert drawn != stages_figure(target_weights(cap=0.2), "weights").png()
 
 
 def test_a_plan_is_drawn_with_what_compliance_found_the_gravest_first():
     turned = plan(9)
     turned["findings"] = json.dumps(sorted(json.loads(turned["findings"]), key=lambda each: each["level"]))
-    assert plan_figure(turned, "plan") == plan_figure(plan(9), "plan")
+    assert plan_figure(turned, "plan").png() == plan_figure(plan(9), "plan").png()
 
 
 def test_an_account_that_holds_nothing_but_cash_has_a_plan_too(tmp_path):
     empty = {"symbols": ["A", "cash"], "held_weights": [0.0, 1.0], "target_weights": [0.0, 1.0], "findings": "[]"}
-    assert pixels(plan_figure(empty, "plan"), tmp_path).shape[:2] == (900, 1599)
+    assert pixels(plan_figure(empty, "plan").png(), tmp_path).shape[:2] == (900, 1599)
 
 
 def test_of_an_account_that_did_nothing_there_is_no_picture():

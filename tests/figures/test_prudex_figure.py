@@ -20,7 +20,7 @@ def compass():
 
 @pytest.fixture(scope="module")
 def figures(compass):
-    return prudex_figures(compass)
+    return {name: picture.png() for name, picture in prudex_figures(compass).items()}
 
 
 def test_there_are_the_five_charts_and_two_of_what_was_held(figures):
@@ -36,12 +36,12 @@ def test_prudex_figures_fill_the_slide_with_free_edges(figures, tmp_path):
 
 
 def test_a_picture_is_the_same_twice(compass, figures):
-    assert compass_figure(compass.table, note=compass.note) == figures["compass"]
+    assert compass_figure(compass.table, note=compass.note).png() == figures["compass"]
 
 
 def test_a_better_score_moves_the_picture(compass, figures):
     better = pl.when(pl.col("policy") == "ppo").then(pl.col("score") + 5.0).otherwise("score")
-    assert compass_figure(compass.table.with_columns(score=better), note=compass.note) != figures["compass"]
+    assert compass_figure(compass.table.with_columns(score=better), note=compass.note).png() != figures["compass"]
 
 
 def test_without_rows_there_are_pictures_without_lines(compass):
@@ -82,7 +82,7 @@ def test_the_lightest_baseline_is_seen_on_white(compass):
 def extremes(table, value):
     mine = (pl.col("policy") == "ppo") & (pl.col("statistic") == "sharpe:covid_crash")
     covered = pl.when(pl.col("statistic").str.ends_with(":covid_crash")).then(0.5).otherwise("value")
-    return extremes_figure(table.with_columns(value=pl.when(mine).then(value).otherwise(covered)))
+    return extremes_figure(table.with_columns(value=pl.when(mine).then(value).otherwise(covered))).png()
 
 
 def test_what_has_no_number_does_not_look_like_nothing_earned(compass):
@@ -92,6 +92,7 @@ def test_what_has_no_number_does_not_look_like_nothing_earned(compass):
 def test_ranks_of_those_who_are_not_drawn_are_in_the_key(compass):
     renamed = pl.when(pl.col("policy") == "ppo").then(pl.lit("hidden")).otherwise("policy")
     there = compass.table.filter(pl.col("policy") != "ppo")
-    assert rank_figure(compass.ranks.with_columns(policy=renamed), there) != rank_figure(
-        compass.ranks.filter(pl.col("policy") != "ppo"), there
+    assert (
+        rank_figure(compass.ranks.with_columns(policy=renamed), there).png()
+        != rank_figure(compass.ranks.filter(pl.col("policy") != "ppo"), there).png()
     )

@@ -42,11 +42,11 @@ def table(n_accounts=4, loss=0.2):
 @pytest.fixture(scope="module")
 def drawn():
     """The figure of the table."""
-    return stress_figure(table(), "tiny")
+    return stress_figure(table(), "tiny").png()
 
 
 def test_each_measure_has_a_slide_sized_figure(tmp_path):
-    figures = stress_figures(table(), "tiny", "a note")
+    figures = {name: picture.png() for name, picture in stress_figures(table(), "tiny", "a note").items()}
     assert set(figures) == set(MEANING)
     assert figures["total_return"] != figures["max_drawdown"]
     for png in figures.values():
@@ -54,22 +54,22 @@ def test_each_measure_has_a_slide_sized_figure(tmp_path):
 
 
 def test_equal_tables_give_equal_bytes(drawn):
-    assert drawn == stress_figure(table(), "tiny")
-    assert drawn != stress_figure(table(n_accounts=3), "tiny")
+    assert drawn == stress_figure(table(), "tiny").png()
+    assert drawn != stress_figure(table(n_accounts=3), "tiny").png()
 
 
 def test_resampled_scenario_draws_only_the_worst_five_percent(drawn):
     others = pl.col("statistic").is_in(["median", "worst"])
     changed = table().with_columns(total_return=pl.when(others).then(-9.0).otherwise(pl.col("total_return")))
-    assert stress_figure(changed, "tiny") == drawn
+    assert stress_figure(changed, "tiny").png() == drawn
     five = pl.col("statistic") == "worst_5_percent"
     changed = table().with_columns(total_return=pl.when(five).then(-0.9).otherwise(pl.col("total_return")))
-    assert stress_figure(changed, "tiny") != drawn
+    assert stress_figure(changed, "tiny").png() != drawn
 
 
 def test_table_without_losses_or_known_cells_is_drawn():
-    assert stress_figure(table(loss=0.0), "tiny")
-    assert stress_figure(table().filter(pl.col("total_return").is_null()), "tiny")
+    assert stress_figure(table(loss=0.0), "tiny").png()
+    assert stress_figure(table().filter(pl.col("total_return").is_null()), "tiny").png()
 
 
 def test_summary_drops_single_seeds_and_keeps_notes():

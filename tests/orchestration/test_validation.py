@@ -92,5 +92,7 @@ def test_validation_metadata_has_tables_and_pictures(judged):
     assert "probability_of_overfitting" in metadata["overfitting"]["overfitting"].value
     for asset in ("validation", "overfitting"):
         folder = Path(metadata[asset]["pictures"].value)
-        assert {path.name for path in folder.iterdir()} == {"information_ratio_landing.png", "overfitting_landing.png"}
+        names = {path.name for path in folder.glob("*.png")}
+        assert names == {"information_ratio_landing.png", "overfitting_landing.png"}
+        assert {path.with_suffix(".png").name for path in folder.glob("*.svg")} == names
         assert metadata[asset]["information_ratio_landing"].value.startswith("![plot](data:image/png;base64,")

@@ -76,6 +76,17 @@ def require_file_path(path: Path) -> Path:
     return path
 
 
+def choose_picture_path(output: Path | None, default: Path) -> Path:
+    """Return the path of a picture to write.
+
+    Raises:
+        ValueError: if it does not end in .png or .svg, is a folder or a device, or its folder does not exist.
+    """
+    from nvtrader_pipelines.storage.picture_files import require_picture_path
+
+    return require_picture_path(require_file_path(output.expanduser())) if output else default
+
+
 def is_without_command(context: typer.Context) -> bool:
     """Whether a group is called without a command of its own.
 

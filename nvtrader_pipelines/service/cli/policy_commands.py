@@ -1,5 +1,6 @@
 """`nvtrader policies`: list and show trained policies; activate or promote one."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from nvtrader_pipelines.service.cli.options import (
     PageForm,
     Reason,
     Verbose,
+    choose_picture_path,
     current_user,
     is_json,
     is_without_command,
@@ -93,6 +95,40 @@ def show(
             write_json({**_document(card), "promotions": promotions.to_dicts()})
         else:
             print_card(card, promotions)
+
+
+@app.command(
+    "tear-sheet",
+    epilog=with_examples(
+        "nvtrader policies tear-sheet ppo-residual", "nvtrader policies tear-sheet ppo-residual/seed-0 -o seed-0.svg"
+    ),
+)
+def tear_sheet(
+    policy: Policy,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Picture to write, .png or .svg; default: in warehouse/pictures."),
+    ] = None,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Draw a policy's tear sheet: monthly returns, rolling figures, worst drawdowns, exposure, turnover."""
+    from nvtrader_pipelines.promotion.policy_cards import find_policy
+    from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_tear_sheet
+
+    with exit_on_error(verbose=verbose):
+        store = open_store()
+        ref = find_policy(store, policy)
+        path = choose_picture_path(output, tear_sheet_path(store, ref))
+        sheet = draw_tear_sheet(store, ref, path)
+        if is_json(form, as_json=as_json):
+            tables = {name: getattr(sheet, name).to_dicts() for name in ("monthly", "yearly", "drawdowns")}
+            write_json({**ref._asdict(), "picture": path, **tables})
+        else:
+            print_tear_sheet(sheet, path)
 
 
 @app.command(

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from nvtrader_pipelines.service.cli.options import (
     Form,
     PageForm,
     Verbose,
+    choose_picture_path,
     is_json,
     is_without_command,
     open_store,
@@ -86,25 +88,37 @@ def show(run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = Fa
             print_run(document)
 
 
-@app.command(epilog=with_examples("nvtrader runs compare ppo-growth ppo-cvar"))
+@app.command(
+    epilog=with_examples(
+        "nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg"
+    )
+)
 def compare(
     run: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs, named as for `show`.")],
     *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Picture to write, .png or .svg; default: warehouse/pictures/runs.png."),
+    ] = None,
     form: PageForm = PageFormat.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare runs side by side: figures, and differences of their specs from the first one's."""
+    """Compare runs: figures, a picture of the sessions they share, and differences of specs from the first's."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
     from nvtrader_pipelines.service.documents.run_facts import compare_named_runs
+    from nvtrader_pipelines.service.documents.short_samples import mask_short
 
     with exit_on_error(verbose=verbose):
-        comparison = compare_named_runs(_current_store(), run)
+        store = _current_store()
+        comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.pictures / "runs.png"))
         if is_json(form, as_json=as_json):
-            differ = comparison.spec_differences
-            write_json({"runs": comparison.figures.to_dicts(), "spec_differences": differ.to_dicts()})
+            drawn = comparison.shared
+            shared = {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem}
+            differ = comparison.spec_differences.to_dicts()
+            write_json({"runs": comparison.figures.to_dicts(), "spec_differences": differ, "shared": shared})
         else:
-            print_comparison(comparison.figures, comparison.spec_differences)
+            print_comparison(comparison)
 
 
 @app.command(

@@ -176,7 +176,7 @@ def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "p
     import polars as pl
 
     from nvtrader_pipelines.figures.portfolio_figures import account_figure
-    from nvtrader_pipelines.storage.files import write_atomically
+    from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
 
     state = facts.states[-1]
     opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
@@ -185,9 +185,9 @@ def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "p
     )
     note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
     path = home.pictures / "paper" / f"{account}.png"
-    write_atomically(
-        path, account_figure(facts.curve, f"Account {account} until {state.session}", reference_curves, note)
-    )
+    picture = account_figure(facts.curve, f"Account {account} until {state.session}", reference_curves, note)
+    for suffix in FORMATS:
+        write_picture(path.with_suffix(suffix), picture)
     return path
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -19,6 +20,9 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
 from nvtrader_pipelines.storage.views.run_views import run_views
 
+if TYPE_CHECKING:  # slow to import
+    from nvtrader_pipelines.runs.run_pictures import SharedSessions
+
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
 
@@ -29,6 +33,7 @@ class RunComparison:
 
     figures: pl.DataFrame  # a row per run, in the given order
     spec_differences: pl.DataFrame  # run, field, left (first run), right
+    shared: "SharedSessions"  # figures over the sessions that all runs walked, and their picture
 
 
 def close_dead_runs(store: Store) -> None:
@@ -128,19 +133,22 @@ def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
     return rows.select("first", "stage", "fold", "seed", "n", "message")
 
 
-def compare_named_runs(store: Store, names: Sequence[str]) -> RunComparison:
-    """Compare two or more runs, named as in `find_run_by_name`.
+def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> RunComparison:
+    """Compare two or more runs, named as in `find_run_by_name`, and draw the sessions they share.
 
     Raises:
         StorageError: if a name matches no run or several.
         ValueError: if there are fewer than two runs, or one is named twice.
     """
+    from nvtrader_pipelines.runs.run_pictures import draw_comparison
+
     if len(names) < 2:
         raise ValueError("a comparison needs at least two runs, but got one; add another (see `nvtrader runs`)")
     runs = [find_run_by_name(store.ledger, each) for each in names]
     if len({each.run_id for each in runs}) < len(runs):
         raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
-    return RunComparison(compare_runs(store, runs), compare_specs(store.ledger, runs))
+    drawn = draw_comparison(store, runs, picture)
+    return RunComparison(compare_runs(store, runs), compare_specs(store.ledger, runs), drawn)
 
 
 def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:

@@ -1,12 +1,13 @@
 """Report of all results as one self-contained HTML page."""
 
-import base64
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nvtrader_pipelines.promotion.findings import (
@@ -14,39 +15,43 @@ from nvtrader_pipelines.promotion.findings import (
     MAX_OVERFITTING,
     MIN_DEFLATED,
     PromotionFinding,
+    describe_period,
     format_probability,
 )
+from nvtrader_pipelines.service.cli.output import UNKNOWN
+from nvtrader_pipelines.service.report.cell_formats import MINUS, pluralize
+from nvtrader_pipelines.service.report.contents import Part, Plot
+from nvtrader_pipelines.service.report.evidence import Evidence
 from nvtrader_pipelines.service.report.report_parts import (
-    MINUS,
-    UNKNOWN,
-    Evidence,
-    Part,
     headline,
     picture_part,
-    pluralize,
     portfolio,
     promotion_findings,
     prudex,
+    run_picture_part,
     runs_and_markets,
     scoreboard,
     stress,
     warnings,
 )
+from nvtrader_pipelines.service.report.tear_sheet_part import tear_sheets
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.store import Store
 
 TEMPLATES = Path(__file__).with_name("templates")
 TITLE = "What the policies are worth"
 OVER = {"best_baseline": "over the best baseline", "anchor": "over the anchor"}
+PLAIN = " /:;=,.!?()*+-_~@$"  # characters of a data URL that need no escape in an attribute
 FOOTER = "Written by nvtrader report. Nothing here is financial advice."
 
 PARTS: Sequence[Callable[[Evidence], Part]] = (
     headline,
     runs_and_markets,
-    picture_part("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
+    run_picture_part("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
+    tear_sheets,
     picture_part("time", "Over time", "All completed runs in the order in which they finished.", "sharpe_ratio_curve"),
     picture_part("validation", "Validation", "How much of the best result may be luck.", "validation", "overfitting"),
-    picture_part("regimes", "Regimes", "Results by market state, labeled with hindsight.", "regime_evaluation"),
+    run_picture_part("regimes", "Regimes", "Results by market state, labeled with hindsight.", "regime_evaluation"),
     prudex,
     stress,
     scoreboard,
@@ -95,12 +100,13 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
 def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[PromotionFinding]) -> str:
     """Render the page as HTML."""
     pages = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    pages.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
+    pages.filters |= {"data_url": data_url, "color": shade_color}
     shown = [
         {
             **asdict(each),
             "shown": format_finding_value(each),
             "over": OVER[each.against],
+            "period": describe_span(evidence, each),
             "sentence": with_minus_sign(each.sentence),
         }
         for each in findings
@@ -108,6 +114,25 @@ def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[Pr
     reading = [*READING, ("promotion", evidence.gate.rule)]
     texts = {"title": TITLE, "lead": summarize_verdict(evidence, findings), "footer": FOOTER, "reading": reading}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
+
+
+def data_url(plot: Plot) -> str:
+    """URL that holds a picture; a third shorter than in base64."""
+    return f"data:image/svg+xml,{quote(plot.read_svg(), safe=PLAIN)}"
+
+
+def shade_color(shade: float) -> str:
+    """Color of a cell, from -1 (loss, red) to 1 (gain, blue); light enough for text on any page."""
+    red, green, blue = (0, 114, 178) if shade > 0.0 else (213, 94, 0)
+    return f"rgb({red} {green} {blue} / {0.55 * min(abs(shade), 1.0):.2f})"
+
+
+def describe_span(evidence: Evidence, finding: PromotionFinding) -> str:
+    """Describe the market, the period and its sessions on a finding's card."""
+    rows = evidence.validation.filter(source=finding.source, period=finding.period)
+    first, last = rows.select(pl.col("first_session").min(), pl.col("last_session").max()).row(0)
+    sessions = f" ({first} to {last})" if first else ""
+    return f"{finding.source}, {describe_period(finding.period)}{sessions}"
 
 
 def with_minus_sign(sentence: str) -> str:

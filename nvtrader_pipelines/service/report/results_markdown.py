@@ -4,7 +4,8 @@ import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
-from nvtrader_pipelines.service.report.report_parts import UNKNOWN, format_number, format_signed, to_words
+from nvtrader_pipelines.service.cli.output import UNKNOWN
+from nvtrader_pipelines.service.report.cell_formats import format_number, format_signed, to_words
 from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -158,6 +159,12 @@ def test_runs_are_compared_side_by_side(sweep):
     document = json.loads(sweep("runs", "compare", *names, "--json").stdout)
     assert [row["partition_key"] for row in document["runs"]] == SWEPT
     assert all(isinstance(row["sharpe"], float) for row in document["runs"])
+    assert [row["account"] for row in document["shared"]["figures"]] == names
+    assert [row["total_return"] for row in document["shared"]["figures"]] == pytest.approx(
+        [row["total_return"] for row in document["runs"]]
+    )
+    assert Path(document["shared"]["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert shown.splitlines()[-1] == f"picture  {document['shared']['picture']}"
     fields = {row["field"]: (row["left"], row["right"]) for row in document["spec_differences"]}
     assert fields == {"name": tuple(names), "environment.turnover_cost_bps": ("0.0", "20.0")}
 
@@ -167,6 +174,19 @@ def test_compare_of_runs_without_verdict_has_empty_figures(failed_home, command)
     assert "the specs are the same" in shown
     lines = [line.split() for line in shown.splitlines()[1:3]]
     assert [(cells[0], cells[2]) for cells in lines] == [("aa110000", "walk_forward"), ("aa220000", "walk_forward")]
+
+
+def test_compare_of_runs_without_sessions_has_no_picture(failed_home, command):
+    found = command(failed_home)("runs", "compare", "aa11", "aa22")
+    assert found.stdout.splitlines()[-1].startswith("no picture: it needs at least 2 sessions")
+    shared = json.loads(command(failed_home)("runs", "compare", "aa11", "aa22", "--json").stdout)["shared"]
+    assert (shared["figures"], shared["picture"]) == ([], None)
+
+
+def test_compare_into_file_of_unknown_format_is_refused(failed_home, command, tmp_path):
+    found = command(failed_home)("runs", "compare", "aa11", "aa22", "-o", str(tmp_path / "both.pdf"))
+    assert found.exit_code == BAD_INPUT
+    assert "must end in .png or .svg, but both.pdf ends in .pdf" in found.stderr
 
 
 def test_deleted_run_is_deleted_in_every_command(failed_home, command):

@@ -1,9 +1,9 @@
 """The report: a self-contained page with all results, and commands for missing parts."""
 
-import base64
 import datetime as dt
 import json
 from html.parser import HTMLParser
+from urllib.parse import unquote_to_bytes
 
 import polars as pl
 import pytest
@@ -11,11 +11,10 @@ import pytest
 from nvtrader_pipelines.promotion.findings import OVERFITTING as OVERFITTING_FIGURE
 from nvtrader_pipelines.promotion.findings import PromotionFinding
 from nvtrader_pipelines.promotion.gate import PromotionGate
+from nvtrader_pipelines.service.report.contents import Grid, Part
+from nvtrader_pipelines.service.report.evidence import N_ROWS, Evidence
 from nvtrader_pipelines.service.report.report import render_page, summarize_verdict, with_minus_sign, write_report
 from nvtrader_pipelines.service.report.report_parts import (
-    Evidence,
-    Grid,
-    Part,
     headline,
     portfolio,
     prudex,
@@ -23,15 +22,18 @@ from nvtrader_pipelines.service.report.report_parts import (
     scoreboard,
     stress,
 )
+from nvtrader_pipelines.service.report.tear_sheet_part import tear_sheets
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
+    EQUITY_CURVES,
     EVALUATIONS,
     OVERFITTING,
     PORTFOLIO_STATE,
     PROMOTION_DECISIONS,
     PRUDEX,
+    RATIO_CURVE,
     REBALANCE_PLAN,
     RUNS,
     SCOREBOARD,
@@ -41,7 +43,18 @@ from nvtrader_pipelines.storage.tables import (
 from tests.homes import KEY
 from tests.storage.table_rows import AT, conform
 
-NEEDED = ["headline", "runs", "equity", "time", "validation", "regimes", "prudex", "stress", "scoreboard"]
+NEEDED = [
+    "headline",
+    "runs",
+    "equity",
+    "tear-sheets",
+    "time",
+    "validation",
+    "regimes",
+    "prudex",
+    "stress",
+    "scoreboard",
+]
 PARTS = [*NEEDED, "portfolio", "warnings"]
 
 
@@ -85,7 +98,7 @@ def empty(tmp_path):
 def test_page_is_self_contained(reported):
     page, _ = reported
     assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
-    assert all(each.startswith(("data:image/png;base64,", "#")) for each in page.loads)
+    assert all(each.startswith(("data:image/svg+xml,", "#")) for each in page.loads)
     assert "url(" not in page.text
     assert "@import" not in page.text
 
@@ -104,11 +117,13 @@ def test_report_of_built_home_has_all_parts(reported):
 
 def test_page_holds_every_picture_of_the_latest_run(reported, built_home):
     page, _ = reported
-    shown = {base64.b64decode(each.partition(",")[2]) for each in page.loads if each.startswith("data:")}
+    shown = {unquote_to_bytes(each.partition(",")[2]) for each in page.loads if each.startswith("data:")}
     own = {"action_logs", "reward_decomposition", "trained_policy", "regimes"}  # not part of the verdict
-    files = [path for path in built_home.pictures.rglob("*.png") if own.isdisjoint(path.parts)]
+    files = [path for path in built_home.pictures.rglob("*.svg") if own.isdisjoint(path.parts)]
     assert len(files) > 5
-    assert {path.read_bytes() for path in files} == shown
+    stored = {path.read_bytes() for path in files}
+    assert stored < shown
+    assert len(shown) == len(stored) + 1  # drawn for the page: the rolling figures of the run
 
 
 def test_page_names_run_data_findings_and_warnings(reported, built_home):
@@ -145,7 +160,7 @@ def test_headline_holds_figures_of_the_validation(built_home):
 def test_stress_grid_holds_every_scenario_and_account(built_home):
     evidence = Evidence.of(Store(built_home))
     rows = evidence.store.tables.read(STRESS)
-    (grid,) = stress(evidence).grids
+    ((grid,),) = [part.grids for part in stress(evidence).parts]
     accounts = rows.filter(pl.col("kind") != "policy")["policy"].unique()
     assert grid.columns[:2] == ["scenario", "tiny"]
     assert sorted(grid.columns[1:]) == sorted(accounts)
@@ -323,3 +338,55 @@ def test_value_near_threshold_is_shown_with_more_digits(evaluated_home):
     evidence = Evidence.of(Store(evaluated_home))
     assert "passes both thresholds: deflated probability at least 0.95" in summarize_verdict(evidence, [near])
     assert "0.499" in Page(render_page(evidence, [], [near])).text
+
+
+def test_variants_follow_each_other_and_rows_beyond_twelve_are_folded(empty):
+    store = Store(empty)
+    empty.experiments.mkdir(parents=True)
+    (empty.experiments / "sweep.yaml").write_text(
+        "name: sweep\ndesign: {kind: ablation, field: environment.turnover_cost_bps, values: [0.0, 5.0]}\n"
+    )
+    names = ["sweep-turnover-cost-bps-0", *(f"own-{i}" for i in range(13)), "sweep-turnover-cost-bps-5"]
+    keys = [{"run_id": f"{i:016x}", "experiment": name, "source": "sample"} for i, name in enumerate(names)]
+    facts = {"kind": "walk_forward", "finished_at": AT, "n_policies": 1, "warnings": [], "validation_only": False}
+    write_table(
+        store, RUNS, [{**key, **facts, "spec_hash": "a" * 64, "partition_key": key["experiment"]} for key in keys]
+    )
+    write_table(
+        store,
+        RATIO_CURVE,
+        [
+            {**key, "spec_hash": "a" * 64, "finished_at": AT, "period": "all", "rank": i + 1}
+            for i, key in enumerate(keys)
+        ],
+    )
+    evidence = Evidence.of(store)
+    variants = [name for name in names if name.startswith("sweep")]
+    assert evidence.latest["experiment"].to_list() == [*variants, *names[1:-1]]
+    grid = runs_and_markets(evidence).grids[0]
+    assert list(grid.groups[:3]) == ["sweep: 2 variants"] * 2 + [""]
+    assert grid.n_folded == len(names) - N_ROWS
+    assert [line["heading"] for line in grid.lines[:3]] == ["sweep: 2 variants", "", ""]
+    page = Page(render_page(evidence, [runs_and_markets(evidence)], []))
+    assert f"… {grid.n_folded} more" in page.text
+    (sentence,) = evidence.not_pictured
+    assert sentence.startswith("… 7 more experiments of lower rank: own-6, ")
+
+
+def test_cards_name_market_period_and_sessions(reported):
+    page, _ = reported
+    assert page.text.count("landing, reported period from 2017 (2017-") == 4
+
+
+def test_tear_sheet_part_holds_returns_by_month_and_drawdowns(built_home):
+    evidence = Evidence.of(Store(built_home))
+    (part,) = tear_sheets(evidence).parts
+    months, drawdowns = part.grids
+    run_id = evidence.latest["run_id"][0]
+    curve = evidence.store.tables.read(EQUITY_CURVES, {"run_id": [run_id], "kind": ["ensemble"]}).sort("session")
+    january = curve.filter(pl.col("session").dt.year() == 2017, pl.col("session").dt.month() == 1)
+    growth = (january["net_return"] + 1.0).product() - 1.0
+    (row,) = [row for row in months.rows if row[0] == "2017"]
+    assert row[1] == f"{100.0 * growth:.1f}".replace("-", "\u2212")
+    assert drawdowns.rows[0][1] == f"{curve['drawdown'].max():.1%}"
+    assert len(months.columns) == len(months.shades[0]) == 14

@@ -1,5 +1,8 @@
 """Pages of policies: the list, a card, and a promotion decision."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
@@ -10,6 +13,9 @@ from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
 from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
 from nvtrader_pipelines.service.documents.short_samples import short_note
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 
 LEGEND = (
     "net Sharpe and difference: in the reported period of the run's tests; deflated: probability that the information "
@@ -83,6 +89,18 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
     print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote")
     for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         print_line(f"note: {warning}", "yellow")
+
+
+def print_tear_sheet(sheet: "TearSheet", picture: Path) -> None:
+    """Print yearly returns, the worst drawdowns and the path of the picture."""
+    yearly = sheet.yearly.select("year", pl.col("return").map_elements("{:+.1%}".format, pl.String))
+    print_part("returns by year, net of costs", yearly, "")
+    drawdowns = sheet.drawdowns.with_columns(
+        pl.col("depth").map_elements("{:.1%}".format, pl.String),
+        pl.col("recovery").cast(pl.String).fill_null("not yet"),
+    ).rename({"n_sessions": "sessions"})
+    print_part("worst drawdowns", drawdowns, "none")
+    print_line(f"picture  {picture}")
 
 
 def print_decision(row: PromotionRow) -> None:

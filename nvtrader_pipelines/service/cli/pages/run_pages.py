@@ -17,15 +17,18 @@ from nvtrader_pipelines.service.cli.output import (
     wide_console,
     write_rows,
 )
-from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, sharpe_cells
+from nvtrader_pipelines.service.cli.summary import COLUMNS, annual_cell, figure_cells, print_period, sharpe_cells
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.orchestration.run_deletion import Deletion
+    from nvtrader_pipelines.runs.run_pictures import SharedSessions
+    from nvtrader_pipelines.service.documents.run_facts import RunComparison
 
 FIGURES = COLUMNS[1:]
+SHARED_COLUMNS = ("account", "net Sharpe", "CAGR", "volatility", "max DD", "total return")
 
 
 def print_runs(runs: pl.DataFrame) -> None:
@@ -102,8 +105,9 @@ def print_figures(figures: pl.DataFrame) -> None:
         print_period(figures.filter(pl.col("period") == period), period, console)
 
 
-def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
-    """Print a line of figures per run, and the differences of their specs."""
+def print_comparison(comparison: "RunComparison") -> None:
+    """Print a line of figures per run, those over the shared sessions, and the differences of their specs."""
+    runs, differ, drawn = comparison.figures, comparison.spec_differences, comparison.shared
     columns = ("run", "experiment", *FIGURES, "kind", "status", "window", "best baseline")
     cells = [
         (
@@ -120,8 +124,27 @@ def print_comparison(runs: pl.DataFrame, differ: pl.DataFrame) -> None:
     print_table(CellTable(columns, cells, numeric=range(2, 2 + len(FIGURES))))
     if note := short_note(runs["n_sessions"]):
         print_line(note, "dim")
+    _print_shared(drawn)
     first = short_id(runs["run_id"][0])
     print_part("differences of the specs", differ.rename({"left": first, "right": "other"}), "the specs are the same")
+    print_line(f"picture  {drawn.picture}" if drawn.picture else str(drawn.problem))
+
+
+def _print_shared(drawn: "SharedSessions") -> None:
+    """Print the figures over the sessions that the runs share, if there are any."""
+    if drawn.figures.is_empty():
+        return
+    rows = list(drawn.figures.iter_rows(named=True))
+    cells = [
+        (row["account"], annual_cell(row, "sharpe", ".2f"), annual_cell(row, "cagr", ".1%"),
+         annual_cell(row, "volatility", ".1%"), f"{row['max_drawdown']:.0%}", f"{row['total_return']:+.1%}")
+        for row in rows
+    ]  # fmt: skip
+    wide_console().print()
+    title = f"{rows[0]['n_sessions']:,} shared sessions ({rows[0]['first_session']} to {rows[0]['last_session']})"
+    print_table(CellTable(SHARED_COLUMNS, cells, numeric=range(1, len(SHARED_COLUMNS))), f"{title}, net of costs")
+    if note := short_note(drawn.figures["n_sessions"]):
+        print_line(note, "dim")
 
 
 def _own_figures(run: Mapping[str, Any]) -> list[str]:

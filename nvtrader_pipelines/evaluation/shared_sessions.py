@@ -1,0 +1,39 @@
+"""Accounts beside each other on the sessions that all of them have."""
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.rolling import rolling_sharpe
+from nvtrader_pipelines.evaluation.statistics import compounded_wealth, running_peak, statistics_of
+
+
+def select_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
+    """Select the sessions of all accounts from rows of account, session and net_return, sorted by session."""
+    is_shared = pl.col("account").n_unique().over("session") == curves["account"].n_unique()
+    return curves.filter(is_shared).sort("session", maintain_order=True)
+
+
+def shared_curves(shared: pl.DataFrame) -> pl.DataFrame:
+    """Equity of one unit, drawdown and rolling Sharpe ratio (null before 126 sessions) by account and session."""
+    return pl.concat([_curve(rows) for rows in shared.partition_by("account", maintain_order=True)])
+
+
+def shared_figures(shared: pl.DataFrame) -> pl.DataFrame:
+    """Statistics over the shared sessions, a row per account; null where undefined."""
+    rows = [
+        {"account": own["account"][0], "first_session": own["session"][0], "last_session": own["session"][-1]}
+        | {"n_sessions": len(own), **statistics_of(own["net_return"].to_numpy())}
+        for own in shared.partition_by("account", maintain_order=True)
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _curve(own: pl.DataFrame) -> pl.DataFrame:
+    returns = own["net_return"].to_numpy()
+    wealth = compounded_wealth(returns)
+    return own.select(
+        "account",
+        "session",
+        pl.Series("equity", wealth),
+        pl.Series("drawdown", 1.0 - wealth / running_peak(wealth)),
+        pl.Series("sharpe", rolling_sharpe(returns)).fill_nan(None),
+    )

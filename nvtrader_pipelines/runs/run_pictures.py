@@ -1,0 +1,103 @@
+"""Pictures of runs drawn on request: a comparison on shared sessions, and a policy's tear sheet."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
+from nvtrader_pipelines.evaluation.shared_sessions import select_shared_sessions, shared_curves, shared_figures
+from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.figures import comparison_figure, tear_sheet_figure
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.picture_files import write_picture
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+
+MIN_SHARED = 2  # sessions of a comparison: below that there is no line and no standard deviation
+
+NO_FIGURES = pl.DataFrame(schema={"account": pl.String, "n_sessions": pl.Int64})
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSessions:
+    """Figures of runs over the sessions they share, and the path of their picture."""
+
+    figures: pl.DataFrame  # a row per run: account, first_session, last_session, n_sessions, statistics
+    picture: Path | None  # None if there is nothing to draw
+    problem: str | None  # why there is nothing to draw
+
+
+def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> SharedSessions:
+    """Draw the runs' equity, drawdown and rolling Sharpe ratio over shared sessions, if there are any."""
+    labels = {run.run_id: label for run, label in zip(runs, account_labels(runs), strict=True)}
+    rows = store.tables.read(
+        EQUITY_CURVES, {"run_id": list(labels), "kind": ["ensemble"]}, ["run_id", "session", "net_return"]
+    )
+    parts = [rows.filter(run_id=run_id).select(pl.lit(name).alias("account"), "session", "net_return")
+             for run_id, name in labels.items()]  # fmt: skip
+    without = [name for name, part in zip(labels.values(), parts, strict=True) if part.is_empty()]
+    shared = select_shared_sessions(pl.concat(parts))
+    n_shared = shared["session"].n_unique()
+    if without or n_shared < MIN_SHARED:
+        found = f"{', '.join(without)} has none" if without else f"these share {n_shared}"
+        problem = f"no picture: it needs at least {MIN_SHARED} sessions that all runs walked, but {found}"
+        return SharedSessions(NO_FIGURES, None, problem)
+    figures = shared_figures(shared)
+    first, last = figures.select("first_session", "last_session").row(0)
+    title = f"{len(runs)} runs on their {n_shared:,} shared sessions, {first} to {last}"
+    markets = list(dict.fromkeys(run.source for run in runs))
+    note = f"The runs are of different markets: {', '.join(markets)}." if len(markets) > 1 else None
+    write_picture(path, comparison_figure(shared_curves(shared), title, note))
+    return SharedSessions(figures, path, None)
+
+
+def account_labels(runs: Sequence[LedgerRun]) -> list[str]:
+    """Labels of runs: the experiment, with the run's short id where several runs are of one experiment."""
+    names = [run.partition_key.partition("@")[0] for run in runs]
+    counts = Counter(names)
+    return [
+        f"{name} {short_id(run.run_id)}" if counts[name] > 1 else name for name, run in zip(names, runs, strict=True)
+    ]
+
+
+def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:
+    """Compute the tear sheet of a policy over the sessions of its run's tests.
+
+    Raises:
+        StorageError: if the run has no sessions of the policy.
+    """
+    curve = store.tables.read(EQUITY_CURVES, {"run_id": [ref.run_id], "policy": [ref.policy]})
+    if curve.is_empty():
+        raise StorageError(
+            f"a tear sheet needs the sessions that {ref.policy} walked in run {short_id(ref.run_id)}, but there are "
+            f"none; `nvtrader experiments run {ref.policy.partition('/')[0]}` makes them"
+        )
+    return TearSheet.of(curve)
+
+
+def tear_sheet_path(store: Store, ref: PolicyRef) -> Path:
+    """Default path of a policy's tear sheet, in the folder of its version."""
+    experiment, _, seed = ref.policy.partition("/")
+    return store.home.pictures / "tear_sheet" / store.ledger.run(ref.run_id).partition_key / f"{seed or experiment}.png"
+
+
+def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
+    """Draw the tear sheet of a policy into a file, and return its figures.
+
+    Raises:
+        StorageError: if the run has no sessions of the policy.
+    """
+    sheet, run = read_tear_sheet(store, ref), store.ledger.run(ref.run_id)
+    first, last = sheet.by_session.select(first=pl.col("session").min(), last=pl.col("session").max()).row(0)
+    note = (
+        f"Run {short_id(ref.run_id)} of {run.partition_key} on {run.source}: its tests, net of costs. Rolling figures "
+        f"are of the last {ROLLING_SESSIONS} sessions, per year; turnover is one-way, exposure the weight outside cash."
+    )
+    write_picture(path, tear_sheet_figure(sheet, f"{ref.policy}: tear sheet, {first} to {last}", note))
+    return sheet

@@ -1,0 +1,47 @@
+"""Accounts on shared sessions, by hand."""
+
+from datetime import date
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.evaluation.shared_sessions import select_shared_sessions, shared_curves, shared_figures
+
+DAYS = [date(2024, 1, day) for day in (2, 3, 4, 5)]
+
+
+@pytest.fixture
+def shared():
+    """Two accounts that share the last two of three sessions each has."""
+    long = pl.DataFrame({"account": "long", "session": DAYS, "net_return": [0.5, -0.1, 0.2, 0.1]})
+    late = pl.DataFrame({"account": "late", "session": DAYS[2:], "net_return": [-0.5, 0.5]})
+    return select_shared_sessions(pl.concat([long, late]))
+
+
+def test_shared_sessions_are_those_of_every_account(shared):
+    assert shared["session"].unique().sort().to_list() == DAYS[2:]
+    assert shared["account"].unique(maintain_order=True).to_list() == ["long", "late"]
+
+
+def test_shared_curves_start_at_one_unit_before_first_shared_session(shared):
+    curves = shared_curves(shared)
+    assert curves["account"].to_list() == ["long", "long", "late", "late"]
+    np.testing.assert_allclose(curves["equity"], [1.2, 1.32, 0.5, 0.75])
+    np.testing.assert_allclose(curves["drawdown"], [0.0, 0.0, 0.5, 0.25])
+    assert curves["sharpe"].null_count() == 4
+
+
+def test_shared_figures_hold_statistics_over_shared_sessions(shared):
+    late = shared_figures(shared).row(1, named=True)
+    assert (late["account"], late["first_session"], late["last_session"], late["n_sessions"]) == (
+        "late", DAYS[2], DAYS[3], 2,
+    )  # fmt: skip
+    assert late["total_return"] == pytest.approx(-0.25)
+    assert late["max_drawdown"] == pytest.approx(0.5)
+    assert late["sharpe"] == 0.0
+
+
+def test_accounts_without_common_session_share_nothing():
+    apart = pl.DataFrame({"account": ["a", "b"], "session": DAYS[:2], "net_return": [0.1, 0.1]})
+    assert select_shared_sessions(apart).is_empty()
