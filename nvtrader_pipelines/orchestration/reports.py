@@ -73,11 +73,6 @@ def store_pictures(
     }
 
 
-def join_warnings(runs: pl.DataFrame) -> str:
-    """Join the distinct warnings of runs to one note."""
-    return "; ".join(dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings))
-
-
 def count_by(rows: pl.DataFrame, column: str) -> dict[str, int]:
     """Count the rows of each value of a column."""
     return dict(rows.group_by(column).len().sort(column).iter_rows())
