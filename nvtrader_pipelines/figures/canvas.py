@@ -75,6 +75,22 @@ class Picture:
         return _PATH.sub(lambda path: _DIGITS.sub(rb"\1", path.group()), buffer.getvalue())
 
 
+@dataclass(frozen=True, eq=False)
+class RenderedPicture:
+    """Picture that was rendered before."""
+
+    png_bytes: bytes
+    svg_bytes: bytes
+
+    def png(self) -> bytes:
+        """Return the PNG."""
+        return self.png_bytes
+
+    def svg(self) -> bytes:
+        """Return the SVG."""
+        return self.svg_bytes
+
+
 def new_figure(title: str, note: str | None, height: float = _SIZE_INCHES[1]) -> Figure:
     """Create a slide, or a page of another height in inches: title above, note of at most three lines below."""
     figure = Figure(figsize=(_SIZE_INCHES[0], height), dpi=_DPI, facecolor="white")

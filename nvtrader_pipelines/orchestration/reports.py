@@ -9,7 +9,7 @@ import dagster as dg
 import polars as pl
 from PIL import Image
 
-from nvtrader_pipelines.figures.canvas import Picture
+from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
 from nvtrader_pipelines.storage.store import Store
@@ -49,7 +49,10 @@ def picture_metadata(png: bytes) -> dg.MarkdownMetadataValue:
 
 
 def store_pictures(
-    home: Home, asset: str, pictures: Mapping[str, Picture], partition_key: str | None = None
+    home: Home,
+    asset: str,
+    pictures: Mapping[str, Picture] | Mapping[str, RenderedPicture],
+    partition_key: str | None = None,
 ) -> dict[str, Any]:
     """Store an asset's plots as PNG and SVG files and return them as metadata.
 
@@ -73,11 +76,6 @@ def store_pictures(
         **{name: picture_metadata((folder / f"{name}.png").read_bytes()) for name in pictures},
         "pictures": dg.MetadataValue.path(str(folder)),
     }
-
-
-def join_warnings(runs: pl.DataFrame) -> str:
-    """Join the distinct warnings of runs to one note."""
-    return "; ".join(dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings))
 
 
 def count_by(rows: pl.DataFrame, column: str) -> dict[str, int]:

@@ -105,3 +105,8 @@ def suggest_run(runs: pl.DataFrame, text: str) -> str:
     keys = runs["partition_key"].unique(maintain_order=True)
     names = [key.partition("@")[0] for key in keys]
     return suggest(text, [*names, *keys, *runs["run_id"].str.head(len(text))])
+
+
+def join_warnings(runs: pl.DataFrame) -> str:
+    """Join the distinct warnings of runs to one note."""
+    return "; ".join(dict.fromkeys(warning for warnings in runs["warnings"] for warning in warnings))

@@ -2,12 +2,13 @@
 
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
-from nvtrader_pipelines.policies.training import PRELOADED, hidden_main
+from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.scoreboard.contests import ContestSpec
+from nvtrader_pipelines.scoreboard.processes import processes
 from nvtrader_pipelines.storage.home import Home
 
 MIN_PER_SHARD = 8  # new entrants per process: starting one takes as long as judging five
@@ -26,25 +27,6 @@ def shard_processes(judge: JudgeShard, home: Home, source: str, contests: Contes
     n_shards = max(1, min(os.cpu_count() or 1, n_new // MIN_PER_SHARD))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
-    given = judge, home, source, dict(contests)
-    processes = [
-        context.Process(target=_judge_shard, args=(*given, (number, n_shards)), daemon=True)
-        for number in range(1, n_shards)
-    ]
-    with hidden_main():
-        for process in processes:
-            process.start()
-    try:
+    shards = [(number, n_shards) for number in range(1, n_shards)]
+    with processes(context, [partial(judge, home, source, dict(contests), shard) for shard in shards]):
         yield n_shards
-    except BaseException:
-        for process in processes:
-            process.kill()  # a library may have given it a handler of SIGTERM
-        raise
-    finally:
-        for process in processes:
-            process.join()
-
-
-def _judge_shard(judge: JudgeShard, home: Home, source: str, contests: Contests, shard: Shard) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
-    judge(home, source, contests, shard)

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import polars as pl
 
+from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 
 DOCUMENT = "result.json"
@@ -75,12 +76,19 @@ class Judgements:
         except OSError:  # it exists
             shutil.rmtree(aside)
 
+    def compute_once(self, digest: str, compute: Callable[[], Result]) -> Result:
+        """Return the result of this digest; compute and store it unless another process has done or is doing so."""
+        with file_lock(self._folder / f".{digest}.lock"):
+            if (known := self.get(digest)) is None:
+                self[digest] = known = compute()
+        return known
+
     def delete_unused(self, before: datetime) -> int:
         """Delete the results that were last used before a moment; return their number."""
         unused = [path for path in self._all() if path.stat().st_mtime < before.timestamp()]
         for path in unused:
-            shutil.rmtree(path)
-        return len(unused)
+            path.unlink() if path.suffix == ".lock" else shutil.rmtree(path)
+        return sum(path.suffix != ".lock" for path in unused)
 
     def _all(self) -> list[Path]:
         return list(self._folder.iterdir()) if self._folder.exists() else []

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nvtrader_pipelines.figures.canvas import Picture
+from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
 from nvtrader_pipelines.storage.files import write_atomically
 
 FORMATS = (".png", ".svg")
@@ -20,7 +20,7 @@ def require_picture_path(path: Path) -> Path:
     return path
 
 
-def write_picture(path: Path, picture: Picture) -> None:
+def write_picture(path: Path, picture: Picture | RenderedPicture) -> None:
     """Write a picture in the format that the suffix of the path names."""
     suffix = require_picture_path(path).suffix.lower()
     write_atomically(path, picture.svg() if suffix == ".svg" else picture.png())

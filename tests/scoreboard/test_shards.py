@@ -1,6 +1,4 @@
-import multiprocessing
 import os
-import time
 
 import pytest
 
@@ -11,13 +9,6 @@ from nvtrader_pipelines.scoreboard.shards import MIN_PER_SHARD, shard_processes
 def write_shard(home, source, contests, shard):
     """Leave a file with what a process was given."""
     (home.root / f"shard-{shard[0]}").write_text(f"{source} {len(contests)} {shard[1]}")
-
-
-def wait(home, source, contests, shard):
-    """Leave a file, then work for long."""
-    (home.root / f"shard-{shard[0]}").touch()
-    time.sleep(60.0)
-    (home.root / "waited").touch()
 
 
 @pytest.fixture(autouse=True)
@@ -35,16 +26,3 @@ def test_many_new_entrants_are_judged_in_a_process_per_core(home):
     with shard_processes(write_shard, home, "sample", BUILT_IN, 9 * MIN_PER_SHARD) as n_shards:
         assert n_shards == 2
     assert [(path.name, path.read_text()) for path in home.root.glob("shard-*")] == [("shard-1", "sample 2 2")]
-
-
-def test_interrupted_judgement_ends_its_processes(home):
-    def interrupt():
-        with shard_processes(wait, home, "sample", BUILT_IN, 2 * MIN_PER_SHARD):
-            while not (home.root / "shard-1").exists():
-                time.sleep(0.05)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-    assert multiprocessing.active_children() == []
-    assert not (home.root / "waited").exists()

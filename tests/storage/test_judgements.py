@@ -1,5 +1,7 @@
 import datetime as dt
+import multiprocessing
 import os
+import time
 
 import polars as pl
 
@@ -40,12 +42,37 @@ def test_result_made_twice_keeps_the_first(home):
     assert [path.name for path in home.judgements.iterdir()] == ["one"]
 
 
+def compute_slowly(home):
+    """Store a result that takes a while, and note each computation."""
+
+    def compute():
+        with (home.root / "computed").open("a") as file:
+            file.write("x")
+        time.sleep(0.3)
+        return Result(1.0)
+
+    assert Judgements(home).compute_once("one", compute) == Result(1.0)
+
+
+def test_two_processes_compute_a_result_once(home):
+    workers = [multiprocessing.get_context("spawn").Process(target=compute_slowly, args=(home,)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert (home.root / "computed").read_text() == "x"
+
+
 def test_results_that_were_not_used_are_deleted(home):
     results = Judgements(home)
+    results.compute_once("computed", lambda: Result(1.0))
+    for path in home.judgements.iterdir():
+        os.utime(path, (0, 0))
     for digest in ("old", "used", "new"):
         results[digest] = Result(digest)
     for digest in ("old", "used"):
         os.utime(home.judgements / digest, (0, 0))
     results.get("used")
-    assert results.delete_unused(dt.datetime(2020, 1, 1, tzinfo=dt.UTC)) == 1
+    assert results.delete_unused(dt.datetime(2020, 1, 1, tzinfo=dt.UTC)) == 2
     assert sorted(path.name for path in home.judgements.iterdir()) == ["new", "used"]

@@ -2,12 +2,12 @@
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.prudex import axis_scores, prudex_compass
-from nvtrader_pipelines.figures import prudex_figures
+from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
-from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
+from nvtrader_pipelines.runs.input_digests import contest_digest
+from nvtrader_pipelines.scoreboard.overall_results import pictures_of, prudex_result
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PRUDEX
 
@@ -24,11 +24,13 @@ from nvtrader_pipelines.storage.tables import PRUDEX
         all_partitions(["gold", "features"]),
     ],
     code_version="1",
+    op_tags={"dagster/priority": "-1"},  # last, since another process may be computing it
 )
 def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Scores of every experiment on the six axes of PRUDEX; equal weight scores 50."""
-    compass = prudex_compass(read_prudex_record(store), surrogate=stored_surrogate(store.judgements))
-    store.tables.replace(PRUDEX, compass.table, {})
-    pictures = store_pictures(store.home, "prudex", prudex_figures(compass))
-    scores = dg.MetadataValue.md(markdown_table(axis_scores(compass.table)))
-    return table_result(store, PRUDEX, len(compass.table), {"scores": scores, **pictures})
+    result = prudex_result(store, contest_digest(store))
+    rows = result.frames[PRUDEX.table]
+    store.tables.replace(PRUDEX, rows, {})
+    pictures = store_pictures(store.home, "prudex", pictures_of(result))
+    scores = dg.MetadataValue.md(markdown_table(axis_scores(rows)))
+    return table_result(store, PRUDEX, len(rows), {"scores": scores, **pictures})

@@ -7,8 +7,8 @@ from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve 
 from nvtrader_pipelines.figures import ratio_curve_figure
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import join_warnings, store_pictures, table_result
-from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
+from nvtrader_pipelines.runs.run_tables import join_warnings, walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE

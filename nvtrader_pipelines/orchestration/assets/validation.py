@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from nvtrader_pipelines.evaluation.trial_validation import headlines, validate_sources
-from nvtrader_pipelines.figures import validation_figures
+from nvtrader_pipelines.evaluation.trial_validation import Validation, headlines
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
-from nvtrader_pipelines.orchestration.reports import join_warnings, markdown_table, store_pictures, table_result
-from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
+from nvtrader_pipelines.runs.input_digests import contest_digest
+from nvtrader_pipelines.scoreboard.overall_results import pictures_of, validation_result
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, RUNS, VALIDATION
+from nvtrader_pipelines.storage.tables import OVERFITTING, VALIDATION
 
 DEPS = [all_partitions(EVALUATION_KEY)]
 
@@ -39,13 +39,12 @@ DEPS = [all_partitions(EVALUATION_KEY)]
 )
 def validation(store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
     """Deflate every trial for all trials on its market; estimate backtest overfitting."""
-    runs = trial_runs(store)
-    judged = validate_sources(runs, trial_curves(store, runs), store.tables.read(EVALUATIONS))
+    result = validation_result(store, contest_digest(store))
+    judged = Validation(result.frames[VALIDATION.table], result.frames[OVERFITTING.table])
     store.tables.replace(VALIDATION, judged.trials, {})
     store.tables.replace(OVERFITTING, judged.overfitting, {})
-    figures = validation_figures(judged.trials, judged.overfitting, note=join_warnings(store.tables.read(RUNS)))
     trials, overfitting = headlines(judged)
-    pictures = store_pictures(store.home, "validation", figures)
+    pictures = store_pictures(store.home, "validation", pictures_of(result))
     metadata = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
     yield table_result(store, VALIDATION, len(judged.trials), metadata)
     table = dg.MetadataValue.md(markdown_table(overfitting))

@@ -1,0 +1,83 @@
+"""PRUDEX and validation of all runs with their pictures, computed once per contest."""
+
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.prudex import prudex_compass
+from nvtrader_pipelines.evaluation.trial_validation import validate_sources
+from nvtrader_pipelines.experiments.code_digest import DECIDING, code_digest
+from nvtrader_pipelines.figures import prudex_figures, validation_figures
+from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
+from nvtrader_pipelines.runs.run_tables import join_warnings
+from nvtrader_pipelines.scoreboard.processes import processes
+from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
+from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.judgements import Result
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, RUNS, VALIDATION
+
+_PICTURES = "pictures"
+
+
+def prudex_result(store: Store, contest: str) -> Result:
+    """PRUDEX of all runs of a contest, given by its digest: the rows of PRUDEX, and pictures."""
+    return store.judgements.compute_once(_digest("prudex", contest), lambda: _compute_prudex(store))
+
+
+def validation_result(store: Store, contest: str) -> Result:
+    """Validation of all runs of a contest, given by its digest: rows of VALIDATION and OVERFITTING, and pictures."""
+    return store.judgements.compute_once(_digest("validation", contest), lambda: _compute_validation(store))
+
+
+def pictures_of(result: Result) -> dict[str, RenderedPicture]:
+    """Pictures of a result by name."""
+    return {name: RenderedPicture(png, svg) for name, png, svg in result.frames[_PICTURES].iter_rows()}
+
+
+@contextmanager
+def computed_ahead(home: Home, contest: str) -> Iterator[None]:
+    """Compute both results on another core, if there is one, while the caller computes what else it needs."""
+    if (os.cpu_count() or 1) < 2:
+        yield
+        return
+    # a new process imports less than one of the training's server, which has torch
+    with processes(multiprocessing.get_context("spawn"), [partial(compute_all, home, contest)]):
+        yield
+
+
+def compute_all(home: Home, contest: str) -> None:
+    """Compute the results that are not stored yet."""
+    store = Store(home)
+    prudex_result(store, contest)
+    validation_result(store, contest)
+
+
+def _compute_prudex(store: Store) -> Result:
+    compass = prudex_compass(read_prudex_record(store), surrogate=stored_surrogate(store.judgements))
+    return Result(None, {PRUDEX.table: compass.table, _PICTURES: _rows(prudex_figures(compass))})
+
+
+def _compute_validation(store: Store) -> Result:
+    runs = trial_runs(store)
+    judged = validate_sources(runs, trial_curves(store, runs), store.tables.read(EVALUATIONS))
+    note = join_warnings(store.tables.read(RUNS, columns=["warnings"]))
+    pictures = validation_figures(judged.trials, judged.overfitting, note=note)
+    frames = {VALIDATION.table: judged.trials, OVERFITTING.table: judged.overfitting, _PICTURES: _rows(pictures)}
+    return Result(None, frames)
+
+
+def _rows(pictures: Mapping[str, Picture]) -> pl.DataFrame:
+    rows = [(name, picture.png(), picture.svg()) for name, picture in pictures.items()]
+    return pl.DataFrame(rows, {"name": pl.String, "png": pl.Binary, "svg": pl.Binary}, orient="row")
+
+
+def _digest(what: str, contest: str) -> str:
+    code = code_digest((*DECIDING, "scoreboard", "figures"))
+    return hashlib.sha256(f"{what}|{contest}|{code}".encode()).hexdigest()

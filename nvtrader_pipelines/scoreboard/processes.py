@@ -1,0 +1,31 @@
+"""Processes that compute results which the caller needs later."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext, SpawnContext
+
+from nvtrader_pipelines.policies.training import hidden_main
+
+
+@contextmanager
+def processes(context: SpawnContext | ForkServerContext, calls: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Make each call in a process of its own; await the processes at the end, kill them after an error."""
+    started = [context.Process(target=_call, args=(call,), daemon=True) for call in calls]
+    with hidden_main():
+        for process in started:
+            process.start()
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()  # a library may have given it a handler of SIGTERM
+        raise
+    finally:
+        for process in started:
+            process.join()
+
+
+def _call(call: Callable[[], None]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
+    call()
