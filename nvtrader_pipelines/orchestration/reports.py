@@ -51,7 +51,7 @@ def picture_metadata(png: bytes) -> dg.MarkdownMetadataValue:
 def store_pictures(
     home: Home,
     asset: str,
-    pictures: Mapping[str, Picture] | Mapping[str, RenderedPicture],
+    pictures: Mapping[str, Picture | RenderedPicture],
     partition_key: str | None = None,
 ) -> dict[str, Any]:
     """Store an asset's plots as PNG and SVG files and return them as metadata.
