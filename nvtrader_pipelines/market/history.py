@@ -53,8 +53,8 @@ Positions = tuple[NDArray[np.int64], NDArray[np.int64]]
 def positions(bars: pl.DataFrame, days: NDArray[np.datetime64], symbols: Sequence[str]) -> Positions:
     """Row and column of each bar in (T, N) arrays over ascending days and sorted symbols."""
     rows = np.searchsorted(days, bars["session"].to_numpy())
-    columns = np.searchsorted(np.array(symbols, dtype=object), bars["symbol"].to_numpy())
-    return rows.astype(np.int64), columns.astype(np.int64)
+    columns = bars["symbol"].cast(pl.Enum(symbols)).to_physical()  # number in `symbols`
+    return rows.astype(np.int64), columns.cast(pl.Int64).to_numpy()
 
 
 def bar_arrays(
