@@ -93,7 +93,7 @@ def installed_parts(family: str, own: Sequence[Member]) -> InstalledParts:
     """Import the parts of installed packages in a family with these own members."""
     usable: dict[str, Member] = {}
     problems: list[str] = []
-    for name in dict.fromkeys(each.name for each in entries()):
+    for name in dict.fromkeys(each.name for each in part_entry_points()):
         prefix, _, kind = name.rpartition(".")
         if prefix != family:
             continue
@@ -107,7 +107,7 @@ def installed_parts(family: str, own: Sequence[Member]) -> InstalledParts:
 
 
 @cache
-def entries() -> tuple[EntryPoint, ...]:
+def part_entry_points() -> tuple[EntryPoint, ...]:
     """Entry points of installed packages in the group of components."""
     return tuple(entry_points(group=GROUP))
 
@@ -124,7 +124,7 @@ def _find_part(family: str, kind: str, own: Sequence[Member]) -> Member | None:
     Raises:
         PartError: if the part cannot be used.
     """
-    found = [entry for entry in entries() if entry.name == f"{family}.{kind}"]
+    found = [entry for entry in part_entry_points() if entry.name == f"{family}.{kind}"]
     if not found:
         return None
     if len(found) > 1:

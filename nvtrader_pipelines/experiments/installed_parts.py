@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.family import entries
+from nvtrader_pipelines.components.family import part_entry_points
 from nvtrader_pipelines.experiments.code_digest import DIGITS, PACKAGE, run_code, syntax_digest
 
 Part = type[Component]
@@ -35,9 +35,9 @@ def parts_digest(spec: Any) -> str:
     return hashlib.sha256("".join(map(_source_digest, modules)).encode()).hexdigest() if modules else ""
 
 
-def installed_digest() -> str:
+def installed_parts_digest() -> str:
     """SHA-256 of the sources of all installed packages with parts; empty without any. Imports none."""
-    packages = sorted({entry.module.partition(".")[0] for entry in entries()})
+    packages = sorted({entry.module.partition(".")[0] for entry in part_entry_points()})
     contents = [repr(sorted(_sources(package).items())) for package in packages]
     return hashlib.sha256("".join(contents).encode()).hexdigest() if packages else ""
 

@@ -114,7 +114,7 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     return axes
 
 
-def set_dates(axes: Axes) -> None:
+def set_date_ticks(axes: Axes) -> None:
     """Set dates as ticks of the horizontal axis, few enough to stay apart."""
     axes.xaxis_date()
     axes.xaxis.set_major_locator(AutoDateLocator(maxticks=8))

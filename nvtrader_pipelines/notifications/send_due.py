@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nvtrader_pipelines.notifications.channels import Channel, read_channels
-from nvtrader_pipelines.notifications.delivery import DeliveryError, deliver
+from nvtrader_pipelines.notifications.message_delivery import DeliveryError, deliver
 from nvtrader_pipelines.notifications.notification import CurrentStates, Notification, text_digest
 from nvtrader_pipelines.notifications.redaction import redact
 from nvtrader_pipelines.storage.home import Home

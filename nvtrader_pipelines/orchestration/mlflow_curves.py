@@ -28,7 +28,7 @@ class _Training:
 
     mlflow_run_id: str
     last_timesteps: int = 0  # of the last logged point
-    unwritten: "list[Metric]" = field(default_factory=list)
+    pending: "list[Metric]" = field(default_factory=list)
 
 
 class LiveCurves:
@@ -77,7 +77,7 @@ class LiveCurves:
         if timesteps * MAX_POINTS // total > training.last_timesteps * MAX_POINTS // total:
             training.last_timesteps, at = timesteps, int(step.timestamp.timestamp() * 1000)
             figures = {name: value for name, value in step.metrics.items() if name != PACE}
-            training.unwritten += [Metric(name, value, at, timesteps) for name, value in figures.items()]
+            training.pending += [Metric(name, value, at, timesteps) for name, value in figures.items()]
 
     def _start(self, key: FoldSeed) -> _Training:
         fold, seed = key
@@ -103,11 +103,11 @@ class LiveCurves:
         from mlflow import MlflowException  # takes seconds to import
 
         try:
-            self._client.log_batch(training.mlflow_run_id, metrics=training.unwritten)
+            self._client.log_batch(training.mlflow_run_id, metrics=training.pending)
         except MlflowException as error:
             logging.getLogger(__name__).warning("curves are not in MLflow yet: %s", error)
         else:
-            training.unwritten = []
+            training.pending = []
 
     def _finish(self, key: FoldSeed, status: str) -> None:
         training = self._open.pop(key)
@@ -115,7 +115,7 @@ class LiveCurves:
         self._client.set_terminated(training.mlflow_run_id, status)
 
 
-def ending(error: BaseException) -> str:
+def end_status(error: BaseException) -> str:
     """Status of an MLflow run that an error ends: killed by an interrupt, or failed."""
     return "FAILED" if isinstance(error, Exception) else "KILLED"
 
@@ -126,7 +126,7 @@ def process_mark() -> str:
     return f"{number} {started_at.isoformat()}"
 
 
-def is_marked_alive(mark: str) -> bool:
+def is_mark_alive(mark: str) -> bool:
     """Whether the process with this mark is alive."""
     number, _, started_at = mark.partition(" ")
     return is_alive(int(number), datetime.fromisoformat(started_at))

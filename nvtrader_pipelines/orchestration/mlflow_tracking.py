@@ -21,8 +21,8 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
     PROCESS_TAG,
     RUN_TAG,
     LiveCurves,
-    ending,
-    is_marked_alive,
+    end_status,
+    is_mark_alive,
     process_mark,
 )
 
@@ -90,7 +90,7 @@ class TrackedRun:
         try:
             yield curves
         except BaseException as error:
-            curves.close(ending(error))
+            curves.close(end_status(error))
             raise
         curves.close("FINISHED")
 
@@ -202,7 +202,7 @@ class MlflowTracking(dg.ConfigurableResource):
         runs_id, trainings_id = (known.get(name) or client.create_experiment(name, artifacts) for name in names)
         for run in client.search_runs([runs_id, trainings_id], "attributes.status = 'RUNNING'", max_results=N_LISTED):
             mark = run.data.tags.get(PROCESS_TAG)
-            if mark and not is_marked_alive(mark):
+            if mark and not is_mark_alive(mark):
                 client.set_terminated(run.info.run_id, "KILLED")
         return client, runs_id, trainings_id
 
@@ -218,6 +218,6 @@ class MlflowTracking(dg.ConfigurableResource):
         try:
             yield tracked
         except BaseException as error:
-            client.set_terminated(run.info.run_id, ending(error))
+            client.set_terminated(run.info.run_id, end_status(error))
             raise
         client.set_terminated(run.info.run_id, "FINISHED")

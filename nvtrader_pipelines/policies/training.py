@@ -178,7 +178,7 @@ def train_all(
 
 
 @contextmanager
-def hidden_main() -> Iterator[None]:
+def hide_main_module() -> Iterator[None]:
     """Hide the caller's script from processes that start inside: they would run it again.
 
     A script without `if __name__ == "__main__":` would train once more in each of them. They need nothing of it.
@@ -210,7 +210,7 @@ class _WorkerPool:
     def events(self) -> Generator[TrainingEvent, None, None]:
         """Start the workers and yield their events until every task is finished."""
         self._listener.start()
-        with hidden_main():
+        with hide_main_module():
             futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
         while self._unfinished:
             if self._messages.empty():

@@ -75,7 +75,7 @@ def experiment_warnings(store: Store) -> list[str]:
     names: dict[str, list[str]] = {}
     for spec in found.specs:
         try:
-            short = dict.fromkeys(each for plan in plan_variants(store, spec) for each in plan.short_histories)
+            short = dict.fromkeys(each for plan in plan_variants(store, spec) for each in plan.short_history_warnings)
             warnings = list(short)
         except (StorageError, ValueError) as error:
             warnings = [f"cannot be planned: {' '.join(str(error).split())}"]

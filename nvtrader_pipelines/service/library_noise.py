@@ -10,7 +10,7 @@ from functools import cache
 
 
 @contextmanager
-def quiet_libraries() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Ignore warnings of Dagster and tqdm that a notebook shows, and silence the exit."""
     silence_exit()
     with warnings.catch_warnings():

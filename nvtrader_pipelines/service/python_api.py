@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from nvtrader_pipelines.service.library_noise import quiet_libraries
+from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.open_home import require_home
 from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.home import Home
@@ -94,7 +94,7 @@ class Pipeline:
             content, landed = file.read_bytes(), self.home.landing / file.name
             if not (landed.exists() and landed.read_bytes() == content):
                 write_atomically(landed, content)
-        with quiet_libraries():
+        with silence_libraries():
             update_market(self.store, quiet=quiet)
         return summarize_market(self.store)
 
@@ -301,7 +301,7 @@ class Pipeline:
 
         console, confirm = wide_console(), None if yes else _refuse_long_trainings
         has_no_bar = quiet or not console.is_terminal  # the steps print lines of their own
-        with quiet_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
+        with silence_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
             updated = run_pipeline(self.store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
         if updated.problems:
             raise ValueError("; ".join(f"{name}: {problem}" for name, problem in updated.problems.items()))
@@ -316,7 +316,7 @@ class Pipeline:
         from nvtrader_pipelines.service.documents.run_facts import verdict_rows
         from nvtrader_pipelines.storage.views.publishing import publish
 
-        with quiet_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
+        with silence_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
             run_id = follow_run(steps, on_progress)
         publish(self.store)
         return verdict_rows(self.store, run_id).select(pl.lit(run_id).alias("run_id"), pl.all())

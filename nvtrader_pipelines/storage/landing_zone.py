@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
-from nvtrader_pipelines.market.sources.landing import refuse_unread
+from nvtrader_pipelines.market.sources.landing import early_refusal
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -30,7 +30,7 @@ def landed_files(home: Home) -> list[LandedFile]:
 def _landed_file(path: Path, name: str) -> LandedFile:
     try:
         require_regular_file(path)
-        refusal = refuse_unread(name, path.stat().st_size)
+        refusal = early_refusal(name, path.stat().st_size)
         return LandedFile(name, b"", refusal) if refusal else LandedFile(name, path.read_bytes())
     except StorageError as error:
         return LandedFile(name, b"", UnreadableFile("irregular_file", str(error)))

@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
-FILE = ["source", "file"]  # columns that tell deliveries apart
+FILE_KEY = ["source", "file"]  # columns that tell deliveries apart
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
     parts = [ingest(each, years, at) for each in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
-    keys = rows.select(FILE)
+    keys = rows.select(FILE_KEY)
     if new:
-        before = tables.read(BARS, {"year": years}).join(keys, on=FILE, how="anti")
+        before = tables.read(BARS, {"year": years}).join(keys, on=FILE_KEY, how="anti")
         bars = pl.concat([before, *(part.bars for part in parts)])
         tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
         stored = _count_stored(tables)
-    described = _with_stored_years(pl.concat([known.join(keys, on=FILE, how="anti"), rows]), stored)
+    described = _with_stored_years(pl.concat([known.join(keys, on=FILE_KEY, how="anti"), rows]), stored)
     if not described.equals(known):
         tables.replace(DELIVERIES, described, {})
     refused = rows.filter(pl.col("rule").is_not_null())
@@ -90,8 +90,8 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
 
 def _count_stored(tables: Warehouse) -> pl.DataFrame:
     """Count the rows in `bronze.bars` per delivery and year."""
-    rows = tables.read(BARS, columns=[*FILE, "digest", "year"])
-    return rows.group_by(*FILE, "digest", "year").len("n_stored")
+    rows = tables.read(BARS, columns=[*FILE_KEY, "digest", "year"])
+    return rows.group_by(*FILE_KEY, "digest", "year").len("n_stored")
 
 
 def _is_ingested(known: pl.DataFrame, stored: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
@@ -258,7 +258,7 @@ def _snapshot_column(table: Table) -> str:
 
 def _with_stored_years(deliveries: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
     """Set the years of each delivery to those of its stored rows."""
-    key = [*FILE, "digest"]
+    key = [*FILE_KEY, "digest"]
     years = stored.group_by(key).agg(pl.col("year").cast(pl.Int32).sort().alias("years"))
     joined = deliveries.drop("years").join(years, on=key, how="left", maintain_order="left")
     return joined.with_columns(pl.col("years").fill_null([])).select(DELIVERIES.schema.names())

@@ -34,7 +34,7 @@ def file_delivery(source: str, file: LandedFile) -> Delivery:
     return Delivery(source, file.name, digest, len(file.content), partial(_read, file))
 
 
-def refuse_unread(name: str, n_bytes: int) -> UnreadableFile | None:
+def early_refusal(name: str, n_bytes: int) -> UnreadableFile | None:
     """Refusal of a file by its name and size, before it is opened; None if it may be read."""
     if _suffix(name) not in CSV | PARQUET:
         return UnreadableFile("unknown_format", f"{name} must be .csv, .txt or .parquet; convert or remove it")
@@ -47,7 +47,7 @@ def refuse_unread(name: str, n_bytes: int) -> UnreadableFile | None:
 
 
 def _read(file: LandedFile) -> pl.DataFrame:
-    refusal = file.refusal or refuse_unread(file.name, len(file.content))
+    refusal = file.refusal or early_refusal(file.name, len(file.content))
     if refusal:
         raise refusal
     if _suffix(file.name) in PARQUET:

@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OVERFITTING, RATIO_CURVE, VALIDATION
 
-N_PICTURED = 8  # experiments with pictures, the best ranked: a picture is a tenth to half of a megabyte
+N_BEST_RUNS = 8  # experiments with pictures, the best ranked: a picture is a tenth to half of a megabyte
 N_OPEN = 3  # pictures of experiments that are shown at once
 N_ROWS = 12  # experiments of a table that are shown at once
 
@@ -50,15 +50,15 @@ class Evidence:
         )
 
     @property
-    def pictured(self) -> pl.DataFrame:
+    def best_runs(self) -> pl.DataFrame:
         """Runs that the report has pictures of: the best ranked."""
-        return self.latest.head(N_PICTURED)
+        return self.latest.head(N_BEST_RUNS)
 
     @cached_property
-    def not_pictured(self) -> list[str]:
+    def omitted_runs_note(self) -> list[str]:
         """Sentence that names the runs without pictures, if there are any."""
-        names = self.latest["label"].to_list()[N_PICTURED:]
-        shown = ", ".join(names[:N_PICTURED]) + (" …" if len(names) > N_PICTURED else "")
+        names = self.latest["label"].to_list()[N_BEST_RUNS:]
+        shown = ", ".join(names[:N_BEST_RUNS]) + (" …" if len(names) > N_BEST_RUNS else "")
         more = f"… {pluralize(len(names), 'more experiment')} of lower rank: {shown}."
         return [f"{more} nvtrader policies tear-sheet NAME draws one."] if names else []
 

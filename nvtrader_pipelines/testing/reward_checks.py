@@ -9,7 +9,7 @@ from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 N_NAMES = 6
 FILLS: tuple[FillTiming, ...] = ("next_open", "next_close", "same_close")

@@ -8,7 +8,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 SESSIONS = (0, 31, 64, 140)
 FITTED = Thresholds(turbulence=5.0, drawdown=0.05, trailing_return=-0.02, turnover=0.3)

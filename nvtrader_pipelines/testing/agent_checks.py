@@ -14,7 +14,7 @@ from nvtrader_pipelines.policies.agents import Agent, Fit, Learner
 from nvtrader_pipelines.policies.archive import PolicyCard, read_archive, write_archive
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.policies.policy import Policy
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 WINDOW: Window = (5, 99)
 FIRST, LAST = 100, 140  # sessions decided
