@@ -17,7 +17,7 @@ def rolling_sharpe(returns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rolling_volatility(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Annual standard deviation (ddof 1) of the last 126 returns at each session (n,); NaN before."""
+    """Annual volatility (ddof 1) of the last 126 returns at each session (n,); NaN before."""
     return _pad(_windows(returns).std(axis=0, ddof=1) * YEARLY, len(returns))
 
 

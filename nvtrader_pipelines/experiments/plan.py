@@ -34,8 +34,8 @@ HIGH_COST = (
     "leaves little reason to trade: lower it unless it is intended"
 )
 SHORT_HISTORY = (
-    "{rule} estimates from {lookback} sessions and holds 1/N until then ({day}), but the first test begins after "
-    "{first}: deliver a longer history, test later, or lower its history"
+    "{rule} needs {lookback} sessions for an estimate (reached: {day}) and holds 1/N before, but only {first} precede the "
+    "first test; deliver a longer history, test later, or lower its `history`"
 )
 FoldSeed = tuple[int, int]
 
@@ -138,7 +138,7 @@ class RunPlan:
 
     @property
     def short_history_warnings(self) -> list[str]:
-        """Warnings of rules whose estimate needs more sessions than the market has before the first test."""
+        """Warnings on rules whose estimate needs more sessions than precede the first test."""
         sessions, first = self.panel.sessions, min(fold.test_first for fold in self.folds)
         rules = [rule for rule in (*self.spec.baselines, self.spec.agent) if isinstance(rule, ClassicalAgent)]
         waits = {rule.kind: rule.lookback for rule in rules if rule.lookback > first}

@@ -34,9 +34,9 @@ class _Training:
 class LiveCurves:
     """MLflow runs of the folds and seeds of a run, each with the curves of its training.
 
-    One process writes: that which follows the progress of all trainings. A resumed training continues its curves after
-    their last point, since it repeats the points since its checkpoint. The runs are in an MLflow experiment of their
-    own: in that of the experiment runs, the page would hide them below those, and their charts below the verdicts.
+    Only the process that follows the progress of all trainings writes. A resumed training repeats the points since its
+    checkpoint; only those after the last logged point are written. The runs have an MLflow experiment of their own: in
+    that of the experiment runs, the page would hide them below those, and their charts below the verdicts.
     """
 
     def __init__(self, client: "MlflowClient", experiment_id: str, run_id: str, name: str) -> None:
@@ -47,7 +47,7 @@ class LiveCurves:
         self._written_at = monotonic()
 
     def log(self, step: Progress) -> None:
-        """Log the point of a training, which is written within seconds; other steps are ignored."""
+        """Log the point of a training; it is written within seconds. Other steps are ignored."""
         if step.fold is None or step.seed is None or step.timesteps is None:
             return
         key = (step.fold, step.seed)
@@ -61,10 +61,10 @@ class LiveCurves:
                 self._write(training)
 
     def close(self, status: str) -> None:
-        """Write the last points and end the open MLflow runs; a run that is all trained ends every one as finished."""
+        """Write the last points and end the open MLflow runs; after `FINISHED`, end all of them."""
         for key in list(self._open):
             self._finish(key, status)
-        if status == "FINISHED":  # a kill may have come between the policy and the end of its MLflow run
+        if status == "FINISHED":  # a process may have been killed after it stored a policy and before this
             for run in self._runs():
                 if run.info.status != status:
                     self._client.set_terminated(run.info.run_id, status)
@@ -99,7 +99,7 @@ class LiveCurves:
         return list(self._client.search_runs([self._experiment_id], tagged, max_results=N_LISTED))
 
     def _write(self, training: _Training) -> None:
-        """Write the points not yet written; without the store a training continues, and the next write tries again."""
+        """Write the pending points; if the store fails, they stay pending and the training continues."""
         from mlflow import MlflowException  # takes seconds to import
 
         try:
@@ -121,7 +121,7 @@ def end_status(error: BaseException) -> str:
 
 
 def process_mark() -> str:
-    """Number and start time of this process, to find the runs of dead processes by."""
+    """Id and start time of this process, by which MLflow runs of dead processes are found."""
     number, started_at = this_process()
     return f"{number} {started_at.isoformat()}"
 

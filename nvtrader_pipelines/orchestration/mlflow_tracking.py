@@ -85,7 +85,7 @@ class TrackedRun:
 
     @contextmanager
     def live_curves(self, name: str) -> Iterator[LiveCurves]:
-        """Log the curves of the trainings of the experiment `name` while they run."""
+        """Yield the live curves of an experiment's trainings, and end them with the context."""
         curves = LiveCurves(self.client, self.trainings_id, self.run_id, name)
         try:
             yield curves
@@ -187,10 +187,10 @@ class MlflowTracking(dg.ConfigurableResource):
             client.delete_run(run.info.run_id)
 
     def open(self) -> "tuple[MlflowClient, str, str]":
-        """Open the store of the home as it is now, and mark the runs of dead processes as killed.
+        """Open the MLflow store of the home, and mark the runs of dead processes as killed.
 
         Returns:
-            The client, and the ids of MLflow's experiments: that of runs and that of trainings.
+            The client, and the ids of the MLflow experiments with runs and with trainings.
         """
         client = self._client()
         artifacts = (Path(self.folder) / "artifacts").as_uri()

@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: runs, archived names, entrants, windows, panels, scoring code, installed parts."""
+    """Digest of the contest: runs, archived names, entrants, windows, panels, code and parts."""
     parts = [digest] if (digest := installed_parts_digest()) else []
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")

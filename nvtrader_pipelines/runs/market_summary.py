@@ -1,4 +1,4 @@
-"""Summary of the ingested market: rows by file and symbol, reasons of refusals, coverage, warnings."""
+"""Summary of the ingested market: counts of rows, reasons of refusals, coverage, warnings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _COUNTS = ("n_kept", "n_refused", "n_repeated")
 
 @dataclass(frozen=True)
 class MarketSummary:
-    """Rows of the landed files and what became of them; a row is kept, refused or repeats another."""
+    """Counts of the landed rows; each row is kept, refused, or repeats another."""
 
     files: pl.DataFrame  # source, file, n_symbols, n_rows, n_kept, n_refused, n_repeated, reason (of a whole file)
     symbols: pl.DataFrame  # source, symbol, first, last, n_kept, n_missing, n_refused, refused_share, coverage by year
@@ -73,7 +73,7 @@ def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _coverage(kept: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
-    """Share of the sessions of each year with a bar, from the first year of any symbol to the last."""
+    """Share of sessions with a bar per year, for the same years of all symbols."""
     ends = kept.select(first=pl.col("session").min(), last=pl.col("session").max())
     inside = days.to_frame().join(ends, how="cross").filter(pl.col("session").is_between("first", "last"))
     per_year = inside.group_by(pl.col("session").dt.year().alias("year")).len("n_sessions")
@@ -99,7 +99,7 @@ def _with_counts(frame: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame, ke
 
 
 def _rows_with_symbol(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows whose symbol is one; that of a broken line is the whole line."""
+    """Rows with a valid symbol; a broken line has its whole text in that column."""
     return rows.filter(pl.col("symbol").str.contains(SYMBOL))
 
 

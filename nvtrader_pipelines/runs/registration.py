@@ -70,7 +70,7 @@ def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
 
 
 def experiment_warnings(store: Store) -> list[str]:
-    """Why experiments of the home cannot be planned, and which of their rules lack history."""
+    """Warnings on experiments that cannot be planned, and on rules that lack history."""
     found = read_unarchived_experiments(store)
     names: dict[str, list[str]] = {}
     for spec in found.specs:

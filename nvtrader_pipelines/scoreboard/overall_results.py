@@ -27,12 +27,12 @@ _PICTURES = "pictures"
 
 
 def prudex_result(store: Store, contest: str) -> Result:
-    """PRUDEX of all runs of a contest, given by its digest: the rows of PRUDEX, and pictures."""
+    """Rows of PRUDEX over all runs, and their pictures, by the digest of the contest."""
     return store.judgements.compute_once(_digest("prudex", contest), lambda: _compute_prudex(store))
 
 
 def validation_result(store: Store, contest: str) -> Result:
-    """Validation of all runs of a contest, given by its digest: rows of VALIDATION and OVERFITTING, and pictures."""
+    """Rows of VALIDATION and OVERFITTING, and their pictures, by the digest of the contest."""
     return store.judgements.compute_once(_digest("validation", contest), lambda: _compute_validation(store))
 
 
@@ -43,11 +43,11 @@ def pictures_of(result: Result) -> dict[str, RenderedPicture]:
 
 @contextmanager
 def precompute_results(home: Home, contest: str) -> Iterator[None]:
-    """Compute both results on another core, if there is one, while the caller computes what else it needs."""
+    """Compute both results on another core, if there is one, while the context runs."""
     if (os.cpu_count() or 1) < 2:
         yield
         return
-    # a new process imports less than one of the training's server, which has torch
+    # a spawned process imports less than one forked from the server of trainings, which has torch
     with call_in_parallel(multiprocessing.get_context("spawn"), [partial(compute_results, home, contest)]):
         yield
 

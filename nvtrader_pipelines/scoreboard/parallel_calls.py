@@ -1,4 +1,4 @@
-"""Processes that compute results which the caller needs later."""
+"""Calls in processes of their own, beside the work of the caller."""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from nvtrader_pipelines.policies.training import hide_main_module
 
 @contextmanager
 def call_in_parallel(context: SpawnContext | ForkServerContext, calls: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """Make each call in a process of its own; await the processes at the end, kill them after an error."""
+    """Make each call in its own process; await them at the end, or kill them after an error."""
     started = [context.Process(target=_call, args=(call,), daemon=True) for call in calls]
     with hide_main_module():
         for process in started:

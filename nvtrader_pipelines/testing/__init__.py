@@ -29,7 +29,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
 
 
 def contract(family: str) -> tuple[Check, ...]:
-    """Checks of a family's members, each to be called with a component; of other families, those of every part."""
+    """Checks to call with a member of a family: those of every part, and the family's own."""
     return (*EVERY_PART, *CHECKS.get(family, ()))
 
 

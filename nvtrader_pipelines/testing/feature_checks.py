@@ -38,7 +38,7 @@ def check_values_are_finite_where_known(feature: Feature) -> None:
 
 
 def check_name_depends_on_the_fields(feature: Feature) -> None:
-    """Require a name that is a column's, the same for an equal feature."""
+    """Require a name that can be a column, and that equal features share."""
     assert feature.name.isidentifier(), f"the name {feature.name!r} must be usable as a column"
     assert feature.name == type(feature).model_validate(feature.model_dump()).name
 
@@ -50,7 +50,7 @@ def check_unpriced_sessions_have_no_value(feature: Feature) -> None:
 
 
 def check_values_do_not_look_ahead(feature: Feature) -> None:
-    """Require bit-equal past values when the future is removed, and when it is another one."""
+    """Require bit-equal past values when the future is removed or replaced."""
     history, other = synthetic_history(), synthetic_history(seed=1)
     require_causal_feature(feature, history, CUTS)
     known = feature.values(history)
@@ -62,7 +62,7 @@ def check_values_do_not_look_ahead(feature: Feature) -> None:
 
 
 def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
-    """Require that older prices than a year do not matter, so that a stressed market is long enough."""
+    """Require that prices older than a year do not matter: stressed markets are no longer."""
     history, other = synthetic_history(), synthetic_history(seed=1)
     joined = {name: getattr(history, name).copy() for name in ("closes", "volumes")}
     first = N_SESSIONS - LOOK_BACK - 1

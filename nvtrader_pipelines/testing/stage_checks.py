@@ -16,7 +16,7 @@ WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskL
 
 
 def check_decision(pipeline: WeightPipeline, proposal: Any, at: Situation) -> Any:
-    """Run one decision; require portfolios after each stage, and a reason for each change."""
+    """Run one decision; require a portfolio after each stage, and a reason for each change."""
     found = pipeline.start(at.panel)(np.array(proposal), at)
     expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
     assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
@@ -71,7 +71,7 @@ def check_selector_returns_portfolios(selector: Any) -> None:
 
 
 def check_selector_does_not_look_ahead(selector: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("selector", selector)
 
 
@@ -81,7 +81,7 @@ def check_allocator_returns_portfolios(allocator: Any) -> None:
 
 
 def check_allocator_does_not_look_ahead(allocator: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("allocator", allocator)
 
 
@@ -91,7 +91,7 @@ def check_timing_returns_portfolios(timing: Any) -> None:
 
 
 def check_timing_does_not_look_ahead(timing: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("timing", timing)
 
 
@@ -101,7 +101,7 @@ def check_limit_returns_portfolios(limit: Any) -> None:
 
 
 def check_limit_does_not_look_ahead(limit: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("limits", limit)
 
 

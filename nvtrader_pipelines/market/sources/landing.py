@@ -29,7 +29,7 @@ class LandingSource(Component):
 
 
 def file_delivery(source: str, file: LandedFile) -> Delivery:
-    """Delivery of one file's content; a file that is refused unread is known by its refusal."""
+    """Delivery of a file, by the digest of its content, or of its refusal if it is not opened."""
     digest = content_digest(file.refusal.reason.encode() if file.refusal else file.content)
     return Delivery(source, file.name, digest, len(file.content), partial(_read, file))
 
@@ -41,7 +41,7 @@ def early_refusal(name: str, n_bytes: int) -> UnreadableFile | None:
     if n_bytes > MAX_BYTES:
         return UnreadableFile(
             "large_file",
-            f"a file may have {MAX_BYTES >> 20} MiB, but {name} has {n_bytes >> 20} MiB; split it by symbol",
+            f"a file must have at most {MAX_BYTES >> 20} MiB, but {name} has {n_bytes >> 20} MiB; split it by symbol",
         )
     return None
 
@@ -81,5 +81,5 @@ def _read_parquet(file: LandedFile) -> pl.DataFrame:
 def _require_few_rows(n_rows: int) -> None:
     if n_rows > MAX_ROWS:
         raise UnreadableFile(
-            "large_file", f"a Parquet file may have {MAX_ROWS:,} rows, but this has {n_rows:,}; split it by symbol"
+            "large_file", f"a Parquet file must have at most {MAX_ROWS:,} rows, but has {n_rows:,}; split it by symbol"
         )
