@@ -34,8 +34,8 @@ HIGH_COST = (
     "leaves little reason to trade: lower it unless it is intended"
 )
 SHORT_HISTORY = (
-    "{rule} needs {lookback} sessions for an estimate (reached: {day}) and holds 1/N before, but only {first} precede the "
-    "first test; deliver a longer history, test later, or lower its `history`"
+    "{rule} needs {lookback} sessions for an estimate (reached: {day}) and holds 1/N before, but only {first} precede "
+    "the first test; deliver a longer history, test later, or lower its history"
 )
 FoldSeed = tuple[int, int]
 

@@ -1,4 +1,4 @@
-"""Tear sheet of an account on one page, and its rolling figures alone."""
+"""Figures of a tear sheet: the whole page, and its rolling figures alone."""
 
 import calendar
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Silence for lines that libraries write and that no user can act on."""
+"""Suppression of library output that no user can act on."""
 
 import atexit
 import os

@@ -14,7 +14,7 @@ UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
 
 
 def landed_paths(home: Home) -> list[Path]:
-    """List what lies below `data/landing`, except hidden files and those still being written."""
+    """List all but folders below `data/landing`, without hidden and unfinished files."""
     found = (path for path in home.landing.rglob("*") if not path.is_dir())
     return sorted(path for path in found if not _is_unfinished(path.relative_to(home.landing)))
 
@@ -22,7 +22,7 @@ def landed_paths(home: Home) -> list[Path]:
 def landed_files(home: Home) -> list[LandedFile]:
     """Read the landed files, named relative to `data/landing`.
 
-    A file whose name, kind or size is refused is not opened, and has the refusal instead of content.
+    A file that is refused for its name, kind or size is not opened and has no content.
     """
     return [_landed_file(path, escape_name(path.relative_to(home.landing))) for path in landed_paths(home)]
 

@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
-FILE_KEY = ["source", "file"]  # columns that tell deliveries apart
+FILE_KEY = ["source", "file"]  # columns that identify a delivery
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _count_stored(tables: Warehouse) -> pl.DataFrame:
 
 
 def _is_ingested(known: pl.DataFrame, stored: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
-    """Return whether the file was ingested with this digest for all these years, and none of another digest is left."""
+    """Whether all rows of the file and years are stored, and none of an earlier content."""
     same = (pl.col("source") == delivery.source) & (pl.col("file") == delivery.file)
     found, of_file = known.filter(same & (pl.col("digest") == delivery.digest)), stored.filter(same)
     if found.is_empty():
@@ -112,12 +112,12 @@ def read_panel(
     snapshot_ids: dict[str, int] | None = None,
     features: Sequence[Feature] = (),
 ) -> MarketPanel:
-    """Read the panel of a source at its pinned snapshots, or at `snapshot_ids`, with further features.
+    """Read the panel of a source at its pinned snapshots, or `snapshot_ids`, with more features.
 
     Raises:
         StorageError: if the source has no panel, or a snapshot has expired.
         ValueError: if its bars do not form a panel (a gap longer than `max_gap`, an unknown symbol).
-        LookAheadError: if a further feature depends on later sessions.
+        LookAheadError: if one of `features` depends on later sessions.
     """
     snapshots = snapshot_ids or pinned_snapshots(tables, source)
     returns, known = (

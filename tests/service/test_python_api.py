@@ -37,7 +37,7 @@ def swept(swept_home):
 
 
 @pytest.mark.parametrize("name", ["__doc__", "Pipeline"])
-def test_import_of_front_door_imports_no_library(name):
+def test_import_of_pipeline_imports_no_library(name):
     loaded = subprocess.run([sys.executable, "-c", SCRIPT.format(name)], capture_output=True, text=True, check=True)
     assert SLOW & set(loaded.stdout.split()) == set()
 

@@ -17,7 +17,7 @@ def notify(*, test: Test = False, form: Form = Format.TABLE, as_json: AsJson = F
     """Send due notifications: failed runs and checks, waiting plans, stale data, the kill switch.
 
     Each state is sent once per channel, and again only if it has ended and returned. The server of `nvtrader ui`, and
-    the commands that train or trade, send them by themselves.
+    the commands that train or trade, also send them.
     """
     import polars as pl
 

@@ -94,7 +94,7 @@ class ComponentFacts(BaseModel):
 
 
 def family_members(family: str) -> list[ComponentFacts]:
-    """List the members of a family: those of its union in order, then parts of installed packages.
+    """List a family: the members of its union in order, then parts of installed packages.
 
     Raises:
         ValueError: if the family does not exist.

@@ -17,14 +17,14 @@ class Grid:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     strong: Sequence[bool] = ()  # rows in bold
-    groups: Sequence[str] = ()  # heading above each run of rows with the same one; empty without a heading
-    collapsed: Sequence[bool] = ()  # rows that are shown on request
+    groups: Sequence[str] = ()  # heading above consecutive rows that share it; empty for none
+    collapsed: Sequence[bool] = ()  # rows that are hidden at first
     shades: Sequence[Sequence[float]] = ()  # of each cell, from -1 (loss) to 1 (gain)
     is_open: bool = True
 
     @property
     def n_collapsed(self) -> int:
-        """Number of rows that are shown on request."""
+        """Number of rows that are hidden at first."""
         return sum(self.collapsed)
 
     @property

@@ -164,7 +164,7 @@ def account_grids(evidence: Evidence) -> list[Grid]:
 
 
 def best_group_first(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort by Sharpe ratio, the highest first, with the variants of an ablation at the place of the best."""
+    """Sort by Sharpe ratio, the highest first; variants of an ablation follow their best."""
     best = pl.col("sharpe").max().over("group")
     return rows.sort(best, "group", "sharpe", descending=[True, False, True], nulls_last=True, maintain_order=True)
 
@@ -176,7 +176,7 @@ def group_headings(rows: pl.DataFrame) -> list[str]:
 
 
 def collapsed_rows(n: int) -> list[bool]:
-    """Whether each of n rows, the best first, is shown only on request."""
+    """Whether each of n rows, the best first, is hidden at first: those after the twelfth."""
     return [i >= N_ROWS for i in range(n)]
 
 
@@ -304,7 +304,7 @@ def warnings(evidence: Evidence) -> Part:
 
 
 def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:
-    """Return a function that builds a part with the pictures of assets without partitions."""
+    """Return a function that builds a part with pictures of assets without partitions."""
 
     def part(evidence: Evidence) -> Part:
         return Part(name, title, lead, plots=[plot for asset in assets for plot in evidence.plots(asset)])
@@ -313,7 +313,7 @@ def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Ev
 
 
 def run_picture_part(name: str, title: str, lead: str, asset: str) -> Callable[[Evidence], Part]:
-    """Return a function that builds a part with the pictures of the best ranked runs, the first of them open."""
+    """Return a function that builds a part with the pictures of the best ranked runs."""
 
     def part(evidence: Evidence) -> Part:
         runs = evidence.best_runs.select("label", "partition_key").rows()
