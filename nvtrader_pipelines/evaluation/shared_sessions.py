@@ -13,7 +13,7 @@ def select_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
 
 
 def shared_curves(shared: pl.DataFrame) -> pl.DataFrame:
-    """Equity of one unit, drawdown and rolling Sharpe ratio (null at first), by account and session."""
+    """Equity of one unit, drawdown and rolling Sharpe ratio (null at first), by session."""
     return pl.concat([_curve(rows) for rows in shared.partition_by("account", maintain_order=True)])
 
 

@@ -99,7 +99,7 @@ class LiveCurves:
         return list(self._client.search_runs([self._experiment_id], tagged, max_results=N_LISTED))
 
     def _write(self, training: _Training) -> None:
-        """Write the pending points; if the store fails, they stay pending and the training continues."""
+        """Write the pending points; if the store fails they stay pending, and training continues."""
         from mlflow import MlflowException  # takes seconds to import
 
         try:

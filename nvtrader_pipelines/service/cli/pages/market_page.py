@@ -31,7 +31,7 @@ def print_market(summary: MarketSummary, console: Console, more_warnings: Sequen
 
 
 def draw_coverage(shares: Sequence[float] | None) -> str:
-    """Draw the share of sessions with a bar as a block per year: dot for none, full block for all."""
+    """Draw the share of sessions with a bar, a block per year: a dot for none, full for all."""
     full = len(BLOCKS) - 1
     return "".join(
         BLOCKS[full if share >= 1.0 else 0 if share <= 0.0 else max(1, int(share * full))] for share in shares or ()
