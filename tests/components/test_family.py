@@ -101,7 +101,7 @@ def test_own_members_are_validated_without_reading_entry_points(install, monkeyp
     [
         ("hexagon", "not_installed_package:Hexagon", "must be importable, but not_installed_package:Hexagon is not"),
         ("triangle", "Missing", "must be importable"),
-        ("pentagon", "Triangle", "the kind of Triangle is 'triangle'"),
+        ("pentagon", "Triangle", "that of Triangle is 'triangle'"),
         ("json", "json:dumps", "must be a subclass of Component"),
         ("line", "Line", "must have area, as all shapes have"),
     ],

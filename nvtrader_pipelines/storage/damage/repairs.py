@@ -12,8 +12,8 @@ DATABASE_PARTS = ("", "-wal", "-shm")
 def repair(home: Home) -> list[DamagedFileError]:
     """Rebuild damaged files that can be rebuilt; return their problems.
 
-    The catalog is rebuilt from the tables' metadata. Other files are renamed to `<name>.damaged`: states and settings are
-    written by the next command, and the history of Dagster or MLflow begins anew.
+    The catalog is rebuilt from the tables' metadata. Other files are renamed to `<name>.damaged`: states and settings
+    are written by the next command, and the history of Dagster or MLflow begins anew.
     """
     repaired = [error for error in find_damage(home) if error.remedy == REPAIR]
     for error in repaired:
