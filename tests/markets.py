@@ -11,7 +11,7 @@ from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.market.sources import LandedFile, LandingSource
-from nvtrader_pipelines.testing.panels import (  # noqa: F401 - shared with authors of parts
+from nvtrader_pipelines.testing.synthetic_panels import (  # noqa: F401 - shared with authors of parts
     FEATURE_NAMES,
     FIRST_SESSION,
     synthetic_panel,

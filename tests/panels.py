@@ -2,7 +2,7 @@
 
 from nvtrader_pipelines.market.look_ahead import cut_after as cut
 from nvtrader_pipelines.market.look_ahead import with_other_future
-from nvtrader_pipelines.testing.panels import (
+from nvtrader_pipelines.testing.synthetic_panels import (
     DELISTED,
     FIRST_ELIGIBLE,
     GAP,

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails, PydanticUndefined
 
 from nvtrader_pipelines.components.json_schema import Node, Place, describe_allowed, field_names, kinds, locate
 
-MAX_EXPLAINED = 100  # problems that are compared with each other and explained
+MAX_EXPLAINED = 100  # problems that are explained; the rest is only counted
 MAX_PROBLEMS = 3  # problems in a message; further ones are only counted
 MAX_VALUE_LENGTH = 60  # characters of a value in a message
 _REPR = reprlib.Repr()  # of bounded length: YAML's aliases can nest a list a billion times

@@ -1,4 +1,4 @@
-"""Families of components: the package's own members, and the parts that installed packages add."""
+"""Families of components: own members, and the parts that installed packages add."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -93,7 +93,7 @@ def installed_parts(family: str, own: Sequence[Member]) -> InstalledParts:
     """Import the parts of installed packages in a family with these own members."""
     usable: dict[str, Member] = {}
     problems: list[str] = []
-    for name in dict.fromkeys(each.name for each in entries()):
+    for name in dict.fromkeys(each.name for each in part_entry_points()):
         prefix, _, kind = name.rpartition(".")
         if prefix != family:
             continue
@@ -107,7 +107,7 @@ def installed_parts(family: str, own: Sequence[Member]) -> InstalledParts:
 
 
 @cache
-def entries() -> tuple[EntryPoint, ...]:
+def part_entry_points() -> tuple[EntryPoint, ...]:
     """Entry points of installed packages in the group of components."""
     return tuple(entry_points(group=GROUP))
 
@@ -124,7 +124,7 @@ def _find_part(family: str, kind: str, own: Sequence[Member]) -> Member | None:
     Raises:
         PartError: if the part cannot be used.
     """
-    found = [entry for entry in entries() if entry.name == f"{family}.{kind}"]
+    found = [entry for entry in part_entry_points() if entry.name == f"{family}.{kind}"]
     if not found:
         return None
     if len(found) > 1:
@@ -153,9 +153,9 @@ def _problem(part: Any, family: str, kind: str, own: Sequence[Member]) -> str | 
         return f"must be a subclass of Component, but is {part!r}"
     found = kind_of(part) if "kind" in part.model_fields else None
     if found != kind:
-        return f"must be named after its class, but the kind of {part.__name__} is {found!r}"
+        return f"must be named after the kind of its class, but that of {part.__name__} is {found!r}"
     if kind in map(kind_of, own):
-        return f"must have a kind of its own, but {kind!r} is one of the package nvtrader_pipelines"
+        return f"must have a kind of its own, but {kind!r} is taken by nvtrader_pipelines"
     bases = _bases(own)
     if bases and not issubclass(part, bases):
         names = " or ".join(sorted(base.__name__ for base in bases))
@@ -167,7 +167,7 @@ def _problem(part: Any, family: str, kind: str, own: Sequence[Member]) -> str | 
 
 
 def _bases(own: Sequence[Member]) -> tuple[Member, ...]:
-    """Base classes below Component that all members have one of; none if a member has none."""
+    """Base classes of the members directly below Component; none if a member has none."""
     bases = [tuple(base for base in member.__mro__[1:] if Component in base.__bases__) for member in own]
     return tuple({base for each in bases for base in each}) if all(bases) else ()
 
@@ -179,5 +179,5 @@ def _interface(member: Member) -> set[str]:
 
 @cache
 def _union_with(own: Member, part: Member) -> TypeAdapter[Any]:
-    """Adapter of a union with the part, whose errors name the part's kind like those of own members."""
+    """Adapter of a union with the part, so that errors name its kind as for own members."""
     return TypeAdapter(Annotated[own | part, Field(discriminator="kind")])

@@ -42,7 +42,7 @@ def skip_reason(store: Store, account: str, session: date) -> str | None:
 
 
 def stale_reason(store: Store, active: ActivePolicy, account: str, session: date) -> str | None:
-    """Reason why an account cannot trade after a session: bars of the one before are missing; else None."""
+    """Reason why an account lacks bars of the session before `session`; None if it has them."""
     source, ends = market_end(store, active)
     before = sessions(session - timedelta(days=14), session - timedelta(days=1))[-1].item()
     if ends is not None and ends >= before:  # bars of the session itself may be delivered while the run waits

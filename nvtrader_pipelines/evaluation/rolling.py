@@ -13,17 +13,17 @@ ROLLING_SESSIONS = 126  # of every rolling figure: half a year, as in empyrical 
 
 def rolling_sharpe(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Annual Sharpe ratio of the last 126 returns at each session (n,); NaN before."""
-    return _padded(sharpe_ratios(_windows(returns)) * YEARLY, len(returns))
+    return _pad(sharpe_ratios(_windows(returns)) * YEARLY, len(returns))
 
 
 def rolling_volatility(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Annual standard deviation (ddof 1) of the last 126 returns at each session (n,); NaN before."""
-    return _padded(_windows(returns).std(axis=0, ddof=1) * YEARLY, len(returns))
+    """Annual volatility (ddof 1) of the last 126 returns at each session (n,); NaN before."""
+    return _pad(_windows(returns).std(axis=0, ddof=1) * YEARLY, len(returns))
 
 
 def rolling_turnover(turnover: NDArray[np.float64]) -> NDArray[np.float64]:
     """One-way turnover per year over the last 126 sessions at each session (n,); NaN before."""
-    return _padded(_windows(turnover).mean(axis=0) * SESSIONS_PER_YEAR, len(turnover))
+    return _pad(_windows(turnover).mean(axis=0) * SESSIONS_PER_YEAR, len(turnover))
 
 
 def _windows(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -33,5 +33,5 @@ def _windows(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return sliding_window_view(values, ROLLING_SESSIONS).T
 
 
-def _padded(values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def _pad(values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     return np.concatenate([np.full(n - len(values), np.nan), values])

@@ -7,13 +7,13 @@ from nvtrader_pipelines.evaluation.statistics import compounded_wealth, running_
 
 
 def select_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
-    """Select the sessions of all accounts from rows of account, session and net_return, sorted by session."""
+    """Select rows (account, session, net_return) of sessions that all accounts have, sorted."""
     is_shared = pl.col("account").n_unique().over("session") == curves["account"].n_unique()
     return curves.filter(is_shared).sort("session", maintain_order=True)
 
 
 def shared_curves(shared: pl.DataFrame) -> pl.DataFrame:
-    """Equity of one unit, drawdown and rolling Sharpe ratio (null before 126 sessions) by account and session."""
+    """Equity of one unit, drawdown and rolling Sharpe ratio (null at first), by session."""
     return pl.concat([_curve(rows) for rows in shared.partition_by("account", maintain_order=True)])
 
 

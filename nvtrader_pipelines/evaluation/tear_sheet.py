@@ -1,4 +1,4 @@
-"""Tear sheet of an account: monthly returns, rolling figures, worst drawdowns, exposure and turnover."""
+"""Tear sheet of an account: returns by month, rolling figures, worst drawdowns."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -19,7 +19,7 @@ class TearSheet:
 
     monthly: pl.DataFrame  # year, month, return
     yearly: pl.DataFrame  # year, return
-    drawdowns: pl.DataFrame  # the deepest: start, trough, recovery (null until then), depth, n_sessions
+    drawdowns: pl.DataFrame  # the deepest: start, trough, recovery (null if not yet), depth, n_sessions
     by_session: pl.DataFrame  # session, equity, exposure; over 126 sessions, else null: sharpe, volatility, turnover
 
     @classmethod

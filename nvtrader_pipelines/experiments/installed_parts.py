@@ -12,14 +12,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.family import entries
+from nvtrader_pipelines.components.family import part_entry_points
 from nvtrader_pipelines.experiments.code_digest import DIGITS, PACKAGE, run_code, syntax_digest
 
 Part = type[Component]
 
 
 def code_of(spec: Component) -> str:
-    """Code that decides the results of a spec: the code of all runs, and the sources of the spec's parts."""
+    """Code digest of a spec: that of all runs, combined with the sources of the spec's parts."""
     parts = parts_digest(spec)
     return hashlib.sha256(f"{run_code()}{parts}".encode()).hexdigest()[:DIGITS] if parts else run_code()
 
@@ -35,9 +35,9 @@ def parts_digest(spec: Any) -> str:
     return hashlib.sha256("".join(map(_source_digest, modules)).encode()).hexdigest() if modules else ""
 
 
-def installed_digest() -> str:
-    """SHA-256 of the sources of all installed packages with parts; empty without any. Imports none."""
-    packages = sorted({entry.module.partition(".")[0] for entry in entries()})
+def installed_parts_digest() -> str:
+    """SHA-256 of the sources of all packages with parts, without an import; empty without parts."""
+    packages = sorted({entry.module.partition(".")[0] for entry in part_entry_points()})
     contents = [repr(sorted(_sources(package).items())) for package in packages]
     return hashlib.sha256("".join(contents).encode()).hexdigest() if packages else ""
 
@@ -73,14 +73,14 @@ def _source_digest(module: str) -> str:
 
 
 def _module_of(name: str, sources: Mapping[str, bytes]) -> str:
-    """Module that holds an imported object, by the longest dotted name that is a module; empty for other packages."""
+    """Module that holds an imported object: the longest prefix in `sources`; empty if none."""
     while name and name not in sources:
         name = name.rpartition(".")[0]
     return name
 
 
 def _imported_names(module: str, source: bytes) -> Iterator[str]:
-    """Dotted names that a module imports; a relative import from a module and from a package name different ones."""
+    """Dotted names that a module imports; relative ones resolved as in a module and a package."""
     parts = module.split(".")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -9,8 +9,8 @@ from typing import Self
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
+from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
 from nvtrader_pipelines.experiments.installed_parts import code_of
-from nvtrader_pipelines.experiments.look_ahead import require_causal_parts
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
@@ -34,8 +34,8 @@ HIGH_COST = (
     "leaves little reason to trade: lower it unless it is intended"
 )
 SHORT_HISTORY = (
-    "{rule} estimates from {lookback} sessions and holds 1/N until then ({day}), but the first test begins after "
-    "{first}: deliver a longer history, test later, or lower its history"
+    "{rule} needs {lookback} sessions for an estimate (reached: {day}) and holds 1/N before, but only {first} precede "
+    "the first test; deliver a longer history, test later, or lower its history"
 )
 FoldSeed = tuple[int, int]
 
@@ -129,7 +129,7 @@ class RunPlan:
             found.append(f"orders fill at the {resolved}, not the {wanted} of the spec: the market has no opens")
         if resolved == "same_close":
             found.append("orders fill at the close of their decision (cheat-on-close), as specified")
-        found += self.short_histories
+        found += self.short_history_warnings
         if self.panel.delisted.any():
             found.append(
                 "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
@@ -137,8 +137,8 @@ class RunPlan:
         return tuple(found)
 
     @property
-    def short_histories(self) -> list[str]:
-        """Warnings of rules whose estimate needs more sessions than the market has before the first test."""
+    def short_history_warnings(self) -> list[str]:
+        """Warnings on rules whose estimate needs more sessions than precede the first test."""
         sessions, first = self.panel.sessions, min(fold.test_first for fold in self.folds)
         rules = [rule for rule in (*self.spec.baselines, self.spec.agent) if isinstance(rule, ClassicalAgent)]
         waits = {rule.kind: rule.lookback for rule in rules if rule.lookback > first}

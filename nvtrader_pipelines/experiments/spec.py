@@ -31,7 +31,7 @@ def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _report_from(known: dict[str, Any]) -> date | None:
-    """2010 on the sample, which it divides; another market has no period of its own."""
+    """2010 on the sample; elsewhere None, so that all tests are the reported period."""
     return SAMPLE_REPORT_FROM if "market" in known and known["market"].source == "sample" else None
 
 
@@ -41,7 +41,7 @@ class MarketChoice(Component):
     source: SourceName = "sample"
     symbols: Annotated[tuple[str, ...], Field(min_length=1)] | None = None  # None = every symbol of the source
     max_gap: PositiveInt = 5  # longest stretch of sessions without a price inside a listing
-    features: tuple[Feature, ...] = Field(default=(), exclude_if=operator.not_)  # beside those of gold.features
+    features: tuple[Feature, ...] = Field(default=(), exclude_if=operator.not_)  # in addition to those of gold.features
 
     @model_validator(mode="after")
     def _symbols_differ(self) -> Self:

@@ -38,7 +38,7 @@ _NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
 _CUT = " … (more in the table)"
 _SIMPLIFY = 0.5  # points at 72 per inch by which an SVG path may deviate; half of the size of exact paths
 _PATH = re.compile(rb' d="[^"]*"')
-_DIGITS = re.compile(rb"(\.\d)\d+")  # a tenth of a point is enough on a page; five digits more double the file
+_DIGITS = re.compile(rb"(\.\d)\d+")  # a tenth of a point is enough; all digits would double the file
 
 
 Cells = NDArray[np.float64]  # of a map, by row and column
@@ -68,7 +68,7 @@ class Picture:
         return buffer.getvalue()
 
     def svg(self) -> bytes:
-        """Render as SVG, for pages; text is drawn as shapes, so that it looks the same without our fonts."""
+        """Render as SVG, for pages; text is drawn as shapes, which need no fonts."""
         buffer = io.BytesIO()
         with rc_context({"svg.hashsalt": "nvtrader", "path.simplify_threshold": _SIMPLIFY}):
             self.figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -92,7 +92,7 @@ class RenderedPicture:
 
 
 def new_figure(title: str, note: str | None, height: float = _SIZE_INCHES[1]) -> Figure:
-    """Create a slide, or a page of another height in inches: title above, note of at most three lines below."""
+    """Create a slide, or a page of `height` inches: title above, note of three lines below."""
     figure = Figure(figsize=(_SIZE_INCHES[0], height), dpi=_DPI, facecolor="white")
     figure.text(0.06, 1.0 - 0.3375 / height, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
@@ -114,8 +114,8 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     return axes
 
 
-def set_dates(axes: Axes) -> None:
-    """Set dates as ticks of the horizontal axis, few enough to stay apart."""
+def set_date_ticks(axes: Axes) -> None:
+    """Set at most eight dates as ticks of the horizontal axis."""
     axes.xaxis_date()
     axes.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
 

@@ -18,7 +18,7 @@ from nvtrader_pipelines.figures.canvas import (
     new_figure,
     panel,
     readable,
-    set_dates,
+    set_date_ticks,
 )
 from nvtrader_pipelines.figures.equity import finish_curves
 
@@ -60,7 +60,7 @@ def _draw(panels: tuple[Axes, Axes, Axes], rows: pl.DataFrame, style: tuple[str,
 
 
 def _finish_ratios(figure: Figure, ratios: Axes, wealth: Axes, *, is_empty: bool) -> None:
-    set_dates(ratios)
+    set_date_ticks(ratios)
     ratios.set_xlim(wealth.get_xlim())
     ratios.set_ylabel("rolling\nSharpe ratio")
     ratios.yaxis.set_major_locator(MaxNLocator(4))

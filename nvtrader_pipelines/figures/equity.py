@@ -21,7 +21,7 @@ from nvtrader_pipelines.figures.canvas import (
     new_figure,
     panel,
     readable,
-    set_dates,
+    set_date_ticks,
 )
 
 _NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are too few
@@ -104,7 +104,7 @@ def finish_curves(wealth: Axes, losses: Axes) -> None:
     """Set scales, ticks and labels of equity above drawdown, once both are drawn."""
     finish_equity(wealth)
     wealth.tick_params(labelbottom=False)
-    set_dates(losses)
+    set_date_ticks(losses)
     losses.set_xlim(wealth.get_xlim())
     losses.set_ylabel("drawdown")
     losses.set_ylim(top=0.0)
@@ -121,7 +121,7 @@ def finish_equity(wealth: Axes) -> None:
     wealth.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(6))
     wealth.yaxis.set_minor_locator(NullLocator())
     wealth.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    set_dates(wealth)
+    set_date_ticks(wealth)
 
 
 def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:

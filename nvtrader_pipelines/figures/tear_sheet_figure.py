@@ -1,4 +1,4 @@
-"""Tear sheet of an account on one page, and its rolling figures alone."""
+"""Figures of a tear sheet: the whole page, and its rolling figures alone."""
 
 import calendar
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from nvtrader_pipelines.figures.canvas import (
     new_figure,
     panel,
     pivot_cells,
-    set_dates,
+    set_date_ticks,
 )
 from nvtrader_pipelines.figures.equity import finish_equity
 
@@ -90,7 +90,7 @@ def _draw_rolling(figure: Figure, rolling: pl.DataFrame, top: float, height: flo
         axes.set_ylabel(words)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.yaxis.set_major_formatter(ticks)
-        set_dates(axes)
+        set_date_ticks(axes)
         axes.set_xlim(days[0] - 1.0, days[-1] + 1.0)
         axes.tick_params(labelbottom=i == len(_PANELS) - 1)
         known = rolling[name].drop_nulls()

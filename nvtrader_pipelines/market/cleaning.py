@@ -25,9 +25,9 @@ _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 _IDENTICAL = "the same bar was delivered before"
 _CORRECTED = "a later delivery has other values for this bar and replaces it"
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
-_IMPLAUSIBLE = f"the adjusted close is more than {MAX_FACTOR:,.0f} times the last good one, or that much less"
+_IMPLAUSIBLE = f"the adjusted close differs from the last good one by more than a factor of {MAX_FACTOR:,.0f}"
 _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
-_FIRST_BARS = 21  # whose median is the level that a symbol's first bar must have
+_FIRST_BARS = 21  # bars of a symbol whose median its first bar is compared with
 
 
 def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -185,11 +185,10 @@ def _is_far(price: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[
 
 
 def implausible_moves(bars: pl.DataFrame) -> NDArray[np.bool_]:
-    """Flag bars more than 1000 times the last good bar of their symbol, or less than a thousandth, as (rows,).
+    """Flag bars over 1000 times their symbol's last good bar, or under a thousandth, as (rows,).
 
-    Volume explains no such move, and repetition does not confirm it. The median of a symbol's first month stands for
-    the bar before its first one, so that an absurd first price does not refuse all others. That month is over before
-    a symbol may be bought.
+    Neither volume nor repetition confirms such a move. A symbol's first bar is compared with the median of its first
+    month, so that one implausible price does not refuse all later ones; no symbol is eligible before that month ends.
 
     Args:
         bars: as of `unexplained_moves`.

@@ -1,4 +1,4 @@
-"""Markets with another future, and the refusal of features that depend on it."""
+"""Look-ahead checks: markets with another future, and features that depend on it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

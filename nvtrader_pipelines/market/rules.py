@@ -29,7 +29,7 @@ def parse_date(file: tuple[str, ...] = ()) -> pl.Expr:
     `31/01/2020` are parsed if the file's dates agree on the place of the month.
 
     Args:
-        file: columns that tell the files apart; without any, all rows are of one file.
+        file: columns that identify a file; empty if all rows are of one file.
     """
     text = pl.col("date").str.strip_chars()
     days = [

@@ -42,7 +42,7 @@ DELIVERIES = TableSchema(
     Column("source", pl.String, "which source delivered the file"),
     _FILE,
     Column("digest", pl.String, "SHA-256 of the file"),
-    Column("size", pl.Int64, "size of the file in bytes; 0 of a file that is refused unread"),
+    Column("size", pl.Int64, "size of the file in bytes; 0 if it was refused before it was opened"),
     Column("n_rows", pl.Int64, "rows in the file"),
     Column("years", pl.List(pl.Int32), "years of its rows in `bronze.bars`"),
     Column("rule", pl.String, "why the whole file was refused, if it was"),

@@ -21,9 +21,9 @@ def waiting_plans(store: Store, _at: datetime) -> list[Notification]:
 
 
 def stale_data(store: Store, at: datetime) -> list[Notification]:
-    """Market of the active policy, if the bars of the last session before today in New York are missing.
+    """Market of the active policy, if it lacks bars of the last session before today (New York).
 
-    Accounts that a replay traded last do not count: nothing trades them by itself.
+    Accounts that a replay traded last do not count: only a person continues them.
     """
     from nvtrader_pipelines.desk.rebalancing import replay_reason, stale_reason  # these take a second to import
     from nvtrader_pipelines.market.calendar import EXCHANGE_TIME

@@ -13,10 +13,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Notification:
-    """Message about one state; the same state has the same key at each look."""
+    """Message about one state; a state has the same key each time it is read."""
 
     kind: Kind
-    identity: str  # of the state among those of its kind
+    identity: str  # of the state within its kind
     subject: str  # one line
     body: str  # cause, ids and the command that helps
 

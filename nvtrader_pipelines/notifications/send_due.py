@@ -1,10 +1,10 @@
-"""Sending of due notifications: current states that need a person, less those already sent."""
+"""Send due notifications: current states that need a person, less those already sent."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from nvtrader_pipelines.notifications.channels import Channel, read_channels
-from nvtrader_pipelines.notifications.delivery import DeliveryError, deliver
+from nvtrader_pipelines.notifications.message_delivery import DeliveryError, deliver
 from nvtrader_pipelines.notifications.notification import CurrentStates, Notification, text_digest
 from nvtrader_pipelines.notifications.redaction import redact
 from nvtrader_pipelines.storage.home import Home
@@ -26,7 +26,7 @@ class SendingRound:
 
 
 def send_due(home: Home, states: CurrentStates, at: datetime) -> SendingRound:
-    """Send each channel one message with the states it was not sent yet; a failed one is due again.
+    """Send each channel one message with its due states; after a failure they stay due.
 
     A state that has ended is forgotten, so that it is sent again when it returns.
 
@@ -41,7 +41,7 @@ def send_due(home: Home, states: CurrentStates, at: datetime) -> SendingRound:
         states = {**states, "failed_command": failed_commands(record)}
         current = [each for found in states.values() for each in found]
         forget_ended(record, states)
-        file.write(record)  # before the first delivery: what cannot be recorded would be sent at each look
+        file.write(record)  # before the first delivery: without a record each round would send all again
         for name, channel in channels.items():
             due = [each for each in current if each.kind in channel.kinds and name not in record.sent.get(each.key, ())]
             if not due:
@@ -61,7 +61,7 @@ def send_due(home: Home, states: CurrentStates, at: datetime) -> SendingRound:
 
 
 def send_test(home: Home, channels: dict[str, Channel], at: datetime) -> dict[str, str]:
-    """Send a test message to each channel and return the problem by channel, empty if it was accepted.
+    """Send a test message to each channel; return the problem by channel, empty if accepted.
 
     Raises:
         StorageError: if the record is damaged or cannot be written.

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard with the curves of trainings, where $NVTRADER_TENSORBOARD names a folder."""
+"""TensorBoard event files with training curves, if $NVTRADER_TENSORBOARD names a folder."""
 
 import importlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class EventFiles(dg.ConfigurableResource):
 
     @contextmanager
     def live_curves(self, partition_key: str) -> Iterator[Watch]:
-        """Return the callback that writes the points of trainings, in a folder per fold and seed.
+        """Yield the callback that writes the points of trainings, in a folder per fold and seed.
 
         Raises:
             ValueError: if there is a folder, but TensorBoard is not installed.

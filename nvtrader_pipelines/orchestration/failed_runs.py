@@ -9,13 +9,13 @@ from nvtrader_pipelines.notifications.notification import CurrentStates, Notific
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
 from nvtrader_pipelines.orchestration.table_checks import CHECKS, PARTITION_TAG
 
-MAX_AGE = timedelta(days=7)  # older failures are no news to a new channel
+MAX_AGE = timedelta(days=7)  # older failures are not sent
 MAX_MESSAGE = 1000  # characters of an error
 CHECK_KEYS = [key for definition in (*CHECKS, *PORTFOLIO_CHECKS) for key in definition.check_keys]
 
 
 def run_states(instance: dg.DagsterInstance, at: datetime) -> CurrentStates:
-    """Jobs and partitions whose last ended run failed, and checks that failed in a successful run.
+    """Jobs and partitions whose last run failed, and checks that failed in a successful run.
 
     A failed run names its failed checks, so these are no states of their own. Checks that only warn are left out.
     """
@@ -29,10 +29,10 @@ def _failed_runs(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.D
     ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
     seen = set[tuple[str, str | None]]()
     for run in instance.get_runs(dg.RunsFilter(statuses=ended, updated_after=since)):  # newest first
-        part = run.job_name, run.tags.get(PARTITION_TAG)
-        if part not in seen and not run.is_success and not run.is_complete_and_waiting_to_retry:
+        key = run.job_name, run.tags.get(PARTITION_TAG)
+        if key not in seen and not run.is_success and not run.is_complete_and_waiting_to_retry:
             yield run
-        seen.add(part)
+        seen.add(key)
 
 
 def _failed_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Notification:

@@ -27,7 +27,7 @@ from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
 from nvtrader_pipelines.runs.training_time import TrainingEstimate, long_trainings
 from nvtrader_pipelines.scoreboard.contests import read_contests
-from nvtrader_pipelines.scoreboard.overall_results import computed_ahead
+from nvtrader_pipelines.scoreboard.overall_results import precompute_results
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -133,7 +133,7 @@ class _Materialization:
             self.print_progress("judgement: up to date")
         else:
             self.print_progress("judgement: ranking and validating all runs; unchanged results are reused")
-            with computed_ahead(self.store.home, contest):
+            with precompute_results(self.store.home, contest):
                 self.launch(JUDGEMENT.name, tags={CONTEST: contest})
         return contest
 

@@ -28,15 +28,15 @@ class _Training:
 
     mlflow_run_id: str
     last_timesteps: int = 0  # of the last logged point
-    unwritten: "list[Metric]" = field(default_factory=list)
+    pending: "list[Metric]" = field(default_factory=list)
 
 
 class LiveCurves:
     """MLflow runs of the folds and seeds of a run, each with the curves of its training.
 
-    One process writes: that which follows the progress of all trainings. A resumed training continues its curves after
-    their last point, since it repeats the points since its checkpoint. The runs are in an MLflow experiment of their
-    own: in that of the experiment runs, the page would hide them below those, and their charts below the verdicts.
+    Only the process that follows the progress of all trainings writes. A resumed training repeats the points since its
+    checkpoint; only those after the last logged point are written. The runs have an MLflow experiment of their own: in
+    that of the experiment runs, the page would hide them below those, and their charts below the verdicts.
     """
 
     def __init__(self, client: "MlflowClient", experiment_id: str, run_id: str, name: str) -> None:
@@ -47,7 +47,7 @@ class LiveCurves:
         self._written_at = monotonic()
 
     def log(self, step: Progress) -> None:
-        """Log the point of a training, which is written within seconds; other steps are ignored."""
+        """Log the point of a training; it is written within seconds. Other steps are ignored."""
         if step.fold is None or step.seed is None or step.timesteps is None:
             return
         key = (step.fold, step.seed)
@@ -61,10 +61,10 @@ class LiveCurves:
                 self._write(training)
 
     def close(self, status: str) -> None:
-        """Write the last points and end the open MLflow runs; a run that is all trained ends every one as finished."""
+        """Write the last points and end the open MLflow runs; after `FINISHED`, end all of them."""
         for key in list(self._open):
             self._finish(key, status)
-        if status == "FINISHED":  # a kill may have come between the policy and the end of its MLflow run
+        if status == "FINISHED":  # a process may have been killed after it stored a policy and before this
             for run in self._runs():
                 if run.info.status != status:
                     self._client.set_terminated(run.info.run_id, status)
@@ -77,7 +77,7 @@ class LiveCurves:
         if timesteps * MAX_POINTS // total > training.last_timesteps * MAX_POINTS // total:
             training.last_timesteps, at = timesteps, int(step.timestamp.timestamp() * 1000)
             figures = {name: value for name, value in step.metrics.items() if name != PACE}
-            training.unwritten += [Metric(name, value, at, timesteps) for name, value in figures.items()]
+            training.pending += [Metric(name, value, at, timesteps) for name, value in figures.items()]
 
     def _start(self, key: FoldSeed) -> _Training:
         fold, seed = key
@@ -99,15 +99,15 @@ class LiveCurves:
         return list(self._client.search_runs([self._experiment_id], tagged, max_results=N_LISTED))
 
     def _write(self, training: _Training) -> None:
-        """Write the points not yet written; without the store a training continues, and the next write tries again."""
+        """Write the pending points; if the store fails they stay pending, and training continues."""
         from mlflow import MlflowException  # takes seconds to import
 
         try:
-            self._client.log_batch(training.mlflow_run_id, metrics=training.unwritten)
+            self._client.log_batch(training.mlflow_run_id, metrics=training.pending)
         except MlflowException as error:
             logging.getLogger(__name__).warning("curves are not in MLflow yet: %s", error)
         else:
-            training.unwritten = []
+            training.pending = []
 
     def _finish(self, key: FoldSeed, status: str) -> None:
         training = self._open.pop(key)
@@ -115,18 +115,18 @@ class LiveCurves:
         self._client.set_terminated(training.mlflow_run_id, status)
 
 
-def ending(error: BaseException) -> str:
+def end_status(error: BaseException) -> str:
     """Status of an MLflow run that an error ends: killed by an interrupt, or failed."""
     return "FAILED" if isinstance(error, Exception) else "KILLED"
 
 
 def process_mark() -> str:
-    """Number and start time of this process, to find the runs of dead processes by."""
+    """Id and start time of this process, by which MLflow runs of dead processes are found."""
     number, started_at = this_process()
     return f"{number} {started_at.isoformat()}"
 
 
-def is_marked_alive(mark: str) -> bool:
+def is_mark_alive(mark: str) -> bool:
     """Whether the process with this mark is alive."""
     number, _, started_at = mark.partition(" ")
     return is_alive(int(number), datetime.fromisoformat(started_at))

@@ -21,8 +21,8 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
     PROCESS_TAG,
     RUN_TAG,
     LiveCurves,
-    ending,
-    is_marked_alive,
+    end_status,
+    is_mark_alive,
     process_mark,
 )
 
@@ -85,12 +85,12 @@ class TrackedRun:
 
     @contextmanager
     def live_curves(self, name: str) -> Iterator[LiveCurves]:
-        """Log the curves of the trainings of the experiment `name` while they run."""
+        """Yield the live curves of an experiment's trainings, and end them with the context."""
         curves = LiveCurves(self.client, self.trainings_id, self.run_id, name)
         try:
             yield curves
         except BaseException as error:
-            curves.close(ending(error))
+            curves.close(end_status(error))
             raise
         curves.close("FINISHED")
 
@@ -187,10 +187,10 @@ class MlflowTracking(dg.ConfigurableResource):
             client.delete_run(run.info.run_id)
 
     def open(self) -> "tuple[MlflowClient, str, str]":
-        """Open the store of the home as it is now, and mark the runs of dead processes as killed.
+        """Open the MLflow store of the home, and mark the runs of dead processes as killed.
 
         Returns:
-            The client, and the ids of MLflow's experiments: that of runs and that of trainings.
+            The client, and the ids of the MLflow experiments with runs and with trainings.
         """
         client = self._client()
         artifacts = (Path(self.folder) / "artifacts").as_uri()
@@ -202,7 +202,7 @@ class MlflowTracking(dg.ConfigurableResource):
         runs_id, trainings_id = (known.get(name) or client.create_experiment(name, artifacts) for name in names)
         for run in client.search_runs([runs_id, trainings_id], "attributes.status = 'RUNNING'", max_results=N_LISTED):
             mark = run.data.tags.get(PROCESS_TAG)
-            if mark and not is_marked_alive(mark):
+            if mark and not is_mark_alive(mark):
                 client.set_terminated(run.info.run_id, "KILLED")
         return client, runs_id, trainings_id
 
@@ -218,6 +218,6 @@ class MlflowTracking(dg.ConfigurableResource):
         try:
             yield tracked
         except BaseException as error:
-            client.set_terminated(run.info.run_id, ending(error))
+            client.set_terminated(run.info.run_id, end_status(error))
             raise
         client.set_terminated(run.info.run_id, "FINISHED")

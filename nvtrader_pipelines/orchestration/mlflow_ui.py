@@ -26,7 +26,7 @@ def mlflow_command(home: Home, port: int) -> list[str]:
 
 
 def serve_mlflow(home: Home, port: int) -> NoReturn:
-    """Replace this process by a small one that serves the MLflow store of a home until it is stopped."""
+    """Replace this process by one that serves the MLflow store of a home until it is stopped."""
     home.mlflow.mkdir(parents=True, exist_ok=True)
     _, _, trainings_id = MlflowTracking(folder=str(home.mlflow)).open()
     os.chdir(home.mlflow)

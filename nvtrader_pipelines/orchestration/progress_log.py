@@ -20,7 +20,7 @@ class ProgressLog:
     watch: Watch | None = None
 
     def reporter(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, *more: Watch) -> Watch:
-        """Return the callback that reports the progress of a run within a Dagster step, and to `more` callbacks."""
+        """Return the callback that reports a run's progress to a Dagster step and `more` callbacks."""
         watches = (*more, self.watch) if self.watch else more
         began = monotonic()
         last = began

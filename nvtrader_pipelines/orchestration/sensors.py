@@ -1,4 +1,4 @@
-"""Sensors for landed files, experiment files, evaluated runs, activations, run ends and notifications."""
+"""Sensors for files, evaluated runs, activations, run ends and notifications."""
 
 import dagster as dg
 

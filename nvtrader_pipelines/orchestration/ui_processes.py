@@ -29,18 +29,18 @@ def run_servers(
     """Replace this process by a small one that runs the servers of a UI until it is stopped.
 
     Args:
-        folder: what the UI shows; no other UI may.
-        port: where it listens.
-        message: printed once it listens.
-        commands: the servers.
-        settings: their environment variables, with those of this process.
+        folder: folder that the UI shows, locked against a second UI.
+        port: port of 127.0.0.1 on which it listens.
+        message: text to print once it listens.
+        commands: command of each server.
+        settings: environment variables of the servers, added to those of this process.
     """
     arguments = [str(folder / LOCK), str(port), message, json.dumps(commands)]
     os.execve(sys.executable, [sys.executable, "-m", __name__, *arguments], {**os.environ, **settings})
 
 
 def main() -> int:
-    """Run the servers of a UI unless others do; print the message once they listen."""
+    """Run the servers of a UI, if no other process does; print the message once they listen."""
     lock, port, message, commands = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
     try:
         with only_server(lock, f"http://{HOST}:{port}"):

@@ -145,7 +145,7 @@ def _train(number: int) -> None:
 
 def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[_Message], None]) -> Fit:
     hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate)
-    known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees what comes after its training
+    known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees sessions after its training
     return task.agent.train(known, task.environment, task.window, task.seed, hooks)
 
 
@@ -178,10 +178,10 @@ def train_all(
 
 
 @contextmanager
-def hidden_main() -> Iterator[None]:
-    """Hide the caller's script from processes that start inside: they would run it again.
+def hide_main_module() -> Iterator[None]:
+    """Hide the caller's script from processes that start in this context: they would run it.
 
-    A script without `if __name__ == "__main__":` would train once more in each of them. They need nothing of it.
+    A script without `if __name__ == "__main__":` would train once more in each of them; they do not need it.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -210,7 +210,7 @@ class _WorkerPool:
     def events(self) -> Generator[TrainingEvent, None, None]:
         """Start the workers and yield their events until every task is finished."""
         self._listener.start()
-        with hidden_main():
+        with hide_main_module():
             futures = [self._pool.submit(_train, number) for number in range(len(self._tasks))]
         while self._unfinished:
             if self._messages.empty():

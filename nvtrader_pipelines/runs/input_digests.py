@@ -5,7 +5,7 @@ import json
 import os
 
 from nvtrader_pipelines.experiments.code_digest import promotion_code, scoring_code
-from nvtrader_pipelines.experiments.installed_parts import installed_digest
+from nvtrader_pipelines.experiments.installed_parts import installed_parts_digest
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.files import fingerprint, read_regular_file
 from nvtrader_pipelines.storage.home import Home
@@ -14,8 +14,8 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: runs, archived names, entrants, windows, panels, scoring code, installed parts."""
-    parts = [digest] if (digest := installed_digest()) else []
+    """Digest of the contest: runs, archived names, entrants, windows, panels, code and parts."""
+    parts = [digest] if (digest := installed_parts_digest()) else []
     runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     archived = sorted(store.ledger.archived_names())

@@ -1,4 +1,4 @@
-"""Summary of the ingested market: rows by file and symbol, reasons of refusals, coverage, warnings."""
+"""Summary of the ingested market: counts of rows, reasons of refusals, coverage, warnings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.market.calendar import all_sessions
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
-from nvtrader_pipelines.storage.medallion import FILE, panel_problem
+from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
 
@@ -19,7 +19,7 @@ _COUNTS = ("n_kept", "n_refused", "n_repeated")
 
 @dataclass(frozen=True)
 class MarketSummary:
-    """Rows of the landed files and what became of them; a row is kept, refused or repeats another."""
+    """Counts of the landed rows; each row is kept, refused, or repeats another."""
 
     files: pl.DataFrame  # source, file, n_symbols, n_rows, n_kept, n_refused, n_repeated, reason (of a whole file)
     symbols: pl.DataFrame  # source, symbol, first, last, n_kept, n_missing, n_refused, refused_share, coverage by year
@@ -47,18 +47,18 @@ def summarize_market(store: Store) -> MarketSummary:
 
 
 def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    symbols = pl.concat([kept.select(*FILE, "symbol"), _named(rows).select(*FILE, "symbol")])
-    counts = symbols.group_by(FILE).agg(n_symbols=pl.col("symbol").n_unique())
-    joined = deliveries.select(*FILE, "n_rows", "reason").join(counts, on=FILE, how="left")
-    joined = _with_counts(joined, kept, rows, FILE)
-    columns = [*FILE, "n_symbols", "n_rows", *_COUNTS, "reason"]
-    return joined.with_columns(pl.col("n_symbols").fill_null(0)).select(columns).sort(FILE)
+    symbols = pl.concat([kept.select(*FILE_KEY, "symbol"), _rows_with_symbol(rows).select(*FILE_KEY, "symbol")])
+    counts = symbols.group_by(FILE_KEY).agg(n_symbols=pl.col("symbol").n_unique())
+    joined = deliveries.select(*FILE_KEY, "n_rows", "reason").join(counts, on=FILE_KEY, how="left")
+    joined = _with_counts(joined, kept, rows, FILE_KEY)
+    columns = [*FILE_KEY, "n_symbols", "n_rows", *_COUNTS, "reason"]
+    return joined.with_columns(pl.col("n_symbols").fill_null(0)).select(columns).sort(FILE_KEY)
 
 
 def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Count rows, missing sessions and the share of sessions with a bar per symbol and year."""
     spans = kept.group_by(_NAME).agg(first=pl.col("session").min(), last=pl.col("session").max())
-    names = pl.concat([kept.select(_NAME), _named(rows).select(_NAME)]).unique()
+    names = pl.concat([kept.select(_NAME), _rows_with_symbol(rows).select(_NAME)]).unique()
     counted = _with_counts(names.join(spans, on=_NAME, how="left"), kept, rows, _NAME)
     days = pl.Series("session", all_sessions()).cast(pl.Date)
     until = {edge: days.search_sorted(counted[edge].fill_null(days[0])).cast(pl.Int64) for edge in ("first", "last")}
@@ -73,7 +73,7 @@ def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _coverage(kept: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
-    """Share of the sessions of each year with a bar, from the first year of any symbol to the last."""
+    """Share of sessions with a bar per year, for the same years of all symbols."""
     ends = kept.select(first=pl.col("session").min(), last=pl.col("session").max())
     inside = days.to_frame().join(ends, how="cross").filter(pl.col("session").is_between("first", "last"))
     per_year = inside.group_by(pl.col("session").dt.year().alias("year")).len("n_sessions")
@@ -98,8 +98,8 @@ def _with_counts(frame: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame, ke
     return frame.with_columns(pl.col(_COUNTS).fill_null(0).cast(pl.Int64))
 
 
-def _named(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows whose symbol is one; that of a broken line is the whole line."""
+def _rows_with_symbol(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with a valid symbol; a broken line has its whole text in that column."""
     return rows.filter(pl.col("symbol").str.contains(SYMBOL))
 
 
@@ -110,7 +110,7 @@ def _file_warnings(files: pl.DataFrame) -> Iterator[str]:
 
 def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
     """Sentence per symbol with too many refused rows."""
-    refused = _named(rows).filter(~_IS_REPEATED)
+    refused = _rows_with_symbol(rows).filter(~_IS_REPEATED)
     for row in symbols.filter(pl.col("refused_share") > MAX_REFUSED_SHARE).rows(named=True):
         own = refused.filter(source=row["source"], symbol=row["symbol"])
         rule = own["rule"].value_counts(sort=True)["rule"][0]

@@ -70,12 +70,12 @@ def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
 
 
 def experiment_warnings(store: Store) -> list[str]:
-    """Why experiments of the home cannot be planned, and which of their rules lack history."""
+    """Warnings on experiments that cannot be planned, and on rules that lack history."""
     found = read_unarchived_experiments(store)
     names: dict[str, list[str]] = {}
     for spec in found.specs:
         try:
-            short = dict.fromkeys(each for plan in plan_variants(store, spec) for each in plan.short_histories)
+            short = dict.fromkeys(each for plan in plan_variants(store, spec) for each in plan.short_history_warnings)
             warnings = list(short)
         except (StorageError, ValueError) as error:
             warnings = [f"cannot be planned: {' '.join(str(error).split())}"]

@@ -1,4 +1,4 @@
-"""Pictures of runs drawn on request: a comparison on shared sessions, and a policy's tear sheet."""
+"""Pictures of runs on request: a comparison on shared sessions, and a tear sheet."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class SharedSessions:
 
 
 def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> SharedSessions:
-    """Draw the runs' equity, drawdown and rolling Sharpe ratio over shared sessions, if there are any."""
+    """Draw equity, drawdown and rolling Sharpe ratio of runs over shared sessions, if any."""
     labels = {run.run_id: label for run, label in zip(runs, account_labels(runs), strict=True)}
     rows = store.tables.read(
         EQUITY_CURVES, {"run_id": list(labels), "kind": ["ensemble"]}, ["run_id", "session", "net_return"]
@@ -46,7 +46,7 @@ def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> Shar
     n_shared = shared["session"].n_unique()
     if without or n_shared < MIN_SHARED:
         found = f"{', '.join(without)} has none" if without else f"these share {n_shared}"
-        problem = f"no picture: it needs at least {MIN_SHARED} sessions that all runs walked, but {found}"
+        problem = f"no picture: at least {MIN_SHARED} sessions must be in all runs, but {found}; compare other runs"
         return SharedSessions(NO_FIGURES, None, problem)
     figures = shared_figures(shared)
     first, last = figures.select("first_session", "last_session").row(0)
@@ -58,7 +58,7 @@ def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> Shar
 
 
 def account_labels(runs: Sequence[LedgerRun]) -> list[str]:
-    """Labels of runs: the experiment, with the run's short id where several runs are of one experiment."""
+    """Labels of runs: the experiment, and the short id where it has several of the runs."""
     names = [run.partition_key.partition("@")[0] for run in runs]
     counts = Counter(names)
     return [

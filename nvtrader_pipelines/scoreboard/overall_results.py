@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.code_digest import DECIDING, code_digest
 from nvtrader_pipelines.figures import prudex_figures, validation_figures
 from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
 from nvtrader_pipelines.runs.run_tables import join_warnings
-from nvtrader_pipelines.scoreboard.processes import processes
+from nvtrader_pipelines.scoreboard.parallel_calls import call_in_parallel
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.home import Home
@@ -27,12 +27,12 @@ _PICTURES = "pictures"
 
 
 def prudex_result(store: Store, contest: str) -> Result:
-    """PRUDEX of all runs of a contest, given by its digest: the rows of PRUDEX, and pictures."""
+    """Rows of PRUDEX over all runs, and their pictures, by the digest of the contest."""
     return store.judgements.compute_once(_digest("prudex", contest), lambda: _compute_prudex(store))
 
 
 def validation_result(store: Store, contest: str) -> Result:
-    """Validation of all runs of a contest, given by its digest: rows of VALIDATION and OVERFITTING, and pictures."""
+    """Rows of VALIDATION and OVERFITTING, and their pictures, by the digest of the contest."""
     return store.judgements.compute_once(_digest("validation", contest), lambda: _compute_validation(store))
 
 
@@ -42,17 +42,17 @@ def pictures_of(result: Result) -> dict[str, RenderedPicture]:
 
 
 @contextmanager
-def computed_ahead(home: Home, contest: str) -> Iterator[None]:
-    """Compute both results on another core, if there is one, while the caller computes what else it needs."""
+def precompute_results(home: Home, contest: str) -> Iterator[None]:
+    """Compute both results on another core, if there is one, while the context runs."""
     if (os.cpu_count() or 1) < 2:
         yield
         return
-    # a new process imports less than one of the training's server, which has torch
-    with processes(multiprocessing.get_context("spawn"), [partial(compute_all, home, contest)]):
+    # a spawned process imports less than one forked from the server of trainings, which has torch
+    with call_in_parallel(multiprocessing.get_context("spawn"), [partial(compute_results, home, contest)]):
         yield
 
 
-def compute_all(home: Home, contest: str) -> None:
+def compute_results(home: Home, contest: str) -> None:
     """Compute the results that are not stored yet."""
     store = Store(home)
     prudex_result(store, contest)

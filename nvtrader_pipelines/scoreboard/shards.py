@@ -8,7 +8,7 @@ from functools import partial
 
 from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.scoreboard.contests import ContestSpec
-from nvtrader_pipelines.scoreboard.processes import processes
+from nvtrader_pipelines.scoreboard.parallel_calls import call_in_parallel
 from nvtrader_pipelines.storage.home import Home
 
 MIN_PER_SHARD = 8  # new entrants per process: starting one takes as long as judging five
@@ -28,5 +28,5 @@ def shard_processes(judge: JudgeShard, home: Home, source: str, contests: Contes
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     shards = [(number, n_shards) for number in range(1, n_shards)]
-    with processes(context, [partial(judge, home, source, dict(contests), shard) for shard in shards]):
+    with call_in_parallel(context, [partial(judge, home, source, dict(contests), shard) for shard in shards]):
         yield n_shards

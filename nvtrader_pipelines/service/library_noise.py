@@ -1,4 +1,4 @@
-"""Silence for lines that libraries write and that no user can act on."""
+"""Suppression of library output that no user can act on."""
 
 import atexit
 import os
@@ -10,7 +10,7 @@ from functools import cache
 
 
 @contextmanager
-def quiet_libraries() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Ignore warnings of Dagster and tqdm that a notebook shows, and silence the exit."""
     silence_exit()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The home that a command or a Python program works on."""
+"""Choice of the home that a command or a program works on."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from nvtrader_pipelines.storage.home import Home
 
 
 def require_home(folder: Path | None = None) -> Home:
-    """Return the home in a folder; without one, that of $NVTRADER_HOME, the checkout or the current folder.
+    """Return the home in `folder`, else of $NVTRADER_HOME, the checkout or the current folder.
 
     Raises:
         ValueError: if the folder is no home, or $NVTRADER_HOME is no folder.

@@ -1,4 +1,4 @@
-"""Python front door: the commands of `nvtrader` as methods that return polars frames."""
+"""Python interface: the commands of `nvtrader` as methods that return polars frames."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from nvtrader_pipelines.service.library_noise import quiet_libraries
+from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.open_home import require_home
 from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.home import Home
@@ -28,8 +28,8 @@ class Pipeline:
 
     Returns, weights, costs and drawdowns are fractions; losses, costs and drawdowns are positive; Sharpe ratios are
     annual. Annualized figures of fewer than 63 sessions are null. Problems with files, names or data raise StorageError
-    or ValueError, a failed step PipelineError, each with the sentence that `nvtrader` prints. An interrupted call
-    resumes when it is made again.
+    or ValueError, a failed step PipelineError, each with the sentence that `nvtrader` prints. To resume
+    an interrupted call, repeat it.
     """
 
     def __init__(self, home: str | Path | None = None) -> None:
@@ -49,7 +49,7 @@ class Pipeline:
 
         Args:
             home: new or empty folder.
-            exist_ok: open a folder that is a home already.
+            exist_ok: open the folder if it is a home already.
 
         Raises:
             StorageError: if the folder holds anything else.
@@ -71,7 +71,7 @@ class Pipeline:
     def ingest(self, *files: str | Path, quiet: bool = False) -> "MarketSummary":
         """Deliver files of prices, and bring the market up to date if anything changed.
 
-        Without files, what was put into `data/landing` and the other sources of `data/market.yaml` is ingested. Refused
+        Without files, ingest those in `data/landing` and the other sources of `data/market.yaml`. Refused
         rows are in `silver.quarantine`, each with its reason.
 
         Args:
@@ -94,7 +94,7 @@ class Pipeline:
             content, landed = file.read_bytes(), self.home.landing / file.name
             if not (landed.exists() and landed.read_bytes() == content):
                 write_atomically(landed, content)
-        with quiet_libraries():
+        with silence_libraries():
             update_market(self.store, quiet=quiet)
         return summarize_market(self.store)
 
@@ -152,7 +152,7 @@ class Pipeline:
         """Describe a run: verdict in words, spec, policies by digest, figures, events, warnings.
 
         Args:
-            run: its id, the beginning of it, or the name of an experiment for its newest run.
+            run: its id, the first characters of its id, or the name of an experiment for its newest run.
 
         Raises:
             StorageError: if no run or several runs match.
@@ -163,7 +163,7 @@ class Pipeline:
         return run_document(self.store, find_run_by_name(self.store.ledger, run))
 
     def compare(self, *runs: str, picture: str | Path | None = None) -> "RunComparison":
-        """Compare runs by figures over all and over shared test sessions, and by differences of their specs.
+        """Compare runs: figures over all and over shared test sessions, and differences of specs.
 
         Args:
             runs: two or more runs, named as for `describe_run`.
@@ -300,8 +300,8 @@ class Pipeline:
         from nvtrader_pipelines.service.cli.progress_display import show_progress
 
         console, confirm = wide_console(), None if yes else _refuse_long_trainings
-        has_no_bar = quiet or not console.is_terminal  # the steps print lines of their own
-        with quiet_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
+        has_no_bar = quiet or not console.is_terminal  # elsewhere the steps print lines
+        with silence_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
             updated = run_pipeline(self.store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
         if updated.problems:
             raise ValueError("; ".join(f"{name}: {problem}" for name, problem in updated.problems.items()))
@@ -316,7 +316,7 @@ class Pipeline:
         from nvtrader_pipelines.service.documents.run_facts import verdict_rows
         from nvtrader_pipelines.storage.views.publishing import publish
 
-        with quiet_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
+        with silence_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
             run_id = follow_run(steps, on_progress)
         publish(self.store)
         return verdict_rows(self.store, run_id).select(pl.lit(run_id).alias("run_id"), pl.all())

@@ -185,9 +185,7 @@ class SqliteBook:
 
     def _require_content(self) -> None:
         if not self._path.stat().st_size:
-            raise StorageError(
-                f"{self._path}, the book of an account, is empty; {RESTORE_STEPS}, or trade another account"
-            )
+            raise StorageError(f"{self._path}, the book of an account, is empty; {REMEDY}")
 
     def _connect(self, path: Path, mode: str, script: str) -> sqlite3.Connection:
         address = f"{path.absolute().as_uri()}?mode={mode}"

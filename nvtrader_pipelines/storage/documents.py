@@ -78,7 +78,7 @@ def _require_small(path: Path) -> None:
     n_bytes = path.stat().st_size
     if n_bytes > MAX_BYTES:
         raise StorageError(
-            f"{path.name} may have {MAX_BYTES >> 10} KiB, but has {n_bytes >> 10:,}; it must hold settings, not data"
+            f"{path.name} must have at most {MAX_BYTES >> 10} KiB, but has {n_bytes >> 10:,}; remove what is no setting"
         )
 
 

@@ -36,9 +36,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def create_aside(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for a new file or folder that gets its name once it is complete.
+    """Yield a temporary path for a new file or folder, and rename it to `path` at the end.
 
-    The caller holds a lock, since parts left by a killed process are removed first.
+    The caller must hold a lock: leftovers of a killed process are removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
@@ -94,7 +94,7 @@ def escape_name(path: Path) -> str:
 
 
 def require_regular_file(path: Path) -> None:
-    """Require a file that can be read to its end, with a UTF-8 name, before it is opened.
+    """Require a regular file (or none) with a UTF-8 name, before it is opened.
 
     Raises:
         StorageError: if it is a folder, a named pipe, a socket, a device or a dangling symlink, or its name is not
@@ -128,7 +128,7 @@ def read_regular_file(path: Path) -> bytes:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file's content; of a file that no reader of ours accepts for its size, its size and time."""
+    """SHA-256 of a file's content; size and time of a file too large for any reader."""
     facts = path.stat()
     if facts.st_size > MAX_HASHED_BYTES:
         return f"{facts.st_size} {facts.st_mtime_ns}"

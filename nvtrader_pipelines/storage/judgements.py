@@ -51,7 +51,7 @@ class Judgements:
         return (self._folder / digest / DOCUMENT).exists()
 
     def get(self, digest: str, /) -> Result | None:
-        """Return the result of this digest; None if there is none, or it was damaged and is deleted."""
+        """Return the result of this digest; None if missing. A damaged one is deleted and missing."""
         place = self._folder / digest
         try:
             document = json.loads((place / DOCUMENT).read_bytes())
@@ -77,7 +77,7 @@ class Judgements:
             shutil.rmtree(aside)
 
     def compute_once(self, digest: str, compute: Callable[[], Result]) -> Result:
-        """Return the result of this digest; compute and store it unless another process has done or is doing so."""
+        """Return the result of this digest; compute and store it once over all processes."""
         with file_lock(self._folder / f".{digest}.lock"):
             if (known := self.get(digest)) is None:
                 self[digest] = known = compute()

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
-from nvtrader_pipelines.market.sources.landing import refuse_unread
+from nvtrader_pipelines.market.sources.landing import early_refusal
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -14,7 +14,7 @@ UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
 
 
 def landed_paths(home: Home) -> list[Path]:
-    """List what lies below `data/landing`, except hidden files and those still being written."""
+    """List all but folders below `data/landing`, without hidden and unfinished files."""
     found = (path for path in home.landing.rglob("*") if not path.is_dir())
     return sorted(path for path in found if not _is_unfinished(path.relative_to(home.landing)))
 
@@ -22,7 +22,7 @@ def landed_paths(home: Home) -> list[Path]:
 def landed_files(home: Home) -> list[LandedFile]:
     """Read the landed files, named relative to `data/landing`.
 
-    A file whose name, kind or size is refused is not opened, and has the refusal instead of content.
+    A file that is refused for its name, kind or size is not opened and has no content.
     """
     return [_landed_file(path, escape_name(path.relative_to(home.landing))) for path in landed_paths(home)]
 
@@ -30,7 +30,7 @@ def landed_files(home: Home) -> list[LandedFile]:
 def _landed_file(path: Path, name: str) -> LandedFile:
     try:
         require_regular_file(path)
-        refusal = refuse_unread(name, path.stat().st_size)
+        refusal = early_refusal(name, path.stat().st_size)
         return LandedFile(name, b"", refusal) if refusal else LandedFile(name, path.read_bytes())
     except StorageError as error:
         return LandedFile(name, b"", UnreadableFile("irregular_file", str(error)))

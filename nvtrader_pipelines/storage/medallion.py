@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
-FILE = ["source", "file"]  # columns that tell deliveries apart
+FILE_KEY = ["source", "file"]  # columns that identify a delivery
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
     parts = [ingest(each, years, at) for each in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
-    keys = rows.select(FILE)
+    keys = rows.select(FILE_KEY)
     if new:
-        before = tables.read(BARS, {"year": years}).join(keys, on=FILE, how="anti")
+        before = tables.read(BARS, {"year": years}).join(keys, on=FILE_KEY, how="anti")
         bars = pl.concat([before, *(part.bars for part in parts)])
         tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
         stored = _count_stored(tables)
-    described = _with_stored_years(pl.concat([known.join(keys, on=FILE, how="anti"), rows]), stored)
+    described = _with_stored_years(pl.concat([known.join(keys, on=FILE_KEY, how="anti"), rows]), stored)
     if not described.equals(known):
         tables.replace(DELIVERIES, described, {})
     refused = rows.filter(pl.col("rule").is_not_null())
@@ -90,12 +90,12 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
 
 def _count_stored(tables: Warehouse) -> pl.DataFrame:
     """Count the rows in `bronze.bars` per delivery and year."""
-    rows = tables.read(BARS, columns=[*FILE, "digest", "year"])
-    return rows.group_by(*FILE, "digest", "year").len("n_stored")
+    rows = tables.read(BARS, columns=[*FILE_KEY, "digest", "year"])
+    return rows.group_by(*FILE_KEY, "digest", "year").len("n_stored")
 
 
 def _is_ingested(known: pl.DataFrame, stored: pl.DataFrame, delivery: Delivery, years: Sequence[int]) -> bool:
-    """Return whether the file was ingested with this digest for all these years, and none of another digest is left."""
+    """Whether all rows of the file and years are stored, and none of an earlier content."""
     same = (pl.col("source") == delivery.source) & (pl.col("file") == delivery.file)
     found, of_file = known.filter(same & (pl.col("digest") == delivery.digest)), stored.filter(same)
     if found.is_empty():
@@ -112,12 +112,12 @@ def read_panel(
     snapshot_ids: dict[str, int] | None = None,
     features: Sequence[Feature] = (),
 ) -> MarketPanel:
-    """Read the panel of a source at its pinned snapshots, or at `snapshot_ids`, with further features.
+    """Read the panel of a source at its pinned snapshots, or `snapshot_ids`, with more features.
 
     Raises:
         StorageError: if the source has no panel, or a snapshot has expired.
         ValueError: if its bars do not form a panel (a gap longer than `max_gap`, an unknown symbol).
-        LookAheadError: if a further feature depends on later sessions.
+        LookAheadError: if one of `features` depends on later sessions.
     """
     snapshots = snapshot_ids or pinned_snapshots(tables, source)
     returns, known = (
@@ -258,7 +258,7 @@ def _snapshot_column(table: Table) -> str:
 
 def _with_stored_years(deliveries: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
     """Set the years of each delivery to those of its stored rows."""
-    key = [*FILE, "digest"]
+    key = [*FILE_KEY, "digest"]
     years = stored.group_by(key).agg(pl.col("year").cast(pl.Int32).sort().alias("years"))
     joined = deliveries.drop("years").join(years, on=key, how="left", maintain_order="left")
     return joined.with_columns(pl.col("years").fill_null([])).select(DELIVERIES.schema.names())

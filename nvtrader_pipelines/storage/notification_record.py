@@ -1,4 +1,4 @@
-"""Record of notifications: those sent to each channel, failed commands, and failed deliveries."""
+"""Record of notifications: those sent by channel, failed commands, failed deliveries."""
 
 from contextlib import AbstractContextManager
 

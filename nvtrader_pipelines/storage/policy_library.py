@@ -46,7 +46,7 @@ class PolicyLibrary:
         folder = self.folder(partition_key, run_id)
         try:
             sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
-        except StorageError:  # nothing vouches for the files
+        except StorageError:  # without a manifest no file can be verified
             return set()
         found = set()
         for path in folder.glob("fold-*.zip"):

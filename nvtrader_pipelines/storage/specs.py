@@ -118,7 +118,7 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
 
 
 def store_experiment(home: Home, content: ExperimentSpec | Mapping[str, Any]) -> ExperimentSpec:
-    """Write the file of an experiment given as a spec or as the content of its YAML; return the spec.
+    """Write an experiment, given as a spec or the content of its YAML; return the spec.
 
     A file that holds the same experiment stays; of others, only those written by this function are replaced.
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.testing.agents import AGENTS
-from nvtrader_pipelines.testing.environment import ACTIONS, ANCHORS, COSTS, OBSERVATIONS
-from nvtrader_pipelines.testing.every_part import EVERY_PART
-from nvtrader_pipelines.testing.features import FEATURES
-from nvtrader_pipelines.testing.rewards import REWARDS
-from nvtrader_pipelines.testing.stages import ALLOCATORS, LIMITS, SELECTORS, TIMINGS
+from nvtrader_pipelines.testing.agent_checks import AGENTS
+from nvtrader_pipelines.testing.environment_checks import ACTIONS, ANCHORS, COSTS, OBSERVATIONS
+from nvtrader_pipelines.testing.feature_checks import FEATURES
+from nvtrader_pipelines.testing.part_checks import EVERY_PART
+from nvtrader_pipelines.testing.reward_checks import REWARDS
+from nvtrader_pipelines.testing.stage_checks import ALLOCATORS, LIMITS, SELECTORS, TIMINGS
 
 Check = Callable[[Any], None]  # raises an AssertionError with what must hold
 CHECKS: dict[str, tuple[Check, ...]] = {
@@ -29,7 +29,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
 
 
 def contract(family: str) -> tuple[Check, ...]:
-    """Checks of a family's members, each to be called with a component; of other families, those of every part."""
+    """Checks to call with a member of a family: those of every part, and the family's own."""
     return (*EVERY_PART, *CHECKS.get(family, ()))
 
 

@@ -58,7 +58,7 @@ def install(monkeypatch):
             EntryPoint(name=f"shapes.{kind}", value=f"{value if ':' in value else f'{__name__}:{value}'}", group=GROUP)
             for kind, value in values.items()
         )
-        monkeypatch.setattr(module, "entries", lambda: found)
+        monkeypatch.setattr(module, "part_entry_points", lambda: found)
         module._find_part.cache_clear()
         return Annotated[Circle | Square, Field(discriminator="kind"), Family("shapes")]
 
@@ -92,7 +92,7 @@ def test_error_in_a_part_is_located_like_in_an_own_member(install):
 
 def test_own_members_are_validated_without_reading_entry_points(install, monkeypatch):
     adapter = TypeAdapter(install())
-    monkeypatch.setattr(module, "entries", lambda: pytest.fail("entry points were read"))
+    monkeypatch.setattr(module, "part_entry_points", lambda: pytest.fail("entry points were read"))
     assert adapter.validate_python({"kind": "square"}) == Square()
 
 
@@ -101,7 +101,7 @@ def test_own_members_are_validated_without_reading_entry_points(install, monkeyp
     [
         ("hexagon", "not_installed_package:Hexagon", "must be importable, but not_installed_package:Hexagon is not"),
         ("triangle", "Missing", "must be importable"),
-        ("pentagon", "Triangle", "the kind of Triangle is 'triangle'"),
+        ("pentagon", "Triangle", "that of Triangle is 'triangle'"),
         ("json", "json:dumps", "must be a subclass of Component"),
         ("line", "Line", "must have area, as all shapes have"),
     ],

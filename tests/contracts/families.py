@@ -25,7 +25,7 @@ from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantSpec
-from nvtrader_pipelines.testing.panels import simplex  # noqa: F401 - shared with authors of parts
+from nvtrader_pipelines.testing.synthetic_panels import simplex  # noqa: F401 - shared with authors of parts
 
 FAMILIES = {
     "action": Action,

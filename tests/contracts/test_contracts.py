@@ -5,7 +5,7 @@ import pytest
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.testing import CHECKS, contract
-from nvtrader_pipelines.testing.every_part import EVERY_PART
+from nvtrader_pipelines.testing.part_checks import EVERY_PART
 from tests.contracts.families import members
 from tests.portfolio.pipeline import situations
 

@@ -45,10 +45,8 @@ def test_plan_warns_of_rules_without_history_before_the_first_test():
     plan = planned(EXPERIMENT.model_copy(update={"baselines": rules}))
     first = plan.folds[0].test_first
     assert 200 <= first < 504
-    (warning,) = plan.short_histories
-    assert warning.startswith(
-        f"mean_cvar estimates from 504 sessions and holds 1/N until then ({plan.panel.sessions[503]})"
-    )
+    (warning,) = plan.short_history_warnings
+    assert warning.startswith(f"mean_cvar needs 504 sessions for an estimate (reached: {plan.panel.sessions[503]})")
     assert warning in plan.warnings
 
 

@@ -3,7 +3,12 @@ import os
 import pytest
 
 from nvtrader_pipelines.scoreboard import overall_results
-from nvtrader_pipelines.scoreboard.overall_results import computed_ahead, pictures_of, prudex_result, validation_result
+from nvtrader_pipelines.scoreboard.overall_results import (
+    pictures_of,
+    precompute_results,
+    prudex_result,
+    validation_result,
+)
 
 
 def refuse(store):
@@ -13,7 +18,7 @@ def refuse(store):
 @pytest.mark.parametrize(("n_cores", "n_results"), [(1, 0), (2, 2)])
 def test_another_core_computes_both_results(home, monkeypatch, n_cores, n_results):
     monkeypatch.setattr(os, "cpu_count", lambda: n_cores)
-    with computed_ahead(home, "contest"):
+    with precompute_results(home, "contest"):
         pass
     assert len(list(home.judgements.glob("*/result.json"))) == n_results
 

@@ -12,7 +12,7 @@ import nvtrader_pipelines
 from nvtrader_pipelines import ExperimentSpec, Pipeline, StorageError
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.runs.training_time import TrainingEstimate
-from nvtrader_pipelines.service.library_noise import quiet_libraries
+from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.python_api import _refuse_long_trainings
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -37,7 +37,7 @@ def swept(swept_home):
 
 
 @pytest.mark.parametrize("name", ["__doc__", "Pipeline"])
-def test_import_of_front_door_imports_no_library(name):
+def test_import_of_pipeline_imports_no_library(name):
     loaded = subprocess.run([sys.executable, "-c", SCRIPT.format(name)], capture_output=True, text=True, check=True)
     assert SLOW & set(loaded.stdout.split()) == set()
 
@@ -79,7 +79,7 @@ def test_folder_with_other_files_is_not_made_a_home(tmp_path):
 def test_warning_of_dagster_in_a_running_event_loop_is_ignored():
     async def inside():
         loop = asyncio.new_event_loop()
-        with quiet_libraries(), pytest.raises(RuntimeError):
+        with silence_libraries(), pytest.raises(RuntimeError):
             loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 

@@ -287,4 +287,4 @@ def test_value_of_nested_aliases_is_refused_within_seconds(home):
 def test_large_file_is_refused_with_bound_and_size(home):
     (home.experiments / "large.yaml").write_text("# " + "x" * MAX_BYTES)
     (problem,) = read_experiments(home).problems.values()
-    assert "may have 256 KiB, but has 256" in problem
+    assert "must have at most 256 KiB, but has 256" in problem

@@ -88,7 +88,7 @@ class UnstressedMarket:
     n_sessions: int  # of the window: the last out-of-sample ones
     n_before: int  # sessions of history before the window in stressed panels
     max_gap: int
-    features: tuple[Feature, ...] = ()  # beside those of gold.features
+    features: tuple[Feature, ...] = ()  # in addition to those of gold.features
 
     @classmethod
     def of(

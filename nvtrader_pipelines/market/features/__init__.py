@@ -60,7 +60,7 @@ def _first_line(feature: Feature) -> str:
 
 
 def compute_features(returns: pl.DataFrame, more: Sequence[Feature] = ()) -> pl.DataFrame:
-    """Compute features of every bar (`gold.features`), in the row order of `returns`, and further ones.
+    """Compute `gold.features` and `more` features of every bar, in the row order of `returns`.
 
     The rows of `gold.returns` are the whole history of any number of sources.
     """
@@ -70,7 +70,7 @@ def compute_features(returns: pl.DataFrame, more: Sequence[Feature] = ()) -> pl.
 
 
 def add_features(returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature]) -> pl.DataFrame:
-    """Add further features of one source to its rows of `gold.features`, from its rows of `gold.returns`."""
+    """Add `more` features to one source's rows of `gold.features`, from those of `gold.returns`."""
     if not more:
         return features
     history = price_history(returns)

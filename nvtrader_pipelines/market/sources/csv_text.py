@@ -57,8 +57,8 @@ def read_csv_text(content: bytes) -> CsvText:
     if len(header) > MAX_HEADER or text.width > MAX_COLUMNS:
         raise UnreadableFile(
             "large_header",
-            f"a header may have {MAX_HEADER:,} characters and {MAX_COLUMNS:,} columns, but this has {len(header):,} "
-            f"and {text.width:,}; deliver a row per bar, or fewer symbols per file",
+            f"a header must have at most {MAX_HEADER:,} characters and {MAX_COLUMNS:,} columns, but has "
+            f"{len(header):,} and {text.width:,}; deliver a row per bar, or fewer symbols per file",
         )
     return text
 

@@ -24,7 +24,7 @@ class SourceUnavailable(RuntimeError):  # noqa: N818 - describes the source
 
 @dataclass(frozen=True)
 class LandedFile:
-    """File in the landing zone, by name and content; one that is refused unread has no content."""
+    """File in the landing zone; one that is refused before it is opened has no content."""
 
     name: str
     content: bytes

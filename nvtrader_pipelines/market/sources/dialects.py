@@ -104,7 +104,7 @@ def _with_time(date: pl.Expr, time: pl.Series) -> pl.Expr:
 
 
 def _require_one_bar_per_date(rows: pl.DataFrame) -> None:
-    """Refuse different bars on one date: the table has several symbols, in a column that is not known.
+    """Refuse different bars on one date: several symbols, in a column of unknown name.
 
     Raises:
         UnreadableFile: with the first such date and its lines.

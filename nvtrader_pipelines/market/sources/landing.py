@@ -29,25 +29,25 @@ class LandingSource(Component):
 
 
 def file_delivery(source: str, file: LandedFile) -> Delivery:
-    """Delivery of one file's content; a file that is refused unread is known by its refusal."""
+    """Delivery of a file, by the digest of its content, or of its refusal if it is not opened."""
     digest = content_digest(file.refusal.reason.encode() if file.refusal else file.content)
     return Delivery(source, file.name, digest, len(file.content), partial(_read, file))
 
 
-def refuse_unread(name: str, n_bytes: int) -> UnreadableFile | None:
+def early_refusal(name: str, n_bytes: int) -> UnreadableFile | None:
     """Refusal of a file by its name and size, before it is opened; None if it may be read."""
     if _suffix(name) not in CSV | PARQUET:
         return UnreadableFile("unknown_format", f"{name} must be .csv, .txt or .parquet; convert or remove it")
     if n_bytes > MAX_BYTES:
         return UnreadableFile(
             "large_file",
-            f"a file may have {MAX_BYTES >> 20} MiB, but {name} has {n_bytes >> 20} MiB; split it by symbol",
+            f"a file must have at most {MAX_BYTES >> 20} MiB, but {name} has {n_bytes >> 20} MiB; split it by symbol",
         )
     return None
 
 
 def _read(file: LandedFile) -> pl.DataFrame:
-    refusal = file.refusal or refuse_unread(file.name, len(file.content))
+    refusal = file.refusal or early_refusal(file.name, len(file.content))
     if refusal:
         raise refusal
     if _suffix(file.name) in PARQUET:
@@ -81,5 +81,5 @@ def _read_parquet(file: LandedFile) -> pl.DataFrame:
 def _require_few_rows(n_rows: int) -> None:
     if n_rows > MAX_ROWS:
         raise UnreadableFile(
-            "large_file", f"a Parquet file may have {MAX_ROWS:,} rows, but this has {n_rows:,}; split it by symbol"
+            "large_file", f"a Parquet file must have at most {MAX_ROWS:,} rows, but has {n_rows:,}; split it by symbol"
         )

@@ -29,7 +29,7 @@ CHECKPOINTS = 10  # parts of a training; a checkpoint is saved between two
 class LatestScalars(KVWriter):
     """Output of SB3's logger that holds the finite numbers of the latest dump.
 
-    Without those that SB3 keeps from TensorBoard, since a chart's axes show them: elapsed time, timesteps, updates.
+    Elapsed time, timesteps and updates are left out, as SB3 does for TensorBoard: they are axes of a chart.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class TrainingLog:
         self._sampler.record(played, values, log_probs)
 
     def end_rollout(self, timesteps: int, dump: Callable[[], None] | None = None) -> None:
-        """Add a point to the learning curve when the next one is due, and report it with the logger's scalars.
+        """Add a point to the learning curve if one is due, and report it with the logger's scalars.
 
         Args:
             timesteps: steps of all portfolios so far.

@@ -122,7 +122,7 @@ class GroupedTraining:
 
     @torch.no_grad()
     def _record(self, loss: Tensor, policy_losses: Tensor, entropy: Tensor, log_ratios: Tensor) -> None:
-        """Record scalars of a minibatch by SB3's names; a dump has their means since the last one."""
+        """Record scalars of a minibatch by SB3's names; a dump writes their means since the last."""
         self.log.logger.record_mean("train/loss", loss.item())
         self.log.logger.record_mean("train/policy_gradient_loss", policy_losses.mean().item())
         self.log.logger.record_mean("train/entropy_loss", -entropy.mean().item())

@@ -164,7 +164,7 @@ def sql(
     query: Annotated[str | None, typer.Argument(help="SQL query; without one, an interactive shell starts.")] = None,
     *,
     allow_files: Annotated[
-        bool, typer.Option("--allow-files", help="Allow files outside the home, and DuckDB's extensions.")
+        bool, typer.Option("--allow-files", help="Allow the query files outside the home, and DuckDB's extensions.")
     ] = False,
     form: Form = Format.TABLE,
     as_json: AsJson = False,
@@ -218,7 +218,7 @@ def tables(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
 def doctor(
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="First make damaged files again that other files replace.")
+        bool, typer.Option("--repair", help="First rebuild damaged files that can be rebuilt from others.")
     ] = False,
     form: Form = Format.TABLE,
     as_json: AsJson = False,

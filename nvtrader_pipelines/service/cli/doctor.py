@@ -71,10 +71,10 @@ def run_checks(store: Store) -> list[CheckResult]:
 
 
 def repair_home(home: Home) -> list[CheckResult]:
-    """Make damaged files again that other files replace; one line per file."""
+    """Rebuild damaged files that can be rebuilt; one line per file."""
     from nvtrader_pipelines.storage.damage.repairs import repair
 
-    return [CheckResult("repaired", f"{error.path} {error.problem}: made again") for error in repair(home)]
+    return [CheckResult("repaired", f"{error.path} {error.problem}: rebuilt") for error in repair(home)]
 
 
 def check_files(store: Store) -> list[CheckResult]:

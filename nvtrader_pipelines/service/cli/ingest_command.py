@@ -1,4 +1,4 @@
-"""`nvtrader ingest`: land the files, and see what became of their rows before any training."""
+"""`nvtrader ingest`: ingest the landed files without training, and show a summary."""
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, open_store, with_examples
@@ -8,7 +8,7 @@ EXAMPLES = with_examples("nvtrader ingest", "nvtrader ingest --json")
 
 
 def ingest(*, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Ingest and clean the landed files without training; show kept and refused rows and coverage."""
+    """Ingest and clean the landed files without training; show rows kept, refused, and coverage."""
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import update_market

@@ -1,4 +1,4 @@
-"""Notifications at the end of a command that runs jobs or trades, for homes without a server."""
+"""Notifications at the end of commands that run jobs or trade, for homes without a server."""
 
 import sys
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ def notify_at_end(store: Store, command: str, *, with_runs: bool = False) -> Ite
 
     Args:
         store: store of the home.
-        command: command as a person would repeat it; its failure is a state until it succeeds.
+        command: command line to repeat; its failure is a state until it succeeds.
         with_runs: whether to read failed runs and checks, which imports Dagster.
     """
     problem = None
     try:
         yield
-    except KeyboardInterrupt:  # by a person, who waits for the end
+    except KeyboardInterrupt:  # a person who interrupts needs no message
         raise
     except typer.Exit as end:
         problem = f"it ended with exit code {end.exit_code}; its output has the reason" if end.exit_code else None

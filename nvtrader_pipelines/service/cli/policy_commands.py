@@ -114,7 +114,7 @@ def tear_sheet(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Draw a policy's tear sheet: monthly returns, rolling figures, worst drawdowns, exposure, turnover."""
+    """Draw a policy's tear sheet: returns by month, rolling figures, worst drawdowns."""
     from nvtrader_pipelines.promotion.policy_cards import find_policy
     from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_tear_sheet

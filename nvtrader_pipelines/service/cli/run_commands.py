@@ -104,7 +104,7 @@ def compare(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare runs: figures, a picture of the sessions they share, and differences of specs from the first's."""
+    """Compare runs: figures, a picture of their shared sessions, and differences of specs."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
     from nvtrader_pipelines.service.documents.run_facts import compare_named_runs
     from nvtrader_pipelines.service.documents.short_samples import mask_short

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
 from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.components.family import entries, every_member, is_open, package_of, parts_of_family
+from nvtrader_pipelines.components.family import every_member, is_open, package_of, part_entry_points, parts_of_family
 from nvtrader_pipelines.components.json_schema import Node, describe_allowed
 from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
@@ -94,7 +94,7 @@ class ComponentFacts(BaseModel):
 
 
 def family_members(family: str) -> list[ComponentFacts]:
-    """List the members of a family: those of its union in order, then parts of installed packages.
+    """List a family: the members of its union in order, then parts of installed packages.
 
     Raises:
         ValueError: if the family does not exist.
@@ -105,7 +105,7 @@ def family_members(family: str) -> list[ComponentFacts]:
 def part_problems() -> list[str]:
     """Problems of the parts of installed packages that cannot be used, one sentence each."""
     known = {name: family for name, family in FAMILIES.items() if is_open(family)}
-    strangers = [entry for entry in entries() if entry.name.rpartition(".")[0] not in known]
+    strangers = [entry for entry in part_entry_points() if entry.name.rpartition(".")[0] not in known]
     found = [
         f"the part {entry.name} of package {package_of(entry)} must be named <family>.<kind> with one of the families "
         f"{', '.join(known)}; rename its entry point or uninstall {package_of(entry)}"

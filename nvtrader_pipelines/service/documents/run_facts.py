@@ -29,7 +29,7 @@ LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_f
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Figures of runs side by side, and the fields in which their specs differ from the first one's."""
+    """Figures of runs, and the fields in which their specs differ from the first run's."""
 
     figures: pl.DataFrame  # a row per run, in the given order
     spec_differences: pl.DataFrame  # run, field, left (first run), right
@@ -134,7 +134,7 @@ def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> RunComparison:
-    """Compare two or more runs, named as in `find_run_by_name`, and draw the sessions they share.
+    """Compare runs, named as in `find_run_by_name`, and draw the sessions they share.
 
     Raises:
         StorageError: if a name matches no run or several.

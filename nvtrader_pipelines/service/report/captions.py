@@ -1,10 +1,10 @@
 """Captions of the report's pictures, in words and in the order in which they are shown."""
 
-CAPTIONS = {  # by beginning of the picture's name
+CAPTIONS = {  # by the beginning of the picture's name
     "equity": "Equity of one unit after costs, on a logarithmic scale, with the drawdown below: the policy thick, its "
     "seeds thin, the baselines in dashes. The reported period is shaded.",
     "ratio_curve": "Net Sharpe ratio of every completed run in the order of their ends, with its 95 % interval; below, "
-    "the probability that it is more than the luck of so many trials, and the largest drawdown.",
+    "the probability that it exceeds what the best of all trials reaches by luck, and the largest drawdown.",
     "information_ratio": "Information ratio of every trial against its best baseline and against its anchor, with 95 % "
     "intervals; the dashed line is what the best of all trials would reach without skill.",
     "overfitting": "Left: how the trial that is best in one half of the sessions ranks in the other; right: its "
@@ -12,8 +12,8 @@ CAPTIONS = {  # by beginning of the picture's name
     "regimes": "Results by market state; the states are labeled with hindsight.",
     "compass": "Scores on the six axes of PRUDEX; 50 is 1/N. Filled fields of the ring were computed.",
     "pride_star": "Profit, risk, universality, diversity and reliability of each account, relative to the others.",
-    "performance_profile": "Share of test windows in which an account's score is at least so high; higher is better.",
-    "rank_distribution": "How often each account has each rank over the test windows.",
+    "performance_profile": "Share of test windows in which an account's score exceeds a threshold; higher is better.",
+    "rank_distribution": "Share of test windows in which each account has each rank.",
     "extreme_markets": "Returns in the most extreme market windows.",
     "actions": "Decisions embedded in a plane by t-SNE: neighbors hold similar weights, large distances mean nothing.",
     "weights": "Mean weight by name and year; white is 1/N, blue is more, brown is less.",

@@ -17,15 +17,15 @@ class Grid:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     strong: Sequence[bool] = ()  # rows in bold
-    groups: Sequence[str] = ()  # heading above each run of rows with the same one; empty without a heading
-    folded: Sequence[bool] = ()  # rows that are shown on request
+    groups: Sequence[str] = ()  # heading above consecutive rows that share it; empty for none
+    collapsed: Sequence[bool] = ()  # rows that are hidden at first
     shades: Sequence[Sequence[float]] = ()  # of each cell, from -1 (loss) to 1 (gain)
     is_open: bool = True
 
     @property
-    def n_folded(self) -> int:
-        """Number of rows that are shown on request."""
-        return sum(self.folded)
+    def n_collapsed(self) -> int:
+        """Number of rows that are hidden at first."""
+        return sum(self.collapsed)
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -37,15 +37,15 @@ class Grid:
             {
                 "cells": list(zip(row, shades, strict=True)),
                 "is_strong": strong,
-                "is_folded": folded,
+                "is_collapsed": collapsed,
                 "is_variant": bool(group),
                 "heading": group if new else "",
             }
-            for row, shades, strong, folded, group, new in zip(
+            for row, shades, strong, collapsed, group, new in zip(
                 self.rows,
                 self.shades or [[0.0] * len(self.columns)] * n,
                 self.strong or [False] * n,
-                self.folded or [False] * n,
+                self.collapsed or [False] * n,
                 groups,
                 is_new[:n],
                 strict=True,

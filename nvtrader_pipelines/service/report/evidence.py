@@ -1,4 +1,4 @@
-"""Evidence of the report: tables that several parts share, read once, and pictures."""
+"""Evidence of the report: shared tables, read once, and pictures."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OVERFITTING, RATIO_CURVE, VALIDATION
 
-N_PICTURED = 8  # experiments with pictures, the best ranked: a picture is a tenth to half of a megabyte
+N_BEST_RUNS = 8  # experiments with pictures, the best ranked: a picture is a tenth to half of a megabyte
 N_OPEN = 3  # pictures of experiments that are shown at once
 N_ROWS = 12  # experiments of a table that are shown at once
 
@@ -50,15 +50,15 @@ class Evidence:
         )
 
     @property
-    def pictured(self) -> pl.DataFrame:
-        """Runs that the report has pictures of: the best ranked."""
-        return self.latest.head(N_PICTURED)
+    def best_runs(self) -> pl.DataFrame:
+        """Best ranked runs, of which the report has pictures."""
+        return self.latest.head(N_BEST_RUNS)
 
     @cached_property
-    def not_pictured(self) -> list[str]:
-        """Sentence that names the runs without pictures, if there are any."""
-        names = self.latest["label"].to_list()[N_PICTURED:]
-        shown = ", ".join(names[:N_PICTURED]) + (" …" if len(names) > N_PICTURED else "")
+    def omitted_runs_note(self) -> list[str]:
+        """Sentence that names the other runs, as a list; empty if there are none."""
+        names = self.latest["label"].to_list()[N_BEST_RUNS:]
+        shown = ", ".join(names[:N_BEST_RUNS]) + (" …" if len(names) > N_BEST_RUNS else "")
         more = f"… {pluralize(len(names), 'more experiment')} of lower rank: {shown}."
         return [f"{more} nvtrader policies tear-sheet NAME draws one."] if names else []
 
@@ -81,7 +81,7 @@ def label_runs(latest: pl.DataFrame) -> pl.DataFrame:
 
 
 def rank_runs(latest: pl.DataFrame, curve: pl.DataFrame, ablations: dict[str, str]) -> pl.DataFrame:
-    """Add the rank in the market's reported period and the ablation as `group`, and sort the best rank first.
+    """Add the rank in the reported period and the ablation (`group`); sort the best rank first.
 
     Variants of an ablation follow one another, at the place of the best; without an ablation the group is the label.
     """

@@ -67,7 +67,7 @@ def runs_and_markets(evidence: Evidence) -> Part:
         "Runs and markets",
         "The newest run of each experiment on each market, best rank first; earlier runs count as trials.",
         [
-            Grid("Runs", columns, runs, groups=group_headings(evidence.latest), folded=beyond_first(len(runs))),
+            Grid("Runs", columns, runs, groups=group_headings(evidence.latest), collapsed=collapsed_rows(len(runs))),
             Grid("Markets", ["market", "symbols", "sessions", "number", "panel"], markets),
         ],
     )
@@ -116,8 +116,8 @@ def deflated_grid(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> G
     n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
     known = f"{pluralize(n_trials, 'trial')}{overfitting_note(evidence, source, period)}"
     title = f"{source}, {to_words(period)} ({first} to {last}): {known}"
-    headings, folded = group_headings(ranked), beyond_first(len(cells))
-    return Grid(title, columns, cells, groups=headings, folded=folded, is_open=is_open)
+    headings, collapsed = group_headings(ranked), collapsed_rows(len(cells))
+    return Grid(title, columns, cells, groups=headings, collapsed=collapsed, is_open=is_open)
 
 
 def overfitting_note(evidence: Evidence, source: str, period: str) -> str:
@@ -156,15 +156,15 @@ def account_grids(evidence: Evidence) -> list[Grid]:
         strong = (rows["kind"] == "ensemble").to_list()
         n_baselines = len(rows) - len(experiments)
         headings = [*group_headings(experiments), *[""] * n_baselines]
-        folded = [*beyond_first(len(experiments)), *[False] * n_baselines]
+        collapsed = [*collapsed_rows(len(experiments)), *[False] * n_baselines]
         title = f"Policies and baselines: {source}, {to_words(period)} ({first} to {last})"
         title = "; ".join(filter(None, (title, short_note(rows["n_sessions"]))))
-        grids.append(Grid(title, columns, cells, strong, headings, folded, is_open=not grids))
+        grids.append(Grid(title, columns, cells, strong, headings, collapsed, is_open=not grids))
     return grids
 
 
 def best_group_first(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort by Sharpe ratio, the highest first, with the variants of an ablation at the place of the best."""
+    """Sort by Sharpe ratio, the highest first; variants of an ablation follow their best."""
     best = pl.col("sharpe").max().over("group")
     return rows.sort(best, "group", "sharpe", descending=[True, False, True], nulls_last=True, maintain_order=True)
 
@@ -175,19 +175,19 @@ def group_headings(rows: pl.DataFrame) -> list[str]:
     return [f"{group}: {counts[group]} variants" if counts[group] > 1 else "" for group in rows["group"]]
 
 
-def beyond_first(n: int) -> list[bool]:
-    """Whether each of n rows, the best first, is shown only on request."""
+def collapsed_rows(n: int) -> list[bool]:
+    """Whether each of n rows, the best first, is hidden at first: those after the twelfth."""
     return [i >= N_ROWS for i in range(n)]
 
 
 def stress(evidence: Evidence) -> Part:
     """Part with the total return of each account in each stress scenario."""
-    rows = evidence.store.tables.read(STRESS, {"run_id": evidence.pictured["run_id"].to_list()})
-    rows = rows.join(evidence.pictured.select("run_id", "label"), on="run_id")
+    rows = evidence.store.tables.read(STRESS, {"run_id": evidence.best_runs["run_id"].to_list()})
+    rows = rows.join(evidence.best_runs.select("run_id", "label"), on="run_id")
     played = rows.filter(pl.col("statistic").is_in(["value", "median"]), pl.col("kind") != "policy")
     unplayed = rows.filter(pl.col("n_worlds") == 0).select("label", "scenario", "note").unique(maintain_order=True)
     parts = []
-    for label, key in evidence.pictured.select("label", "partition_key").iter_rows():
+    for label, key in evidence.best_runs.select("label", "partition_key").iter_rows():
         own = played.filter(pl.col("label") == label)
         plots = evidence.run_plots("stress", label, key)
         if len(own) or plots:
@@ -198,7 +198,7 @@ def stress(evidence: Evidence) -> Part:
         "The same shocks for every account; the median of several paths. They show what breaks, not how likely it is.",
         parts=parts,
         sentences=[
-            *evidence.not_pictured,
+            *evidence.omitted_runs_note,
             *(f"{label}, {to_words(scenario)}: {note}" for label, scenario, note in unplayed.iter_rows()),
         ],
     )
@@ -231,8 +231,8 @@ def prudex(evidence: Evidence) -> Part:
         [row["policy"], *(format_number(row[name], ".0f") for name in shown)] for row in rows.iter_rows(named=True)
     ]
     is_experiment = (rows["kind"] == "ensemble").to_list()
-    folded = [experiment and i >= N_ROWS for i, experiment in enumerate(is_experiment)]
-    grid = Grid("Scores by axis", ["account", *map(to_words, shown)], cells, is_experiment, folded=folded)
+    collapsed = [experiment and i >= N_ROWS for i, experiment in enumerate(is_experiment)]
+    grid = Grid("Scores by axis", ["account", *map(to_words, shown)], cells, is_experiment, collapsed=collapsed)
     left = evidence.latest.filter("validation_only")["label"].to_list()
     sentences = [f"Left out: {', '.join(left)}; also trained on sessions after their tests."] if left else []
     return Part("prudex", "PRUDEX-Compass", lead, [grid], evidence.plots("prudex"), sentences=sentences)
@@ -258,7 +258,7 @@ def scoreboard(evidence: Evidence) -> Part:
         ]  # fmt: skip
         strong = (rows["kind"] == "run").to_list()
         title = "; ".join(filter(None, (f"{source}, {first} to {last}", short_note(rows["n_sessions"]))))
-        grids.append(Grid(title, columns, cells, strong, folded=beyond_first(len(cells))))
+        grids.append(Grid(title, columns, cells, strong, collapsed=collapsed_rows(len(cells))))
     left = [list(row) for row in board.filter(pl.col("rank").is_null()).select("entrant", "note").iter_rows()]
     lead = "Ranks hold within one contest: the same market, sessions, costs, fills and leverage."
     grids.append(Grid("Not ranked", ["entrant", "reason"], left))
@@ -304,7 +304,7 @@ def warnings(evidence: Evidence) -> Part:
 
 
 def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:
-    """Return a function that builds a part with the pictures of assets without partitions."""
+    """Return a function that builds a part with pictures of assets without partitions."""
 
     def part(evidence: Evidence) -> Part:
         return Part(name, title, lead, plots=[plot for asset in assets for plot in evidence.plots(asset)])
@@ -313,13 +313,13 @@ def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Ev
 
 
 def run_picture_part(name: str, title: str, lead: str, asset: str) -> Callable[[Evidence], Part]:
-    """Return a function that builds a part with the pictures of the best ranked runs, the first of them open."""
+    """Return a function that builds a part with the pictures of the best ranked runs."""
 
     def part(evidence: Evidence) -> Part:
-        runs = evidence.pictured.select("label", "partition_key").rows()
+        runs = evidence.best_runs.select("label", "partition_key").rows()
         plots = [evidence.run_plots(asset, *run) for run in runs]
         first, more = ([plot for run in several for plot in run] for several in (plots[:N_OPEN], plots[N_OPEN:]))
-        sentences = evidence.not_pictured if first else []
+        sentences = evidence.omitted_runs_note if first else []
         return Part(name, title, lead, plots=first, more_plots=more, sentences=sentences)
 
     return part

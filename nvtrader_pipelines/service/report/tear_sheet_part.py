@@ -17,17 +17,17 @@ CAPTION = (
 
 def tear_sheets(evidence: Evidence) -> Part:
     """Part with monthly returns, worst drawdowns and rolling figures of each policy."""
-    where = {"run_id": evidence.pictured["run_id"].to_list(), "kind": ["ensemble"]}
+    where = {"run_id": evidence.best_runs["run_id"].to_list(), "kind": ["ensemble"]}
     curves = evidence.store.tables.read(EQUITY_CURVES, where).partition_by("run_id", as_dict=True)
     parts = [
         tear_sheet_part(TearSheet.of(curves[(run_id,)]), label, key)
-        for run_id, label, key in evidence.pictured.select("run_id", "label", "partition_key").iter_rows()
+        for run_id, label, key in evidence.best_runs.select("run_id", "label", "partition_key").iter_rows()
         if (run_id,) in curves
     ]
     lead = (
         "Each policy by itself over its tests, net of costs. nvtrader policies tear-sheet NAME writes one as a picture."
     )
-    return Part("tear-sheets", "Tear sheets", lead, parts=parts, sentences=evidence.not_pictured if parts else [])
+    return Part("tear-sheets", "Tear sheets", lead, parts=parts, sentences=evidence.omitted_runs_note if parts else [])
 
 
 def tear_sheet_part(sheet: TearSheet, label: str, key: str) -> Part:

@@ -43,12 +43,12 @@ def _watched_files(home: Home) -> Iterator[tuple[Path, Callable[[Path], str | No
         yield home.ledger, sqlite_problem, rebuild_remedy(home)
     yield home.catalog, sqlite_problem, REPAIR
     yield from ((home.warehouse / name, json_problem, REPAIR) for name in STATES)
-    yield home.dagster / "dagster.yaml", _emptiness, REPAIR
+    yield home.dagster / "dagster.yaml", _empty_problem, REPAIR
     yield from ((home.dagster / name, sqlite_problem, REPAIR) for name in DAGSTER_DATABASES)
     yield home.mlflow / "mlflow.db", sqlite_problem, REPAIR
 
 
-def _emptiness(path: Path) -> str | None:
+def _empty_problem(path: Path) -> str | None:
     return None if path.read_bytes().strip(b"\0 \n") else EMPTY
 
 

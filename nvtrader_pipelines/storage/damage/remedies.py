@@ -4,11 +4,11 @@ import shlex
 
 from nvtrader_pipelines.storage.home import Home
 
-REPAIR = "`nvtrader doctor --repair` makes it again"
+REPAIR = "`nvtrader doctor --repair` rebuilds it"
 
 
 def rebuild_remedy(home: Home) -> str:
-    """Remedy for a file of the warehouse that no other file replaces, as the end of a sentence."""
+    """Remedy for a damaged file that cannot be rebuilt, as the end of a sentence."""
     folder = shlex.quote(str(home.without_link.warehouse))
     return (
         "restore the home from a backup, or build the warehouse again from data/, without replays and archived names: "

@@ -1,4 +1,4 @@
-"""Repair of damaged files that are made from other files, or hold nothing but history."""
+"""Repair of damaged files that can be rebuilt from others, or hold only history."""
 
 from nvtrader_pipelines.storage.damage.home_check import find_damage
 from nvtrader_pipelines.storage.damage.remedies import REPAIR
@@ -10,10 +10,10 @@ DATABASE_PARTS = ("", "-wal", "-shm")
 
 
 def repair(home: Home) -> list[DamagedFileError]:
-    """Make damaged files again that other files replace; return their problems.
+    """Rebuild damaged files that can be rebuilt; return their problems.
 
-    The catalog is made from the tables' metadata. Other files move aside as `<name>.damaged`: states and settings are
-    written again by the next command, and the history of Dagster or MLflow begins anew.
+    The catalog is rebuilt from the tables' metadata. Other files are renamed to `<name>.damaged`: states and settings
+    are written by the next command, and the history of Dagster or MLflow begins anew.
     """
     repaired = [error for error in find_damage(home) if error.remedy == REPAIR]
     for error in repaired:

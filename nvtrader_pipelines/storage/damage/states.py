@@ -1,4 +1,4 @@
-"""States: JSON files of the warehouse that record from which inputs it was made."""
+"""State files: JSON of the warehouse that records the inputs it was built from."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from nvtrader_pipelines.storage.errors import DamagedFileError
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
-    """Read a state, or None if there is none yet.
+    """Read a state file, or None if there is none yet.
 
     Raises:
         DamagedFileError: if it is empty or torn.

@@ -37,7 +37,7 @@ PROPERTIES = {
     "commit.retry.max-wait-ms": "1000",
 }
 # Long keys need full statistics: with truncated ones another engine must read a partition before deleting it.
-DAMAGE = (  # errors of pyiceberg and polars on a damaged file
+DAMAGE_ERRORS = (  # errors of pyiceberg and polars on a damaged file
     FileNotFoundError,
     ValidationError,
     ComputeError,
@@ -130,7 +130,7 @@ def table_errors(home: Home, table: Table) -> Iterator[None]:
     """
     try:
         yield
-    except DAMAGE as error:
+    except DAMAGE_ERRORS as error:
         named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
         problem = f"lacks the file {named.group() if named else error}"
         if not isinstance(error, FileNotFoundError):

@@ -14,7 +14,7 @@ NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autolo
 
 
 class DamagedViewsError(StorageError):
-    """File of the views that DuckDB cannot read; the next query publishes it again."""
+    """Views that DuckDB cannot read; the next query publishes them again."""
 
 
 def open_published(home: Home) -> duckdb.DuckDBPyConnection:

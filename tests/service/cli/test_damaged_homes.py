@@ -17,7 +17,7 @@ DAMAGES = {
     "torn": lambda content: content[: len(content) // 2],
     "zeros": lambda content: bytes(len(content)),
 }
-REPAIRED = {  # files that `doctor --repair` makes again
+REPAIRED = {  # files that `doctor --repair` rebuilds
     "warehouse/catalog.db": ("empty", "torn", "zeros"),
     "warehouse/market.json": ("empty", "torn", "zeros"),
     "warehouse/pipeline.json": ("empty", "torn", "zeros"),
@@ -27,7 +27,7 @@ REPAIRED = {  # files that `doctor --repair` makes again
     "warehouse/dagster/schedules/schedules.db": ("empty", "torn", "zeros"),
     "warehouse/mlflow/mlflow.db": ("empty", "torn", "zeros"),
 }
-REBUILT = {  # files that only a backup or a new warehouse replaces, with a command that reads them
+REBUILT = {  # files that only a backup or a new warehouse restores, with a command that reads them
     "warehouse/ledger.db": ("runs", "list"),
     "warehouse/iceberg/gold/returns/metadata/*.metadata.json": ("runs", "list"),
     "warehouse/iceberg/rl/runs/metadata/snap-*.avro": ("runs", "list"),
@@ -77,7 +77,7 @@ def test_repaired_home_equals_the_undisturbed_home(file, built_home, tmp_path, c
     (remedy,) = [part for part in str(error).split("`") if part.startswith("nvtrader")]
     repaired = command(home)(*remedy.split()[1:])
     assert repaired.exit_code in {0, 1}
-    assert f"{error.path} {error.problem}: made again" in " ".join(repaired.stdout.split())
+    assert f"{error.path} {error.problem}: rebuilt" in " ".join(repaired.stdout.split())
     assert list(find_damage(home)) == []
     if file == "warehouse/catalog.db":
         expected, found = table_contents(built_home), table_contents(home)

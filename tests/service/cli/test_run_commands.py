@@ -178,7 +178,7 @@ def test_compare_of_runs_without_verdict_has_empty_figures(failed_home, command)
 
 def test_compare_of_runs_without_sessions_has_no_picture(failed_home, command):
     found = command(failed_home)("runs", "compare", "aa11", "aa22")
-    assert found.stdout.splitlines()[-1].startswith("no picture: it needs at least 2 sessions")
+    assert found.stdout.splitlines()[-1].startswith("no picture: at least 2 sessions must be in all runs")
     shared = json.loads(command(failed_home)("runs", "compare", "aa11", "aa22", "--json").stdout)["shared"]
     assert (shared["figures"], shared["picture"]) == ([], None)
 

@@ -340,7 +340,7 @@ def test_value_near_threshold_is_shown_with_more_digits(evaluated_home):
     assert "0.499" in Page(render_page(evidence, [], [near])).text
 
 
-def test_variants_follow_each_other_and_rows_beyond_twelve_are_folded(empty):
+def test_variants_follow_each_other_and_rows_beyond_twelve_are_collapsed(empty):
     store = Store(empty)
     empty.experiments.mkdir(parents=True)
     (empty.experiments / "sweep.yaml").write_text(
@@ -365,11 +365,11 @@ def test_variants_follow_each_other_and_rows_beyond_twelve_are_folded(empty):
     assert evidence.latest["experiment"].to_list() == [*variants, *names[1:-1]]
     grid = runs_and_markets(evidence).grids[0]
     assert list(grid.groups[:3]) == ["sweep: 2 variants"] * 2 + [""]
-    assert grid.n_folded == len(names) - N_ROWS
+    assert grid.n_collapsed == len(names) - N_ROWS
     assert [line["heading"] for line in grid.lines[:3]] == ["sweep: 2 variants", "", ""]
     page = Page(render_page(evidence, [runs_and_markets(evidence)], []))
-    assert f"… {grid.n_folded} more" in page.text
-    (sentence,) = evidence.not_pictured
+    assert f"… {grid.n_collapsed} more" in page.text
+    (sentence,) = evidence.omitted_runs_note
     assert sentence.startswith("… 7 more experiments of lower rank: own-6, ")
 
 

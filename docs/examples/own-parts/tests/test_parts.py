@@ -7,7 +7,7 @@ from own_parts.features import Efficiency
 from own_parts.rewards import WorstSession
 
 from nvtrader_pipelines.testing import contract
-from nvtrader_pipelines.testing.features import price_history
+from nvtrader_pipelines.testing.feature_checks import synthetic_history
 
 PARTS = {"rewards": WorstSession(), "features": Efficiency(), "agents": WarmUpPpo()}
 CASES = [
@@ -23,7 +23,7 @@ def test_part_keeps_the_contract_of_its_family(part, check):
 
 
 def test_efficiency_is_net_change_over_path():
-    history = price_history()
+    history = synthetic_history()
     prices = np.log(history.closes[-22:, 0])
     expected = abs(prices[-1] - prices[0]) / np.abs(np.diff(prices)).sum()
     assert Efficiency(window=21).values(history)[-1, 0] == pytest.approx(expected)

@@ -31,7 +31,7 @@ def print_market(summary: MarketSummary, console: Console, more_warnings: Sequen
 
 
 def draw_coverage(shares: Sequence[float] | None) -> str:
-    """Draw the share of sessions with a bar as a block per year; a dot is none, a full block all."""
+    """Draw the share of sessions with a bar, a block per year: a dot for none, full for all."""
     full = len(BLOCKS) - 1
     return "".join(
         BLOCKS[full if share >= 1.0 else 0 if share <= 0.0 else max(1, int(share * full))] for share in shares or ()
@@ -82,4 +82,4 @@ def _print_reasons(reasons: pl.DataFrame, console: Console) -> None:
 
 def _print_rest(count: int, shown: int, things: str, console: Console) -> None:
     if count > shown:
-        console.print(f"\u2026 {count - shown:,} more {things}; --json of `nvtrader ingest` has all", style="dim")
+        console.print(f"\u2026 {count - shown:,} more {things}; `nvtrader ingest --json` shows all", style="dim")

@@ -106,7 +106,7 @@ def print_figures(figures: pl.DataFrame) -> None:
 
 
 def print_comparison(comparison: "RunComparison") -> None:
-    """Print a line of figures per run, those over the shared sessions, and the differences of their specs."""
+    """Print figures per run, figures over shared sessions, and differences of the specs."""
     runs, differ, drawn = comparison.figures, comparison.spec_differences, comparison.shared
     columns = ("run", "experiment", *FIGURES, "kind", "status", "window", "best baseline")
     cells = [

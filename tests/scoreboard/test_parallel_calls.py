@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from nvtrader_pipelines.scoreboard.processes import processes
+from nvtrader_pipelines.scoreboard.parallel_calls import call_in_parallel
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -21,14 +21,14 @@ def touch(path):
 
 
 def test_processes_are_awaited(tmp_path):
-    with processes(SPAWN, [partial(touch, tmp_path / name) for name in "ab"]):
+    with call_in_parallel(SPAWN, [partial(touch, tmp_path / name) for name in "ab"]):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_interrupted_caller_ends_its_processes(tmp_path):
     def interrupt():
-        with processes(SPAWN, [partial(touch_and_wait, tmp_path)]):
+        with call_in_parallel(SPAWN, [partial(touch_and_wait, tmp_path)]):
             while not (tmp_path / "started").exists():
                 time.sleep(0.05)
             raise KeyboardInterrupt

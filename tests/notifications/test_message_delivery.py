@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from nvtrader_pipelines.notifications.channels import Channel
-from nvtrader_pipelines.notifications.delivery import MAX_BODY, DeliveryError, deliver
+from nvtrader_pipelines.notifications.message_delivery import MAX_BODY, DeliveryError, deliver
 from tests.notifications.servers import PASSWORD, TOKEN
 
 

@@ -9,7 +9,7 @@ from nvtrader_pipelines.components.component import Component, canonical_json, c
 
 
 def check_has_docstring_and_default(component: Component) -> None:
-    """Require a docstring, a kind of the class, and a default instance."""
+    """Require a docstring, a kind, and a valid default instance."""
     member = type(component)
     assert member.__doc__, f"{member.__name__} must have a docstring, whose first line `nvtrader components` shows"
     assert member().model_dump()["kind"] == kind_of(member)

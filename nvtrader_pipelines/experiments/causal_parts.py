@@ -1,4 +1,4 @@
-"""Refusal of an experiment whose parts from installed packages look ahead."""
+"""Check that the installed parts of an experiment do not look ahead."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from nvtrader_pipelines.portfolio.pipeline import Situation
 
 N_PORTFOLIOS = 4
 N_STEPS = 3  # decisions before each cut
-SHARES = (0.4, 0.6, 0.8)  # of the market, where its future is replaced
+SHARES = (0.4, 0.6, 0.8)  # of the sessions, after which the future is replaced
 FITTED = Thresholds(turbulence=1e9, drawdown=0.5, trailing_return=-0.5, turnover=0.5)
 
 
@@ -38,13 +38,13 @@ def require_causal_parts(spec: ExperimentSpec, panel: MarketPanel) -> None:
         if changed:
             parts = ", ".join(sorted(part.__qualname__ for part in parts_of(spec)))
             raise LookAheadError(
-                f"the parts {parts} must not look ahead, but with other prices after {panel.sessions[t]} the "
-                f"{changed[0]} up to then changes; compute it from that session and earlier ones"
+                f"the parts {parts} must not look ahead, but the {changed[0]} changes when the market after "
+                f"{panel.sessions[t]} is replaced; compute it from sessions up to then"
             )
 
 
 def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tuple[str, Any]]:
-    """Yield what an experiment makes of a panel up to session `t`, by name."""
+    """Yield targets, costs, rewards, observations and decisions up to session `t`, by name."""
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fit_scaler  # numba takes long to import
 
     env, generator = spec.environment, np.random.default_rng(0)

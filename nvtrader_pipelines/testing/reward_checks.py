@@ -9,14 +9,14 @@ from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 N_NAMES = 6
 FILLS: tuple[FillTiming, ...] = ("next_open", "next_close", "same_close")
 
 
 def spec_with(term: RewardTerm, fill: FillTiming = "next_open") -> EnvSpec:
-    """Return an environment with the term as its only one."""
+    """Return an environment whose only reward is the term."""
     return EnvSpec.model_construct(**{**dict(EnvSpec(vol_penalty=0.0, fill=fill)), "rewards": (term,)})
 
 
@@ -43,7 +43,7 @@ def check_term_is_proportional_to_its_weight(term: RewardTerm) -> None:
 
 
 def check_contributions_do_not_look_ahead(term: RewardTerm) -> None:
-    """Require bit-equal contributions when the future is removed, and when it is another one."""
+    """Require bit-equal contributions when the future is removed or replaced."""
     panel = eventful_panel()
     for fill in FILLS:
         known = contributions(term, panel, fill=fill)
@@ -82,7 +82,7 @@ def check_reset_account_is_rewarded_as_new(term: RewardTerm) -> None:
 
 
 def check_term_restored_from_a_state_continues_bit_for_bit(term: RewardTerm) -> None:
-    """Require that a restored training continues with the same contributions, and that a state is a copy."""
+    """Require equal contributions after a restored state, and that the state is a copy."""
     panel, generator = eventful_panel(), np.random.default_rng(5)
     targets = [simplex(generator, 3, N_NAMES) for _ in range(8)]
     every = np.ones(3, dtype=bool)

@@ -7,14 +7,14 @@ import numpy as np
 from nvtrader_pipelines.market.features import LOOK_BACK, Feature
 from nvtrader_pipelines.market.history import PriceHistory
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
-from nvtrader_pipelines.testing.panels import synthetic_sessions, synthetic_symbols
+from nvtrader_pipelines.testing.synthetic_panels import synthetic_sessions, synthetic_symbols
 
 N_SESSIONS, N_SYMBOLS = 700, 5
 CUTS = (40, 260, 333, 500, N_SESSIONS - 2)
 TOLERANCE = 1e-5  # for features whose weights fade with age
 
 
-def price_history(seed: int = 0) -> PriceHistory:
+def synthetic_history(seed: int = 0) -> PriceHistory:
     """Build five random walks: one listed late, one with missing bars, one with missing volumes."""
     generator = np.random.default_rng(seed)
     shape = (N_SESSIONS, N_SYMBOLS)
@@ -29,7 +29,7 @@ def price_history(seed: int = 0) -> PriceHistory:
 
 def check_values_are_finite_where_known(feature: Feature) -> None:
     """Require float64 values (T, N), finite or NaN, and known in a year of prices."""
-    history = price_history()
+    history = synthetic_history()
     values = feature.values(history)
     assert values.shape == history.closes.shape, f"values must have the shape {history.closes.shape} of the history"
     assert values.dtype == np.float64
@@ -38,20 +38,20 @@ def check_values_are_finite_where_known(feature: Feature) -> None:
 
 
 def check_name_depends_on_the_fields(feature: Feature) -> None:
-    """Require a name that is a column's, the same for an equal feature."""
+    """Require a name that can be a column, and that equal features share."""
     assert feature.name.isidentifier(), f"the name {feature.name!r} must be usable as a column"
     assert feature.name == type(feature).model_validate(feature.model_dump()).name
 
 
 def check_unpriced_sessions_have_no_value(feature: Feature) -> None:
     """Require NaN where a name has no price."""
-    history = price_history()
+    history = synthetic_history()
     assert np.isnan(feature.values(history)[~history.has_price]).all(), "values without a price must be NaN"
 
 
 def check_values_do_not_look_ahead(feature: Feature) -> None:
-    """Require bit-equal past values when the future is removed, and when it is another one."""
-    history, other = price_history(), price_history(seed=1)
+    """Require bit-equal past values when the future is removed or replaced."""
+    history, other = synthetic_history(), synthetic_history(seed=1)
     require_causal_feature(feature, history, CUTS)
     known = feature.values(history)
     for t in CUTS:
@@ -62,8 +62,8 @@ def check_values_do_not_look_ahead(feature: Feature) -> None:
 
 
 def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
-    """Require that older prices than a year do not matter, so that a stressed market is long enough."""
-    history, other = price_history(), price_history(seed=1)
+    """Require that prices older than a year do not matter: stressed markets are no longer."""
+    history, other = synthetic_history(), synthetic_history(seed=1)
     joined = {name: getattr(history, name).copy() for name in ("closes", "volumes")}
     first = N_SESSIONS - LOOK_BACK - 1
     for name, array in joined.items():
@@ -74,7 +74,7 @@ def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
 
 def check_history_is_left_unchanged(feature: Feature) -> None:
     """Require that the prices and volumes are not written to, and that values repeat."""
-    history, copy = price_history(), price_history()
+    history, copy = synthetic_history(), synthetic_history()
     first = feature.values(history)
     np.testing.assert_array_equal(history.closes, copy.closes)
     np.testing.assert_array_equal(history.volumes, copy.volumes)

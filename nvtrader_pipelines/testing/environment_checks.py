@@ -10,7 +10,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 N_NAMES, LOOKBACK = 6, 7
 CUTS = (0, 31, 49, 63, 110)
@@ -39,7 +39,7 @@ def check_observations_are_finite_float32_of_the_stated_length(observation: Obse
 
 
 def check_account_changes_only_its_own_columns(observation: Observation) -> None:
-    """Require that weights and drawdown change at most one column each, and no later observation."""
+    """Require that an account changes only its own columns, and only of its own call."""
     builder = observation.start(eventful_panel(), ObservationScaler(), LOOKBACK)
     t = np.array([80])
     cash, invested = np.eye(7)[[6]], np.eye(7)[[0]]
@@ -62,7 +62,7 @@ def check_observations_of_many_accounts_equal_single_ones(observation: Observati
 
 
 def check_observations_do_not_look_ahead(observation: Observation) -> None:
-    """Require bit-equal past observations when the future is removed, and when it is another one."""
+    """Require bit-equal past observations when the future is removed or replaced."""
     panel = eventful_panel()
     scaler = observation.fit(panel, 0, 30)
     for t in CUTS:
@@ -72,7 +72,7 @@ def check_observations_do_not_look_ahead(observation: Observation) -> None:
 
 
 def check_scaler_does_not_look_beyond_the_training_window(observation: Observation) -> None:
-    """Require equal statistics when sessions after the window are removed or other ones."""
+    """Require equal statistics when later sessions are removed or replaced."""
     panel = eventful_panel()
     known = observation.fit(panel, 10, 63)
     assert observation.fit(with_other_future(panel, 63), 10, 63) == known
@@ -98,7 +98,7 @@ def check_session_beyond_the_panel_is_refused(observation: Observation) -> None:
 
 
 def check_earlier_observations_are_not_overwritten(observation: Observation) -> None:
-    """Require arrays of their own for each call."""
+    """Require a new array from each call."""
     panel = eventful_panel()
     builder = observation.start(panel, observation.fit(panel, 0, 99), LOOKBACK)
     first = builder.observe(np.array([80, 90]), _accounts(2))
@@ -108,7 +108,7 @@ def check_earlier_observations_are_not_overwritten(observation: Observation) -> 
 
 
 def check_targets_are_on_the_simplex_of_eligible_names(action: Action) -> None:
-    """Require weights of eligible names and cash that are not negative and sum to 1."""
+    """Require non-negative weights of eligible names and cash that sum to 1."""
     panel, length = eventful_panel(), action.size(N_NAMES).length
     for seed, scale in zip(SEEDS, (0.0, 0.1, 3.0, 1e3) * 3, strict=False):
         generator = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def check_action_states_its_size(action: Action) -> None:
 
 
 def check_targets_do_not_look_ahead(action: Action) -> None:
-    """Require bit-equal targets when the future is removed, and when it is another one."""
+    """Require bit-equal targets when the future is removed or replaced."""
     panel, length = eventful_panel(), action.size(N_NAMES).length
     for t in CUTS[1:]:
         past = np.arange(t + 1)
@@ -153,7 +153,7 @@ def check_targets_do_not_look_ahead(action: Action) -> None:
 
 
 def check_anchor_is_on_the_simplex_of_eligible_names(anchor: Anchor) -> None:
-    """Require weights of eligible names and cash that are not negative and sum to 1."""
+    """Require non-negative weights of eligible names and cash that sum to 1."""
     panel = eventful_panel()
     weights = anchor.weights(panel)
     assert weights.shape == (len(panel.sessions), N_NAMES + 1)
@@ -161,7 +161,7 @@ def check_anchor_is_on_the_simplex_of_eligible_names(anchor: Anchor) -> None:
 
 
 def check_anchor_does_not_look_ahead(anchor: Anchor) -> None:
-    """Require bit-equal past weights when the future is removed, and when it is another one."""
+    """Require bit-equal past weights when the future is removed or replaced."""
     panel = eventful_panel()
     for t in CUTS:
         known = anchor.weights(panel)[: t + 1]
@@ -211,7 +211,7 @@ def check_costs_of_many_accounts_equal_single_ones(model: CostModel) -> None:
 
 
 def check_cost_does_not_look_at_the_session_of_the_fill(model: CostModel) -> None:
-    """Require bit-equal costs whatever happens from the session of the fill on."""
+    """Require bit-equal costs when sessions from the fill on are removed or replaced."""
     panel = eventful_panel()
     for session in (1, 31, 41, 49, 63, 110):
         trades, filled_at = random_trades(2, session + 1)[0], np.arange(session + 1)

@@ -8,7 +8,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 SESSIONS = (0, 31, 64, 140)
 FITTED = Thresholds(turbulence=5.0, drawdown=0.05, trailing_return=-0.02, turnover=0.3)
@@ -16,7 +16,7 @@ WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskL
 
 
 def check_decision(pipeline: WeightPipeline, proposal: Any, at: Situation) -> Any:
-    """Run one decision; require portfolios after each stage, and a reason for each change."""
+    """Run one decision; require a portfolio after each stage, and a reason for each change."""
     found = pipeline.start(at.panel)(np.array(proposal), at)
     expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
     assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
@@ -71,7 +71,7 @@ def check_selector_returns_portfolios(selector: Any) -> None:
 
 
 def check_selector_does_not_look_ahead(selector: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("selector", selector)
 
 
@@ -81,7 +81,7 @@ def check_allocator_returns_portfolios(allocator: Any) -> None:
 
 
 def check_allocator_does_not_look_ahead(allocator: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("allocator", allocator)
 
 
@@ -91,7 +91,7 @@ def check_timing_returns_portfolios(timing: Any) -> None:
 
 
 def check_timing_does_not_look_ahead(timing: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("timing", timing)
 
 
@@ -101,7 +101,7 @@ def check_limit_returns_portfolios(limit: Any) -> None:
 
 
 def check_limit_does_not_look_ahead(limit: Any) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     _check_look_ahead("limits", limit)
 
 

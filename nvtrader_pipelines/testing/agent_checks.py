@@ -14,7 +14,7 @@ from nvtrader_pipelines.policies.agents import Agent, Fit, Learner
 from nvtrader_pipelines.policies.archive import PolicyCard, read_archive, write_archive
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.policies.policy import Policy
-from nvtrader_pipelines.testing.panels import eventful_panel, simplex
+from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 WINDOW: Window = (5, 99)
 FIRST, LAST = 100, 140  # sessions decided
@@ -54,7 +54,7 @@ def _open(agent: Agent, fit: Fit, panel: MarketPanel) -> Policy:
 
 
 def _decide(policy: Policy, panel: MarketPanel, last: int) -> list[NDArray[np.float64] | None]:
-    """Targets of every fifth session, of an account with random holdings after its first decision."""
+    """Targets of every fifth session; the account's holdings are random after the first."""
     generator, account, found = np.random.default_rng(0), opening_account(len(panel.symbols)), []
     for t in range(FIRST, last + 1, 5):
         found.append(policy.decide(panel, t, account).target)
@@ -71,7 +71,7 @@ def _tensors(fit: Fit) -> dict[str, bytes]:
 
 
 def check_targets_are_on_the_simplex_of_eligible_names(agent: Agent) -> None:
-    """Require weights of eligible names and cash that are not negative and sum to 1, or no trade."""
+    """Require no trade, or non-negative weights of eligible names and cash that sum to 1."""
     panel = eventful_panel()
     targets = _decide(_open(agent, _train(agent, panel), panel), panel, LAST)
     for t, target in zip(range(FIRST, LAST + 1, 5), targets, strict=True):
@@ -84,16 +84,16 @@ def check_targets_are_on_the_simplex_of_eligible_names(agent: Agent) -> None:
 
 
 def check_training_is_reproducible_by_seed(agent: Agent) -> None:
-    """Require the same bytes for the same seed, and other ones for another seed if the agent learns."""
+    """Require equal bytes for one seed and, of a learner, different ones for another seed."""
     panel = eventful_panel()
     first, again, other = (_train(agent, panel, seed) for seed in (3, 3, 4))
     assert _tensors(first) == _tensors(again), "two trainings of one seed must give the same bytes"
     if isinstance(agent, Learner):
-        assert _tensors(first) != _tensors(other), "another seed must give another policy"
+        assert _tensors(first) != _tensors(other), "another seed must give a different policy"
 
 
 def check_training_does_not_look_beyond_its_window(agent: Agent) -> None:
-    """Require the same bytes when sessions after the training are removed, and when they are other ones."""
+    """Require the same bytes when later sessions are removed or replaced."""
     panel = eventful_panel()
     known = _train(agent, panel)
     for other in (with_other_future(panel, WINDOW[1]), cut_after(panel, WINDOW[1])):
@@ -103,7 +103,7 @@ def check_training_does_not_look_beyond_its_window(agent: Agent) -> None:
 
 
 def check_decisions_do_not_look_ahead(agent: Agent) -> None:
-    """Require bit-equal decisions when the future is removed, and when it is another one."""
+    """Require bit-equal decisions when the future is removed or replaced."""
     panel = eventful_panel()
     fit = _train(agent, panel)
     for t in (115, 130):

@@ -1,18 +1,18 @@
-"""Processes that compute results which the caller needs later."""
+"""Calls in processes of their own, beside the work of the caller."""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext, SpawnContext
 
-from nvtrader_pipelines.policies.training import hidden_main
+from nvtrader_pipelines.policies.training import hide_main_module
 
 
 @contextmanager
-def processes(context: SpawnContext | ForkServerContext, calls: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """Make each call in a process of its own; await the processes at the end, kill them after an error."""
+def call_in_parallel(context: SpawnContext | ForkServerContext, calls: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Make each call in its own process; await them at the end, or kill them after an error."""
     started = [context.Process(target=_call, args=(call,), daemon=True) for call in calls]
-    with hidden_main():
+    with hide_main_module():
         for process in started:
             process.start()
     try:
