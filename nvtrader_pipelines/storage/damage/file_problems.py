@@ -1,29 +1,28 @@
 """Problems of single files: empty, torn or of another kind; cheap enough for every command."""
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
-SQLITE, DUCKDB, PARQUET = b"SQLite format 3\0", b"DUCK", b"PAR1"
+DUCKDB, PARQUET = b"DUCK", b"PAR1"
 EMPTY, TORN, MISSING = "is empty", "ends too early", "is missing"
-HEADER = 100  # bytes of a SQLite header
 
 
 def sqlite_problem(path: Path) -> str | None:
-    """Problem of a SQLite database by its header and size, or None."""
-    with path.open("rb") as file:
-        header = file.read(HEADER)
-    if not header:
+    """Problem of a SQLite database, or None.
+
+    SQLite finds it: closing a file that this process opened itself would free the locks of its connections.
+    """
+    if not path.stat().st_size:
         return EMPTY
-    if not header.startswith(SQLITE):
-        return "is no SQLite database"
-    if len(header) < HEADER:
-        return TORN
-    page_size = int.from_bytes(header[16:18]) or 1
-    n_bytes = int.from_bytes(header[28:32]) * (65536 if page_size == 1 else page_size)
-    journal = path.with_name(f"{path.name}-wal")
-    is_exact = header[24:28] == header[92:96]  # otherwise an old version of SQLite wrote the count of pages
-    if is_exact and path.stat().st_size < n_bytes and not (journal.exists() and journal.stat().st_size):
-        return TORN
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            database.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError:  # locked or not writable, which is no damage
+        return None
+    except sqlite3.DatabaseError as error:
+        return f"cannot be read as a SQLite database ({error})"
     return None
 
 

@@ -84,7 +84,10 @@ def test_table_of_an_earlier_version_gets_current_properties(tables, home):
 def test_file_that_is_no_catalog_is_refused_with_its_path(tables, home):
     home.catalog.parent.mkdir(parents=True, exist_ok=True)
     home.catalog.write_text("no database" * 100)
-    with pytest.raises(DamagedFileError, match=r"catalog\.db is no SQLite database; `nvtrader doctor --repair`"):
+    with pytest.raises(
+        DamagedFileError,
+        match=r"catalog\.db cannot be read as a SQLite database \(.*\); `nvtrader doctor --repair`",
+    ):
         tables.read(RUNS)
 
 

@@ -64,7 +64,10 @@ def test_unreachable_server_is_reported_without_its_password(home, monkeypatch, 
 def test_damaged_ledger_file_is_refused(home):
     home.warehouse.mkdir()
     home.ledger.write_bytes(b"no database" * 1000)
-    with pytest.raises(StorageError, match=r"ledger\.db is no SQLite database; restore the home"):
+    with pytest.raises(
+        StorageError,
+        match=r"ledger\.db cannot be read as a SQLite database \(.*\); restore the home",
+    ):
         Ledger.open(home)
 
 

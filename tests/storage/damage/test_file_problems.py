@@ -1,0 +1,48 @@
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
+
+WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.0).execute('BEGIN IMMEDIATE')"
+
+
+@pytest.fixture(params=["wal", "delete"])
+def database(request, tmp_path):
+    """Path of a database, and an open connection to it."""
+    path = tmp_path / "some.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(f"PRAGMA journal_mode={request.param}")
+    connection.execute("CREATE TABLE numbers (n)")
+    connection.executemany("INSERT INTO numbers VALUES (zeroblob(?))", [(5000,)] * 5)
+    yield path, connection
+    connection.close()
+
+
+def test_check_keeps_the_locks_of_an_open_transaction(database):
+    path, connection = database
+    connection.execute("BEGIN IMMEDIATE")
+    assert sqlite_problem(path) is None
+    other = subprocess.run([sys.executable, "-c", WRITE, str(path)], capture_output=True, text=True, check=False)
+    assert "database is locked" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (lambda old: b"", "is empty"),
+        (lambda old: b"x" * 9000, "not a database"),
+        (lambda old: old[:50], "malformed"),
+        (lambda old: old[:8192], "malformed"),
+        (lambda old: old, None),
+    ],
+)
+def test_damage_is_found(database, content, problem):
+    path, connection = database
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    path.write_bytes(content(path.read_bytes()))
+    found = sqlite_problem(path)
+    assert found is None if problem is None else problem in (found or "")
