@@ -18,7 +18,7 @@ def sqlite_problem(path: Path) -> str | None:
         return EMPTY
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
-            database.execute("PRAGMA schema_version").fetchone()
+            database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError:  # locked or not writable, which is no damage
         return None
     except sqlite3.DatabaseError as error:
