@@ -35,7 +35,7 @@ def test_paper_account_exists_without_a_file(home):
 def test_read_account_dangling_symlink_is_not_the_default(home, tmp_path):
     home.accounts.mkdir(parents=True)
     (home.accounts / "paper.yaml").symlink_to(tmp_path / "an unmounted disk")
-    with pytest.raises(StorageError, match=r"paper\.yaml cannot be read"):
+    with pytest.raises(StorageError, match=r"paper\.yaml must be a regular file, but is a dangling symlink"):
         read_account(home)
 
 

@@ -139,7 +139,7 @@ def test_manifest_of_other_files_is_refused(store, run, folder):
     path.write_bytes((folder / "fold-0-seed-2.zip").read_bytes() + b"x")
     digest = store.policies.find_tampered_files(run)["found"][0]
     manifest.write_text(sealed_as.replace(run.policies["fold-0-seed-1.zip"], digest))
-    refused(store, (run.run_id, "small"), r"the manifest of run \w+ must be as recorded, but it has another digest;")
+    refused(store, (run.run_id, "small"), r"the manifest of run \w+ must be as recorded, but has another digest;")
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_evaluated_run_with_other_chosen_seed_is_refused(store, run, folder):
     complete_run(store, run, AT)
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "chosen": {"0": 2}}))
-    refused(store, (run.run_id, "small"), "it has another digest")
+    refused(store, (run.run_id, "small"), "has another digest")
     forget_digest(store, run)
-    refused(store, (run.run_id, "small"), "it has another digest")
+    refused(store, (run.run_id, "small"), "has another digest")
     store.ledger.record_policies(run.run_id, run.policies, run.sha256)
     store.tables.replace(RUNS, store.tables.read(RUNS).clear(), {})
 
@@ -203,7 +203,7 @@ def forget_digest(store, run) -> None:
 def test_unevaluated_run_is_checked_against_its_sealed_digest(store, run, folder, field, value):
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), field: value}))
-    refused(store, (run.run_id, "small"), "it has another digest")
+    refused(store, (run.run_id, "small"), "has another digest")
 
 
 @pytest.mark.usefixtures("trading")

@@ -1,6 +1,7 @@
 """Home with a market and one registered experiment that trains in seconds."""
 
 import atexit
+import datetime as dt
 import gc
 import os
 import sys
@@ -46,6 +47,7 @@ EXPERIMENT = ExperimentSpec(
     splitter=WalkForward(train_months=6, test_months=3),
     baselines=(EqualWeight(), BuyAndHold()),
     training_sample_rate=0.2,
+    report_from=dt.date(2010, 1, 1),
 )
 KEY = EXPERIMENT.partition_key
 OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAINING_CURVES, EVALUATIONS)

@@ -18,6 +18,7 @@ from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.runs import untrained
 from tests.storage.table_rows import AT
 
 SPEC = ExperimentSpec(
@@ -66,6 +67,8 @@ def test_reopen_plan_other_spec_or_code_raises(market):
 def test_completed_run_needs_a_verdict_on_the_current_market(market):
     assert not JudgedRuns(market).current_run(KEY)
     complete_run(market, sealed(read_plan(market, KEY)), AT)
+    assert not JudgedRuns(market).current_run(KEY)  # its policies are gone
+    untrained.sealed(market, read_plan(market, KEY))
     assert JudgedRuns(market).current_run(KEY)
     derive(market, seed=0)  # other snapshots, the same rows
     assert JudgedRuns(market).current_run(KEY)

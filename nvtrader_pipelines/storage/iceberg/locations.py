@@ -1,8 +1,11 @@
 """Places of Iceberg files: recorded where the table was built, used where the home is now."""
 
-from pyiceberg.table import Table as IcebergTable
+from typing import TYPE_CHECKING
 
 from nvtrader_pipelines.storage.errors import StorageError
+
+if TYPE_CHECKING:  # slow to import, and every command finds its files
+    from pyiceberg.table import Table as IcebergTable
 
 TABLES_PART = "/warehouse/iceberg/"  # every home has its tables below this folder
 FOLDER_PROPERTY = "warehouse"  # property of the catalog and its file IO: the folder of the tables
@@ -22,6 +25,6 @@ def present_path(location: str, folder: str) -> str:
     return f"{folder}/{inside}"
 
 
-def local_path(iceberg: IcebergTable, location: str) -> str:
+def local_path(iceberg: "IcebergTable", location: str) -> str:
     """Path on disk of a location that a table's metadata record."""
     return present_path(location, iceberg.io.properties[FOLDER_PROPERTY])
