@@ -13,7 +13,7 @@ from nvtrader_pipelines.market.tables import NUMBERS
 # Our own spelling first, then those of vendors and libraries.
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "symbol": ("symbol", "tic", "ticker", "stock", "name"),
-    "date": ("date", "datetime", "timestamp", "open_time", "time"),
+    "date": ("date", "datetime", "timestamp", "open_time", "time", ""),  # last: an index that pandas wrote
     "open": ("open",),
     "high": ("high",),
     "low": ("low",),
@@ -128,7 +128,7 @@ def _find(header: Sequence[str], known: str) -> int | None:
 
 
 def _normalize_header(cell: str) -> str:
-    return cell.strip(' <>*."').lower().replace(" ", "_")
+    return cell.strip(' <>*."').lower().replace(".", "").replace(" ", "_")
 
 
 def _is_wide(header: list[list[str]]) -> bool:
