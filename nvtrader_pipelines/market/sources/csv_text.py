@@ -10,6 +10,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # replaces bytes that are not UTF-8
 SEPARATORS = (",", ";", "\t")
 MAX_HEADER = 1 << 20  # characters of the header line
 MAX_COLUMNS = 10_000  # a wide table has six per symbol
+_QUOTED = '"(?:[^"]|"")*"'
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class CsvText:
     @property
     def width(self) -> int:
         """Number of fields in the first line."""
-        first = self.lines.head(1).select(_unquoted().str.count_matches(self.separator, literal=True))
-        return int(first.item()) + 1
+        return int(self.lines.head(1).select(_count_fields(self.separator)).item())
 
     def body(self, header_rows: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Split the rows after the header, see `split_fields`."""
@@ -65,8 +65,9 @@ def read_csv_text(content: bytes) -> CsvText:
 
 def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split lines of `width` fields into columns `line, "0", "1", …`; return others as they are."""
-    bare = _unquoted()
-    sound = (bare.str.count_matches(separator, literal=True) == width - 1) & ~bare.str.contains('"', literal=True)
+    field = rf'(?:{_QUOTED}|[^"{separator}][^{separator}]*|)'  # a quoted one ends at its closing quote
+    is_split = pl.col("text").str.contains(rf"^{field}(?:{separator}{field})*$")
+    sound = is_split & (_count_fields(separator) == width)
     good, broken = lines.filter(sound), lines.filter(~sound)
     names = [str(k) for k in range(width)]
     if good.is_empty():
@@ -77,5 +78,6 @@ def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.Da
     return pl.concat([good.select("line"), fields], how="horizontal"), broken
 
 
-def _unquoted() -> pl.Expr:
-    return pl.col("text").str.replace_all('"[^"]*"', "")
+def _count_fields(separator: str) -> pl.Expr:
+    unquoted = pl.col("text").str.replace_all(rf"(^|{separator}){_QUOTED}", "${1}")
+    return unquoted.str.count_matches(separator, literal=True) + 1
