@@ -23,7 +23,7 @@ _DELIVERY_ORDER = ["ingested_at", "file", "line"]
 _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
-_CORRECTED = "a later delivery has other values for this bar and replaces it"
+CORRECTED = "a later delivery has other values for this bar and replaces it"
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
 _IMPLAUSIBLE = f"the adjusted close is more than {MAX_FACTOR:,.0f} times the last good one, or that much less"
 _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
@@ -106,7 +106,7 @@ def _drop_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]
     several = several.with_columns(first_same.alias("accepted"))
     accepted = pl.concat([single, several.filter("accepted").select(single.columns)]).sort(_KEY).drop("repeated")
     repeats = several.filter(~pl.col("accepted"))
-    reason = pl.when("same").then(pl.lit(_IDENTICAL)).otherwise(pl.lit(_CORRECTED))
+    reason = pl.when("same").then(pl.lit(_IDENTICAL)).otherwise(pl.lit(CORRECTED))
     duplicates = repeats.with_columns(rule=pl.lit("duplicate"), value=pl.col("close"), reason=reason)
     return accepted, duplicates.select(accepted.columns)
 

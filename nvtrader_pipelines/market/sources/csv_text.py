@@ -45,7 +45,7 @@ def read_csv_text(content: bytes) -> CsvText:
         UnreadableFile: if the file is empty or its header is not UTF-8. Other bytes in later lines become
             replacement characters, for which only the row is refused.
     """
-    text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = content.decode(errors="replace").replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
     lines = pl.DataFrame({"text": text.split("\n")}, schema={"text": pl.String}).with_row_index("line", offset=1)
     lines = lines.with_columns(pl.col("line").cast(pl.Int64)).filter(pl.col("text").str.strip_chars() != "")
     if lines.is_empty():
@@ -65,7 +65,7 @@ def read_csv_text(content: bytes) -> CsvText:
 
 def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split lines of `width` fields into columns `line, "0", "1", …`; return others as they are."""
-    field = rf'(?:{_QUOTED}|[^"{separator}][^{separator}]*|)'  # a quoted one ends at its closing quote
+    field = rf'(?:{_QUOTED}|[^"{separator}]*)'  # polars loses count of lines at a quote inside an unquoted field
     is_split = pl.col("text").str.contains(rf"^{field}(?:{separator}{field})*$")
     sound = is_split & (_count_fields(separator) == width)
     good, broken = lines.filter(sound), lines.filter(~sound)

@@ -78,15 +78,22 @@ def test_unreadable_file_is_refused_with_rule_and_reason(name, content, rule):
     assert len(refusal.value.reason.split()) > 5
 
 
-@pytest.mark.parametrize("line", ['"A"x,2020-01-02,1', 'A,2020-01-02,"1" ', '[{"a":"A","b":1}', 'A,2020-01-02,x"1,2"'])
+@pytest.mark.parametrize(
+    "line", ['"A"x,2020-01-02,1', 'A,2020-01-02,"1" ', '[{"a":"A","b":1}', 'A,2020-01-02,x"1,2"', 'A,2020-01-02,5"']
+)
 def test_line_with_a_misplaced_quote_is_stored_whole(line):
     rows = read(f"symbol,date,close\n{line}\nA,2020-01-03,2\n".encode())
     assert rows.select("line", "symbol", "close").rows() == [(2, line, None), (3, "A", "2")]
 
 
-def test_quote_inside_an_unquoted_field_is_part_of_the_field():
-    rows = read(b'symbol,date,close,note\nA,2020-01-02,1,a 5" pipe\n')
-    assert rows.select("symbol", "close").rows() == [("A", "1")]
+def test_column_named_twice_is_refused():
+    with pytest.raises(UnreadableFile) as refused:
+        read(b"symbol,date,Close,close\nA,2020-01-02,1,2\n")
+    assert refused.value.rule == "repeated_column"
+
+
+def test_line_of_a_byte_order_mark_is_blank():
+    assert read(b"symbol,date,close\n\xef\xbb\xbf\nA,2020-01-02,1\n")["line"].to_list() == [3]
 
 
 def test_json_named_csv_is_refused():
