@@ -126,8 +126,8 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
     ):
         yield (
             f"{row['symbol']}: {row['by']} replaced {row['n_corrected']:,} rows of {row['file']}, which has other "
-            "values for the same dates; if one of the files is of another symbol, add a column `symbol`, or name each file "
-            "after its symbol, such as AAPL.csv"
+            "values for the same dates; if one of the files is of another symbol, add a column `symbol`, or name each "
+            "file after its symbol, such as AAPL.csv"
         )
 
 
