@@ -12,6 +12,7 @@ from nvtrader_pipelines.market.rules import (
     ROW_RULES,
     first_broken_rule,
     parse_date,
+    parse_day_of_moment,
     parse_number,
     parse_symbol,
 )
@@ -66,6 +67,7 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
         .with_columns(
             parse_symbol().alias("parsed_symbol"),
             parse_date(("source", "file")).alias("parsed_session"),
+            parse_day_of_moment().alias("moment_day"),
             *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
             # An adjusted close that is no number stays null, so that its rule catches it.
             pl.when(pl.col("adj_close").str.strip_chars() != "")
@@ -74,8 +76,18 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
             .alias("parsed_adj_close"),
             pl.lit(today).alias("today"),
         )
+        .with_columns(_without_intraday_days())
         .with_columns(pl.col("parsed_session").is_in(sessions.implode()).alias("is_session"))
     )
+
+
+def _without_intraday_days() -> pl.Expr:
+    """Parsed session, null where the file has the day with another time, too: its midnight bar is intraday."""
+    day = pl.struct("source", "file", day="parsed_session")
+    intraday = pl.struct("source", "file", day="moment_day").filter(
+        pl.col("parsed_session").is_null() & pl.col("moment_day").is_not_null()
+    )
+    return pl.when(~day.is_in(intraday.implode())).then("parsed_session").alias("parsed_session")
 
 
 def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -28,26 +28,31 @@ def parse_date(file: tuple[str, ...] = ()) -> pl.Expr:
 
     It may be `2020-01-31`, `20200131`, `Jan 31, 2020` or `31-Jan-20`, the day's first or last moment, such as
     `2020-01-31 00:00:00-05:00`, or its midnight (UTC) in milli- or microseconds since 1970. `01/31/2020` and
-    `31/01/2020` are parsed if the file's dates agree on the place of the month. A day that the file has with another
-    time, too, is null: its bars are intraday.
+    `31/01/2020` are parsed if the file's dates agree on the place of the month.
 
     Args:
         file: columns that tell the files apart; without any, all rows are of one file.
     """
     text = pl.col("date").str.strip_chars()
-    epochs = [(text.str.extract(pattern, 1).cast(pl.Int64), unit) for pattern, unit in _EPOCH_UNITS.items()]
     days = [
         text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False),
         text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False),
         *(text.str.to_date(form, strict=False) for form in _NAMED_MONTHS),
-        *(pl.when(count % unit == 0).then(_day_of_epoch(count, unit)) for count, unit in epochs),
+        *(pl.when(count % unit == 0).then(_day_of_epoch(count, unit)) for count, unit in _epochs(text)),
         _parse_slashed(text, file),
     ]
-    day = pl.coalesce(days)
-    timed = text.str.extract(_TIMED_DAY, 1).str.replace_all("-", "", literal=True).str.to_date("%Y%m%d", strict=False)
-    any_day = pl.coalesce(day, timed, *(_day_of_epoch(count, unit) for count, unit in epochs))
-    is_intraday = (day.is_null() & any_day.is_not_null()).any().over(*file, any_day)
-    return pl.when(~is_intraday).then(day)
+    return pl.coalesce(days)
+
+
+def parse_day_of_moment() -> pl.Expr:
+    """Parse the day in a delivered date with any time of day, else null."""
+    text = pl.col("date").str.strip_chars()
+    day = text.str.extract(_TIMED_DAY, 1).str.replace_all("-", "", literal=True).str.to_date("%Y%m%d", strict=False)
+    return pl.coalesce(day, *(_day_of_epoch(count, unit) for count, unit in _epochs(text)))
+
+
+def _epochs(text: pl.Expr) -> list[tuple[pl.Expr, int]]:
+    return [(text.str.extract(pattern, 1).cast(pl.Int64), unit) for pattern, unit in _EPOCH_UNITS.items()]
 
 
 def _day_of_epoch(count: pl.Expr, units_per_day: int) -> pl.Expr:
