@@ -16,7 +16,8 @@ from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, t
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 WRITTEN = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
-PAGES = WRITTEN | MADE.keys() | set(ELSEWHERE.values())
+TEMPLATES = {page for page in WRITTEN if page.startswith("examples/")}  # copied by a user, not read on the site
+PAGES = (WRITTEN - TEMPLATES) | MADE.keys() | set(ELSEWHERE.values())
 
 
 def leaves(nav: Any) -> list[str]:

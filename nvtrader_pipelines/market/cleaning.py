@@ -12,6 +12,7 @@ from nvtrader_pipelines.market.rules import (
     ROW_RULES,
     first_broken_rule,
     parse_date,
+    parse_day_of_moment,
     parse_number,
     parse_symbol,
 )
@@ -23,7 +24,7 @@ _DELIVERY_ORDER = ["ingested_at", "file", "line"]
 _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
-_CORRECTED = "a later delivery has other values for this bar and replaces it"
+CORRECTED = "a later delivery has other values for this bar and replaces it"
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
 _IMPLAUSIBLE = f"the adjusted close differs from the last good one by more than a factor of {MAX_FACTOR:,.0f}"
 _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
@@ -66,6 +67,7 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
         .with_columns(
             parse_symbol().alias("parsed_symbol"),
             parse_date(("source", "file")).alias("parsed_session"),
+            parse_day_of_moment().alias("moment_day"),
             *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
             # An adjusted close that is no number stays null, so that its rule catches it.
             pl.when(pl.col("adj_close").str.strip_chars() != "")
@@ -74,8 +76,18 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
             .alias("parsed_adj_close"),
             pl.lit(today).alias("today"),
         )
+        .with_columns(_without_intraday_days())
         .with_columns(pl.col("parsed_session").is_in(sessions.implode()).alias("is_session"))
     )
+
+
+def _without_intraday_days() -> pl.Expr:
+    """Parsed session, null where the file has the day with another time, too: its midnight bar is intraday."""
+    day = pl.struct("source", "file", day="parsed_session")
+    intraday = pl.struct("source", "file", day="moment_day").filter(
+        pl.col("parsed_session").is_null() & pl.col("moment_day").is_not_null()
+    )
+    return pl.when(~day.is_in(intraday.implode())).then("parsed_session").alias("parsed_session")
 
 
 def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -106,7 +118,7 @@ def _drop_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]
     several = several.with_columns(first_same.alias("accepted"))
     accepted = pl.concat([single, several.filter("accepted").select(single.columns)]).sort(_KEY).drop("repeated")
     repeats = several.filter(~pl.col("accepted"))
-    reason = pl.when("same").then(pl.lit(_IDENTICAL)).otherwise(pl.lit(_CORRECTED))
+    reason = pl.when("same").then(pl.lit(_IDENTICAL)).otherwise(pl.lit(CORRECTED))
     duplicates = repeats.with_columns(rule=pl.lit("duplicate"), value=pl.col("close"), reason=reason)
     return accepted, duplicates.select(accepted.columns)
 

@@ -13,7 +13,9 @@ _MOMENT = r"(?:00:00(?::00(?:\.0+)?)?|23:59:59(?:\.9+)?)"
 _DAY = rf"^(\d{{4}}-\d{{2}}-\d{{2}})(?:[T ]{_MOMENT}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?$"
 _COMPACT_DAY = r"^(\d{8})$"
 _SLASHED_DAY = r"^(\d{1,2})/(\d{1,2})/(\d{4})$"
-_NAMED_MONTHS = ("%b %d, %Y", "%d-%b-%Y")  # Jan 31, 2020; 31-Jan-2020
+# Jan 31, 2020; Jan 31 2020; 31-Jan-20 (before %Y, which would read the year 20); 31-Jan-2020
+_NAMED_MONTHS = ("%b %d, %Y", "%b %d %Y", "%d-%b-%y", "%d-%b-%Y")
+_TIMED_DAY = r"^(\d{4}-\d{2}-\d{2}|\d{8})[T ]\d"
 _EPOCH_UNITS = {r"^(\d{13})$": 86_400_000, r"^(\d{16})$": 86_400_000_000}  # milli- and microseconds per day
 _MONTHS = 12
 _GROUPED = r"^[-+]?\d{1,3}(?:,\d{3})+\.\d+$|^[-+]?\d{1,3}(?:,\d{3}){2,}$"  # a lone comma may be a decimal one
@@ -24,7 +26,7 @@ _COUNT_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 def parse_date(file: tuple[str, ...] = ()) -> pl.Expr:
     """Parse the day in a delivered date, else null.
 
-    It may be `2020-01-31`, `20200131`, `Jan 31, 2020` or `31-Jan-2020`, the day's first or last moment, such as
+    It may be `2020-01-31`, `20200131`, `Jan 31, 2020` or `31-Jan-20`, the day's first or last moment, such as
     `2020-01-31 00:00:00-05:00`, or its midnight (UTC) in milli- or microseconds since 1970. `01/31/2020` and
     `31/01/2020` are parsed if the file's dates agree on the place of the month.
 
@@ -36,15 +38,25 @@ def parse_date(file: tuple[str, ...] = ()) -> pl.Expr:
         text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False),
         text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False),
         *(text.str.to_date(form, strict=False) for form in _NAMED_MONTHS),
-        *(_parse_epoch(text.str.extract(pattern, 1), unit) for pattern, unit in _EPOCH_UNITS.items()),
+        *(pl.when(count % unit == 0).then(_day_of_epoch(count, unit)) for count, unit in _epochs(text)),
         _parse_slashed(text, file),
     ]
     return pl.coalesce(days)
 
 
-def _parse_epoch(digits: pl.Expr, units_per_day: int) -> pl.Expr:
-    count = digits.cast(pl.Int64)
-    return pl.when(count % units_per_day == 0).then((count // units_per_day).cast(pl.Int32).cast(pl.Date))
+def parse_day_of_moment() -> pl.Expr:
+    """Parse the day in a delivered date with any time of day, else null."""
+    text = pl.col("date").str.strip_chars()
+    day = text.str.extract(_TIMED_DAY, 1).str.replace_all("-", "", literal=True).str.to_date("%Y%m%d", strict=False)
+    return pl.coalesce(day, *(_day_of_epoch(count, unit) for count, unit in _epochs(text)))
+
+
+def _epochs(text: pl.Expr) -> list[tuple[pl.Expr, int]]:
+    return [(text.str.extract(pattern, 1).cast(pl.Int64), unit) for pattern, unit in _EPOCH_UNITS.items()]
+
+
+def _day_of_epoch(count: pl.Expr, units_per_day: int) -> pl.Expr:
+    return (count // units_per_day).cast(pl.Int32).cast(pl.Date)
 
 
 def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
@@ -151,8 +163,8 @@ ROW_RULES: tuple[Rule, ...] = (
         "unparseable_date",
         parsed_column("session").is_null(),
         pl.col("date"),
-        "the date is neither YYYY-MM-DD nor YYYYMMDD (a daily bar has no time of day), nor MM/DD/YYYY or DD/MM/YYYY "
-        "in a file whose dates show which",
+        "the date is neither YYYY-MM-DD nor YYYYMMDD (a daily bar has no time of day, and its day no other bar), nor "
+        "MM/DD/YYYY or DD/MM/YYYY in a file whose dates show which",
     ),
     Rule("future_date", parsed_column("session") > pl.col("today"), pl.col("date"), "the session lies in the future"),
     Rule(

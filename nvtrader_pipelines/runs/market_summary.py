@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from nvtrader_pipelines.market.calendar import all_sessions
+from nvtrader_pipelines.market.cleaning import CORRECTED
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
 from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem
 from nvtrader_pipelines.storage.store import Store
@@ -42,7 +43,12 @@ def summarize_market(store: Store) -> MarketSummary:
         symbols=symbols,
         reasons=reasons,
         first_year=first_year if isinstance(first_year, int) else None,
-        warnings=(*_file_warnings(files), *_symbol_warnings(symbols, rows), *_panel_warnings(store, kept)),
+        warnings=(
+            *_panel_warnings(store, kept),
+            *_file_warnings(files),
+            *_correction_warnings(kept, rows),
+            *_symbol_warnings(symbols, rows),
+        ),
     )
 
 
@@ -106,6 +112,23 @@ def _rows_with_symbol(rows: pl.DataFrame) -> pl.DataFrame:
 def _file_warnings(files: pl.DataFrame) -> Iterator[str]:
     refused = files.filter(pl.col("reason").is_not_null())
     yield from (f"{file} was refused: {reason}" for file, reason in refused.select("file", "reason").rows())
+
+
+def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
+    """Sentence per symbol with many bars that a file of another name replaced: it may be of another symbol."""
+    corrected = _named(rows).filter(pl.col("reason") == CORRECTED).group_by(*_NAME, "file").len("n_corrected")
+    found = corrected.join(kept.group_by(*_NAME, pl.col("file").alias("by")).len("n_kept"), on=_NAME)
+    many = found.filter(
+        (pl.col("file") != pl.col("by")) & (pl.col("n_corrected") > MAX_REFUSED_SHARE * pl.col("n_kept"))
+    )
+    for row in (
+        many.sort(*_NAME, "file", "by").unique([*_NAME, "file"], keep="first", maintain_order=True).rows(named=True)
+    ):
+        yield (
+            f"{row['symbol']}: {row['by']} replaced {row['n_corrected']:,} rows of {row['file']}, which has other "
+            "values for the same dates; if one of the files is of another symbol, add a column `symbol`, or name each "
+            "file after its symbol, such as AAPL.csv"
+        )
 
 
 def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:

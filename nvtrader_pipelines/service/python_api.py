@@ -75,7 +75,8 @@ class Pipeline:
         rows are in `silver.quarantine`, each with its reason.
 
         Args:
-            files: CSV or Parquet files to copy into `data/landing`; one of the same name there is replaced.
+            files: CSV or Parquet files to copy into `data/landing`, all or none; one of the same name there is
+                replaced.
             quiet: print no progress.
 
         Returns:
@@ -83,17 +84,15 @@ class Pipeline:
             refusals, and warnings as sentences.
 
         Raises:
-            OSError: if a file cannot be read or copied.
+            StorageError: if a file cannot be read, has a format or size that is refused, or is hidden.
+            OSError: if a file cannot be copied.
             PipelineError: if a step fails, such as on a file that holds no prices.
         """
         from nvtrader_pipelines.orchestration.materialize import update_market
         from nvtrader_pipelines.runs.market_summary import summarize_market
-        from nvtrader_pipelines.storage.files import write_atomically
+        from nvtrader_pipelines.storage.landing_zone import deliver_files
 
-        for file in map(Path, files):
-            content, landed = file.read_bytes(), self.home.landing / file.name
-            if not (landed.exists() and landed.read_bytes() == content):
-                write_atomically(landed, content)
+        deliver_files(self.home, [Path(file) for file in files])
         with silence_libraries():
             update_market(self.store, quiet=quiet)
         return summarize_market(self.store)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
@@ -25,6 +26,30 @@ def landed_files(home: Home) -> list[LandedFile]:
     A file that is refused for its name, kind or size is not opened and has no content.
     """
     return [_landed_file(path, escape_name(path.relative_to(home.landing))) for path in landed_paths(home)]
+
+
+def deliver_files(home: Home, files: Sequence[Path]) -> None:
+    """Copy files into `data/landing`, all or none; one of the same name there is replaced.
+
+    Raises:
+        StorageError: if a file cannot be read, would be refused unread or ignored, or two have the same name.
+    """
+    contents: dict[str, bytes] = {}
+    for path in files:
+        if path.name in contents:
+            raise StorageError(f"delivered files need different names, but two are named {path.name}; rename one")
+        if _is_unfinished(Path(path.name)):
+            raise StorageError(f"{path.name} has the name of a hidden or unfinished file; rename it")
+        if not os.path.lexists(path):
+            raise StorageError(f"{escape_name(path)} must be a file of prices, but does not exist; correct its path")
+        file = _landed_file(path, escape_name(path))
+        if file.refusal:
+            raise StorageError(file.refusal.reason)
+        contents[path.name] = file.content
+    for name, content in contents.items():
+        landed = home.landing / name
+        if not (landed.is_file() and landed.read_bytes() == content):
+            write_atomically(landed, content)
 
 
 def _landed_file(path: Path, name: str) -> LandedFile:

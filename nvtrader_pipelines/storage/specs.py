@@ -125,7 +125,7 @@ def store_experiment(home: Home, content: ExperimentSpec | Mapping[str, Any]) ->
     Raises:
         StorageError: if the content is not a valid experiment, or a person wrote another of this name.
     """
-    plain = to_jsonable_python(content, fallback=lambda value: value.item())  # a number of NumPy's
+    plain = to_jsonable_python(content, fallback=lambda each: each.item() if hasattr(each, "item") else repr(each))
     spec = _valid(plain, ExperimentSpec, "the content is not a valid experiment")
     names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = names.get(spec.name, home.experiments / f"{spec.name}.yaml")

@@ -1,14 +1,26 @@
+import io
+
 import polars as pl
 import pytest
+from rich.console import Console
 
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, summarize_market
-from nvtrader_pipelines.service.cli.pages.market_page import draw_coverage
+from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARNINGS, draw_coverage, print_market
 from nvtrader_pipelines.storage.medallion import ingest_market
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars
 
 FIRST_BAD = 17  # rows of BBB, a row in 20 and one more
+
+
+def summarize_landed(store):
+    """Ingest and clean the landing zone, and summarize it."""
+    ingest_market(store.tables, range(1900, 2025), INGESTED_AT)
+    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), TODAY)
+    store.tables.replace(CLEAN_BARS, kept, {})
+    store.tables.replace(QUARANTINE, refused, {})
+    return summarize_market(store)
 
 
 @pytest.fixture
@@ -24,11 +36,7 @@ def summary(home, store):
     (home.landing / "a.csv").write_text("\n".join(text))
     (home.landing / "b.csv").write_bytes(csv_file(bars.filter(pl.col("symbol") == "CCC").head(10)).content)
     (home.landing / "c.csv").write_text("nothing\n")
-    ingest_market(store.tables, range(1900, 2025), INGESTED_AT)
-    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), TODAY)
-    store.tables.replace(CLEAN_BARS, kept, {})
-    store.tables.replace(QUARANTINE, refused, {})
-    return summarize_market(store)
+    return summarize_landed(store)
 
 
 def test_rows_of_each_file_are_kept_refused_or_repeated(summary):
@@ -41,9 +49,30 @@ def test_rows_of_each_file_are_kept_refused_or_repeated(summary):
 
 def test_symbol_above_the_threshold_is_a_warning_by_name(summary):
     assert FIRST_BAD / 320 > MAX_REFUSED_SHARE
-    assert [warning.split()[0] for warning in summary.warnings] == ["c.csv", "BBB:", "landing"]
-    assert f"{FIRST_BAD} of 320 rows were refused (5%, more than 5%)" in summary.warnings[1]
-    assert "a.csv, line" in summary.warnings[1]
+    assert [warning.split()[0] for warning in summary.warnings] == ["landing", "c.csv", "BBB:"]
+    assert f"{FIRST_BAD} of 320 rows were refused (5%, more than 5%)" in summary.warnings[2]
+    assert "a.csv, line" in summary.warnings[2]
+
+
+def test_two_symbols_under_one_name_are_a_warning(home, store):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    (home.landing / "nasdaq_aapl.csv").write_text("date,close\n2020-01-02,1\n2020-01-03,1\n")
+    (home.landing / "nasdaq_msft.csv").write_text("date,close\n2020-01-02,50\n2020-01-03,51\n")
+    (warning,) = [each for each in summarize_landed(store).warnings if each.startswith("NASDAQ:")]
+    assert "nasdaq_msft.csv replaced 2 rows of nasdaq_aapl.csv" in warning
+
+
+def test_page_counts_the_warnings_and_cuts_the_values_it_does_not_show(home, store):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    names = [f"S{k}" for k in range(MAX_WARNINGS + 5)]
+    broken = "x" * 5000
+    (home.landing / "a.csv").write_text("symbol,date,close\n" + "".join(f"{name},{broken},1\n" for name in names))
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_market(summarize_landed(store), console)
+    shown = console.export_text()
+    assert shown.count("warning: ") == MAX_WARNINGS
+    assert "5 more warnings" in shown
+    assert "x" * (MAX_VALUE + 1) not in shown
 
 
 def test_symbols_have_their_first_session_gaps_and_coverage(summary):

@@ -101,7 +101,7 @@ def test_delivered_file_is_landed_and_ingested_once(tmp_path, capsys):
 
 
 def test_missing_file_is_not_ingested(home):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(StorageError, match=r"missing\.csv"):
         Pipeline(home.root).ingest("missing.csv")
 
 

@@ -4,7 +4,8 @@ import os
 import pytest
 
 from nvtrader_pipelines.market.sources.landing import MAX_BYTES
-from nvtrader_pipelines.storage.landing_zone import landed_files, landing_fingerprint, store_copies
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.landing_zone import deliver_files, landed_files, landing_fingerprint, store_copies
 
 
 def test_landed_files_are_named_relative_to_the_landing_zone(home):
@@ -76,3 +77,35 @@ def test_archive_and_large_file_are_refused_unread(home, name, size, rule):
     with (home.landing / name).open("wb") as file:
         file.truncate(size + 1)  # sparse
     assert refusals(home) == [(name, rule, b"")]
+
+
+def test_delivered_files_are_copied_and_replaced(home, tmp_path):
+    (tmp_path / "A.csv").write_bytes(b"1")
+    deliver_files(home, [tmp_path / "A.csv"])
+    (tmp_path / "A.csv").write_bytes(b"2")
+    deliver_files(home, [tmp_path / "A.csv"])
+    assert [(file.name, file.content) for file in landed_files(home)] == [("A.csv", b"2")]
+
+
+@pytest.fixture(params=["missing", "folder", "pipe", "hidden", "format", "size", "same_name"])
+def undeliverable(request, tmp_path):
+    """Path of a file that cannot be landed beside A.csv."""
+    names = {"hidden": ".b.csv", "format": "b.xlsx", "same_name": "sub/A.csv"}
+    path = tmp_path / names.get(request.param, "b.csv")
+    path.parent.mkdir(exist_ok=True)
+    if request.param == "folder":
+        path.mkdir()
+    elif request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param != "missing":
+        path.write_bytes(b"1")
+    if request.param == "size":
+        os.truncate(path, MAX_BYTES + 1)
+    return path
+
+
+def test_no_file_is_delivered_beside_one_that_cannot_be(home, tmp_path, undeliverable):
+    (tmp_path / "A.csv").write_bytes(b"1")
+    with pytest.raises(StorageError, match=undeliverable.name):
+        deliver_files(home, [tmp_path / "A.csv", undeliverable])
+    assert list(home.landing.iterdir()) == []

@@ -288,3 +288,8 @@ def test_large_file_is_refused_with_bound_and_size(home):
     (home.experiments / "large.yaml").write_text("# " + "x" * MAX_BYTES)
     (problem,) = read_experiments(home).problems.values()
     assert "must have at most 256 KiB, but has 256" in problem
+
+
+def test_content_of_an_unknown_type_is_refused(home):
+    with pytest.raises(StorageError, match="agent"):
+        store_experiment(home, {"name": "q", "agent": object()})

@@ -10,6 +10,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # replaces bytes that are not UTF-8
 SEPARATORS = (",", ";", "\t")
 MAX_HEADER = 1 << 20  # characters of the header line
 MAX_COLUMNS = 10_000  # a wide table has six per symbol
+_QUOTED = '"(?:[^"]|"")*"'
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class CsvText:
     @property
     def width(self) -> int:
         """Number of fields in the first line."""
-        first = self.lines.head(1).select(_unquoted().str.count_matches(self.separator, literal=True))
-        return int(first.item()) + 1
+        return int(self.lines.head(1).select(_count_fields(self.separator)).item())
 
     def body(self, header_rows: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Split the rows after the header, see `split_fields`."""
@@ -45,7 +45,7 @@ def read_csv_text(content: bytes) -> CsvText:
         UnreadableFile: if the file is empty or its header is not UTF-8. Other bytes in later lines become
             replacement characters, for which only the row is refused.
     """
-    text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = content.decode(errors="replace").replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
     lines = pl.DataFrame({"text": text.split("\n")}, schema={"text": pl.String}).with_row_index("line", offset=1)
     lines = lines.with_columns(pl.col("line").cast(pl.Int64)).filter(pl.col("text").str.strip_chars() != "")
     if lines.is_empty():
@@ -65,8 +65,9 @@ def read_csv_text(content: bytes) -> CsvText:
 
 def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split lines of `width` fields into columns `line, "0", "1", …`; return others as they are."""
-    bare = _unquoted()
-    sound = (bare.str.count_matches(separator, literal=True) == width - 1) & ~bare.str.contains('"', literal=True)
+    field = rf'(?:{_QUOTED}|[^"{separator}]*)'  # polars loses count of lines at a quote inside an unquoted field
+    is_split = pl.col("text").str.contains(rf"^{field}(?:{separator}{field})*$")
+    sound = is_split & (_count_fields(separator) == width)
     good, broken = lines.filter(sound), lines.filter(~sound)
     names = [str(k) for k in range(width)]
     if good.is_empty():
@@ -77,5 +78,6 @@ def split_fields(lines: pl.DataFrame, width: int, separator: str) -> tuple[pl.Da
     return pl.concat([good.select("line"), fields], how="horizontal"), broken
 
 
-def _unquoted() -> pl.Expr:
-    return pl.col("text").str.replace_all('"[^"]*"', "")
+def _count_fields(separator: str) -> pl.Expr:
+    unquoted = pl.col("text").str.replace_all(rf"(^|{separator}){_QUOTED}", "${1}")
+    return unquoted.str.count_matches(separator, literal=True) + 1

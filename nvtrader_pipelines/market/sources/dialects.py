@@ -13,7 +13,7 @@ from nvtrader_pipelines.market.tables import NUMBERS
 # Our own spelling first, then those of vendors and libraries.
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "symbol": ("symbol", "tic", "ticker", "stock", "name"),
-    "date": ("date", "datetime", "timestamp", "open_time", "time"),
+    "date": ("date", "datetime", "timestamp", "open_time", "time", ""),  # last: an index that pandas wrote
     "open": ("open",),
     "high": ("high",),
     "low": ("low",),
@@ -59,8 +59,10 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
     `aapl_2015-2020.csv`).
 
     Raises:
-        UnreadableFile: if the header names no date or no close, or neither header nor file names the symbol.
+        UnreadableFile: if the header names no date or no close, or one of the columns twice, or neither header nor
+            file names the symbol.
     """
+    _require_single_columns(header)
     position = {known: index for known in SPELLINGS if (index := _find(header, known)) is not None}
     if "date" not in position or "close" not in position:
         raise UnreadableFile(
@@ -103,6 +105,18 @@ def _with_time(date: pl.Expr, time: pl.Series) -> pl.Expr:
     return pl.when(is_midnight).then(date).otherwise(pl.format("{} {}", date, time)).alias("date")
 
 
+def _require_single_columns(header: Sequence[str]) -> None:
+    spelled = [_normalize_header(cell) for cell in header]
+    known = {spelling for spellings in SPELLINGS.values() for spelling in spellings if spelling}
+    repeated = next((name for name in spelled if name in known and spelled.count(name) > 1), None)
+    if repeated:
+        raise UnreadableFile(
+            "repeated_column",
+            f"a header names each column once, but this has {spelled.count(repeated)} columns {repeated!r}; "
+            "rename or remove all but one, or deliver a row per symbol and date",
+        )
+
+
 def _require_one_bar_per_date(rows: pl.DataFrame) -> None:
     """Refuse different bars on one date: several symbols, in a column of unknown name.
 
@@ -128,7 +142,7 @@ def _find(header: Sequence[str], known: str) -> int | None:
 
 
 def _normalize_header(cell: str) -> str:
-    return cell.strip(' <>*."').lower().replace(" ", "_")
+    return cell.strip(' <>*."').lower().replace(".", "").replace(" ", "_")
 
 
 def _is_wide(header: list[list[str]]) -> bool:

@@ -143,7 +143,9 @@ def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> Run
     from nvtrader_pipelines.runs.run_pictures import draw_comparison
 
     if len(names) < 2:
-        raise ValueError("a comparison needs at least two runs, but got one; add another (see `nvtrader runs`)")
+        raise ValueError(
+            f"a comparison needs at least two runs, but got {len(names)}; add another (see `nvtrader runs`)"
+        )
     runs = [find_run_by_name(store.ledger, each) for each in names]
     if len({each.run_id for each in runs}) < len(runs):
         raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")

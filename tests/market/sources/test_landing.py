@@ -76,3 +76,27 @@ def test_unreadable_file_is_refused_with_rule_and_reason(name, content, rule):
         read(content, name)
     assert refusal.value.rule == rule
     assert len(refusal.value.reason.split()) > 5
+
+
+@pytest.mark.parametrize(
+    "line", ['"A"x,2020-01-02,1', 'A,2020-01-02,"1" ', '[{"a":"A","b":1}', 'A,2020-01-02,x"1,2"', 'A,2020-01-02,5"']
+)
+def test_line_with_a_misplaced_quote_is_stored_whole(line):
+    rows = read(f"symbol,date,close\n{line}\nA,2020-01-03,2\n".encode())
+    assert rows.select("line", "symbol", "close").rows() == [(2, line, None), (3, "A", "2")]
+
+
+def test_column_named_twice_is_refused():
+    with pytest.raises(UnreadableFile) as refused:
+        read(b"symbol,date,Close,close\nA,2020-01-02,1,2\n")
+    assert refused.value.rule == "repeated_column"
+
+
+def test_line_of_a_byte_order_mark_is_blank():
+    assert read(b"symbol,date,close\n\xef\xbb\xbf\nA,2020-01-02,1\n")["line"].to_list() == [3]
+
+
+def test_json_named_csv_is_refused():
+    with pytest.raises(UnreadableFile) as refused:
+        read(b'[{"date":"2020-01-02","close":1}]')
+    assert refused.value.rule == "unknown_header"

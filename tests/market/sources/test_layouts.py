@@ -85,6 +85,20 @@ LAYOUTS = {  # file name and content: two bars, the last 10, 12, 9, 11, volume 1
         "1,Apple,AAPL,2020-01-30 23:59:59,12,9,10,10.5,1100000,1\n"
         "2,Apple,AAPL,2020-01-31 23:59:59,12,9,10,11,1200000,1\n",
     ),
+    "pandas, unnamed index of dates": (
+        "AAPL.csv",
+        ",Open,High,Low,Close,Volume\n2020-01-30,10,12,9,10.5,1100000\n2020-01-31,10,12,9,11,1200000\n",
+    ),
+    "Yahoo Finance of 2003, as in Matplotlib": (
+        "AAPL.csv",
+        "Date,Open,High,Low,Close,Volume,Adj. Close*\n31-Jan-20,10,12,9,11,1200000,11\n"
+        "30-Jan-20,10,12,9,10.5,1100000,5\n",
+    ),
+    "Vega, named months without a comma": (
+        "stocks.csv",
+        "symbol,date,price,open,high,low,volume\nAAPL,Jan 30 2020,10.5,10,12,9,1100000\n"
+        "AAPL,Jan 31 2020,11,10,12,9,1200000\n",
+    ),
     "European, day first": (
         "AAPL.csv",
         "Date;Open;High;Low;Close;Volume\n30/01/2020;10;12;9;10.5;1,100,000\n31/01/2020;10;12;9;11;1,200,000\n",
@@ -127,6 +141,26 @@ def test_date_that_may_be_read_in_two_ways_is_refused(date, rule):
 def test_file_in_which_months_and_days_change_places_is_refused():
     tables = market_tables(LandedFile("A.csv", b"date,close\n01/31/2020,1\n30/01/2020,1\n"))
     assert tables.quarantine["rule"].to_list() == ["unparseable_date"] * 2
+
+
+INTRADAY = {
+    "clock": "date,close\n2020-01-30 00:00:00,1\n2020-01-30 01:00:00,2\n2020-01-31,3\n",
+    "milliseconds": "time,close\n1580342400000,1\n1580346000000,2\n1580428800000,3\n",
+    "own column": "<DATE>,<TIME>,<CLOSE>\n20200130,000000,1\n20200130,010000,2\n20200131,000000,3\n",
+}
+
+
+@pytest.mark.parametrize("form", INTRADAY)
+def test_midnight_bar_among_bars_of_its_day_is_refused(form):
+    tables = market_tables(LandedFile("A.csv", INTRADAY[form].encode()))
+    assert tables.quarantine.select("line", "rule").rows() == [(2, "unparseable_date"), (3, "unparseable_date")]
+    assert tables.clean_bars["close"].to_list() == [3.0]
+
+
+def test_adjusted_close_of_an_early_yahoo_file_is_read():
+    _, content = LAYOUTS["Yahoo Finance of 2003, as in Matplotlib"]
+    bars = market_tables(LandedFile("AAPL.csv", content.encode())).clean_bars
+    assert bars.sort("session")["adj_close"].to_list() == [5.0, 11.0]
 
 
 def test_bar_with_a_time_of_day_in_its_own_column_is_refused():

@@ -9,7 +9,8 @@ from nvtrader_pipelines.runs.market_summary import MarketSummary
 from nvtrader_pipelines.service.cli.output import print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 
-MAX_FILES, MAX_SYMBOLS, MAX_REASONS = 10, 12, 5  # rows of the tables; the rest is counted
+MAX_FILES, MAX_SYMBOLS, MAX_REASONS, MAX_WARNINGS = 10, 12, 5, 20  # shown; the rest is counted
+MAX_VALUE = 60  # characters of a refused value, which may be a whole line
 BLOCKS = "\u00b7\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"  # dot, then an eighth to full height
 NEXT = (
     'nvtrader sql "SELECT file, line, symbol, date, rule, value, reason FROM silver.quarantine ORDER BY file, line"',
@@ -23,8 +24,10 @@ def print_market(summary: MarketSummary, console: Console, more_warnings: Sequen
     _print_symbols(summary, console)
     if len(summary.reasons):
         _print_reasons(summary.reasons, console)
-    for warning in (*summary.warnings, *more_warnings):
+    warnings = (*more_warnings, *summary.warnings)
+    for warning in warnings[:MAX_WARNINGS]:
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+    _print_rest(len(warnings), MAX_WARNINGS, "warnings", console)
     console.print("\nsee more")
     for line in NEXT:
         console.print(f"  {line}", soft_wrap=True)
@@ -71,7 +74,13 @@ def _print_symbols(summary: MarketSummary, console: Console) -> None:
 
 def _print_reasons(reasons: pl.DataFrame, console: Console) -> None:
     cells = [
-        [f"{row['n_rows']:,}", row["rule"], f"{row['file']}:{row['line']}", str(row["value"] or ""), row["reason"]]
+        [
+            f"{row['n_rows']:,}",
+            row["rule"],
+            f"{row['file']}:{row['line']}",
+            (row["value"] or "")[:MAX_VALUE],
+            row["reason"],
+        ]
         for row in reasons.head(MAX_REASONS).rows(named=True)
     ]
     print_table(
