@@ -12,6 +12,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import LookAheadError, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.portfolio.costs import total_cost
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline import Situation
 
@@ -55,10 +56,12 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
     length = env.action.size(len(panel.symbols)).length
     for number in range((t - first) // env.rebal_freq):
         step = simulation.step(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)))
-        yield f"target of step {number}", step.target
-        yield f"cost of step {number}", step.account.transition.cost
         yield f"reward of step {number}", step.reward
         yield f"observation after step {number}", step.observation
+    now = np.full(N_PORTFOLIOS, t)
+    weights = env.action.start(panel)(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)), now)
+    yield "target", weights
+    yield "cost of the next fill", total_cost(env.cost_models, panel)(weights[:, :-1], now + 1)
     proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.baselines]
     account = opening_account(len(panel.symbols))
     situation = Situation(panel, t, account.weights, 0.0, np.zeros(63), FITTED)
