@@ -144,10 +144,13 @@ class PeekRule(ClassicalAgent):
         return Decision(target=add_cash(scores / max(scores.sum(), 1.0)))
 
 
-class OwnRule(BuyAndHold):
+class OwnRule(ClassicalAgent):
     """Rule that keeps the contract; no package lists it as an agent."""
 
     kind: Literal["own_rule"] = "own_rule"
+
+    def start(self):
+        return BuyAndHold().start()
 
 
 class PeekTraining(BuyAndHold):

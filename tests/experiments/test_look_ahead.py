@@ -1,6 +1,8 @@
 import pytest
 
+from nvtrader_pipelines.components.family import PartError
 from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.rewards.term import Stateless
 from nvtrader_pipelines.experiments.look_ahead import require_causal_parts
 from nvtrader_pipelines.market.look_ahead import LookAheadError, require_causal_feature
 from nvtrader_pipelines.testing.features import price_history
@@ -49,3 +51,18 @@ def test_part_that_looks_ahead_is_refused_by_name(spec, part, changed):
 def test_feature_that_looks_ahead_is_refused_by_name():
     with pytest.raises(LookAheadError, match="the feature peek must not look ahead"):
         require_causal_feature(parts.PeekFeature(), price_history())
+
+
+@pytest.mark.parametrize(
+    ("contribution", "problem"),
+    [
+        (lambda _: {}["unknown"], "fail in a trial of 3 steps .KeyError"),
+        (lambda outcome: outcome.transition.session_growth, "fail in a trial of 3 steps .ValueError"),
+        (lambda outcome: outcome.equity * float("nan"), "the reward of step 0 is not finite"),
+    ],
+    ids=["error", "shape", "nan"],
+)
+def test_part_that_fails_is_refused_by_name(monkeypatch, contribution, problem):
+    monkeypatch.setattr(parts.PeekReward, "start", lambda *_: Stateless(contribution))
+    with pytest.raises(PartError, match=f"the parts PeekReward must .*{problem}"):
+        require_causal_parts(in_environment(rewards=(parts.PeekReward(),)), PANEL)
