@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
@@ -196,6 +197,17 @@ def test_tear_sheet_grows_with_years_and_leaves_edges_free(n_sessions, tmp_path)
         assert all((edge == 1.0).all() for edge in (image[:5], image[-5:], image[:, :5], image[:, -5:]))
     heights = [figures.tear_sheet_figure(tear_sheet(n), "").figure.get_figheight() for n in (n_sessions, 4000)]
     assert heights[0] < heights[1]
+
+
+def test_rolling_figures_of_a_narrow_range_have_distinct_tick_labels():
+    sheet = tear_sheet(400)
+    quiet = sheet.by_session.with_columns(exposure=0.75 + 0.002 * pl.col("exposure"))
+    picture = figures.rolling_figure(replace(sheet, by_session=quiet), "ppo")
+    picture.png()
+    exposure = picture.figure.axes[2]
+    labels = [label.get_text() for label in exposure.get_yticklabels()]
+    assert len(set(labels)) == len(labels)
+    assert all(label.endswith("%") for label in labels)
 
 
 @pytest.mark.parametrize("n_sessions", [2, 125])
