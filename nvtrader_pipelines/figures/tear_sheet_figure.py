@@ -34,8 +34,8 @@ from nvtrader_pipelines.figures.equity import finish_equity
 MONTHS = tuple(calendar.month_abbr)[1:]
 STRONG_MONTH, STRONG_YEAR = 0.10, 0.40  # returns from which a cell has the full color
 _DARK = 0.7  # share of the strongest color from which text is white
-_LEFT, _RIGHT = 0.108, 0.80
-_TOP, _BOTTOM = 0.75, 1.1  # inches for title and note
+_LEFT, _RIGHT = 0.115, 0.80
+_TOP, _BOTTOM = 0.75, 1.3  # inches for title and note
 _EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.35, 0.75, 0.33  # inches
 _PANELS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
     ("sharpe", "rolling\nSharpe ratio", BLUE, "{:.2f}".format),
@@ -90,8 +90,8 @@ def _draw_rolling(figure: Figure, rolling: pl.DataFrame, top: float, height: flo
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0) if name in _IN_PERCENT else "{x:g}")
         axes.margins(y=0.25)  # a label of two lines at the lowest value stays above the dates
-        set_dates(axes)
         axes.set_xlim(days[0] - 1.0, days[-1] + 1.0)
+        set_dates(axes)
         axes.tick_params(labelbottom=i == len(_PANELS) - 1)
         known = rolling[name].drop_nulls()
         if len(known) and name == "sharpe":
