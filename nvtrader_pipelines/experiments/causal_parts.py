@@ -1,4 +1,4 @@
-"""Check that the installed parts of an experiment do not look ahead."""
+"""Refusal of an experiment whose parts from installed packages fail or look ahead."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.components.family import PartError
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.experiments.installed_parts import parts_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import LookAheadError, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.portfolio.costs import total_cost
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline import Situation
 
@@ -22,25 +24,35 @@ FITTED = Thresholds(turbulence=1e9, drawdown=0.5, trailing_return=-0.5, turnover
 
 
 def require_causal_parts(spec: ExperimentSpec, panel: MarketPanel) -> None:
-    """Raise if observations, rewards, costs or decisions change with the market's future.
+    """Raise if observations, rewards, costs or decisions fail, or change with the market's future.
 
     Experiments without parts of installed packages are not checked. Features are checked where they are computed.
 
     Raises:
         LookAheadError: with what changed and the session.
+        PartError: if the parts fail in a trial, or give numbers that are not finite.
     """
     if not parts_of(spec):
         return
+    parts = ", ".join(sorted(part.__qualname__ for part in parts_of(spec)))
     for share in SHARES:
         t = int(share * len(panel.sessions))
-        known, other = (dict(_outcomes(spec, each, t)) for each in (panel, with_other_future(panel, t)))
-        changed = [name for name, value in known.items() if not np.array_equal(value, other[name], equal_nan=True)]
-        if changed:
-            parts = ", ".join(sorted(part.__qualname__ for part in parts_of(spec)))
-            raise LookAheadError(
-                f"the parts {parts} must not look ahead, but the {changed[0]} changes when the market after "
-                f"{panel.sessions[t]} is replaced; compute it from sessions up to then"
-            )
+        try:
+            known, other = (dict(_outcomes(spec, each, t)) for each in (panel, with_other_future(panel, t)))
+        except Exception as error:  # a package's own code
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise PartError(
+                f"the parts {parts} must run on the market, but fail in a trial of {N_STEPS} steps ({reason}); test "
+                "each with nvtrader_pipelines.testing"
+            ) from error
+        for name, value in known.items():
+            if not np.isfinite(value).all():
+                raise PartError(f"the parts {parts} must give finite numbers, but the {name} is not finite")
+            if not np.array_equal(value, other[name]):
+                raise LookAheadError(
+                    f"the parts {parts} must not look ahead, but the {name} changes when the market after "
+                    f"{panel.sessions[t]} is replaced; compute it from sessions up to then"
+                )
 
 
 def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tuple[str, Any]]:
@@ -55,10 +67,12 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
     length = env.action.size(len(panel.symbols)).length
     for number in range((t - first) // env.rebal_freq):
         step = simulation.step(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)))
-        yield f"target of step {number}", step.target
-        yield f"cost of step {number}", step.account.transition.cost
         yield f"reward of step {number}", step.reward
         yield f"observation after step {number}", step.observation
+    now = np.full(N_PORTFOLIOS, t)
+    weights = env.action.start(panel)(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)), now)
+    yield "target", weights
+    yield "cost of the next fill", total_cost(env.cost_models, panel)(weights[:, :-1], now + 1)
     proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.baselines]
     account = opening_account(len(panel.symbols))
     situation = Situation(panel, t, account.weights, 0.0, np.zeros(63), FITTED)

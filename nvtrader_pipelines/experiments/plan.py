@@ -63,6 +63,7 @@ class RunPlan:
             ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline needs, or a
                 fold's training is too short to fit its timing.
             LookAheadError: if a part of an installed package looks ahead.
+            PartError: if such a part fails.
         """
         if spec.design.kind == "ablation":
             variants = ", ".join(variant.name for variant in spec.variants())

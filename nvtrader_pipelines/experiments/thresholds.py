@@ -6,6 +6,7 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import Archives, policy_without_timing
+from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import Window
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds
 
@@ -23,7 +24,7 @@ def fit_thresholds(plan: RunPlan, archives: Archives, chosen: Mapping[int, int],
     """
     timing, windows = plan.spec.pipeline.timing, plan.fitting_windows(fold)
     paths = _paths(plan, archives, chosen, fold, windows) if timing.needs_path else []
-    return timing.fit(plan.panel, windows, paths)
+    return timing.fit(cut_after(plan.panel, windows[-1][1]), windows, paths)
 
 
 def _paths(

@@ -11,7 +11,7 @@ import polars as pl
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.dates import AutoDateLocator
+from matplotlib.dates import AutoDateLocator, DayLocator
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -36,6 +36,7 @@ TEXT, _TITLE, _NOTE = 14, 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
 _NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
 _CUT = " … (more in the table)"
+_MAX_DATES = 8  # on a horizontal axis
 _SIMPLIFY = 0.5  # points at 72 per inch by which an SVG path may deviate; half of the size of exact paths
 _PATH = re.compile(rb' d="[^"]*"')
 _DIGITS = re.compile(rb"(\.\d)\d+")  # a tenth of a point is enough; all digits would double the file
@@ -115,9 +116,10 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
 
 
 def set_date_ticks(axes: Axes) -> None:
-    """Set at most eight dates as ticks of the horizontal axis."""
+    """Set dates as ticks of the horizontal axis, few enough to stay apart, and none within a day."""
     axes.xaxis_date()
-    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=8))
+    first, last = axes.get_xlim()
+    axes.xaxis.set_major_locator(DayLocator() if last - first < _MAX_DATES else AutoDateLocator(maxticks=_MAX_DATES))
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
@@ -130,7 +132,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     points = axes.transData.transform([(axes.get_xlim()[1], label.y) for label in labels])
     heights = np.clip(axes.transAxes.inverted().transform(points)[:, 1], 0.0, 1.0)
     gap = _LABEL_GAP / axes.get_position().height
-    for label, height, placed in zip(labels, heights, spread(heights, gap), strict=True):
+    for label, height, placed in zip(labels, heights, spread(heights, gap, 1.0), strict=True):
         axes.annotate(
             label.text,
             xy=(1.0, float(height)),
@@ -178,8 +180,8 @@ def pivot_cells(
     return cells
 
 
-def spread(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
-    """Nearest heights (least squares) in the same order, at least `gap` apart."""
+def spread(heights: NDArray[np.float64], gap: float, top: float) -> NDArray[np.float64]:
+    """Nearest heights (least squares) in the same order, at least `gap` apart and at most `top`."""
     order = np.argsort(heights, kind="stable")
     offsets = gap * np.arange(len(heights))
     groups: list[tuple[float, int]] = []  # mean and size of groups of touching labels
@@ -190,7 +192,8 @@ def spread(heights: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
             size = n_later + n_earlier
             groups.append(((later * n_later + earlier * n_earlier) / size, size))
     placed = np.empty(len(heights))
-    placed[order] = np.concatenate([np.full(size, mean) for mean, size in groups]) + offsets
+    nearest = np.concatenate([np.full(size, mean) for mean, size in groups])
+    placed[order] = np.minimum(nearest, top - offsets[-1]) + offsets
     return placed
 
 

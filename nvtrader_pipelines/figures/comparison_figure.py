@@ -23,7 +23,7 @@ from nvtrader_pipelines.figures.canvas import (
 from nvtrader_pipelines.figures.equity import finish_curves
 
 _STYLES = ((BLUE, "-"), *LINE_STYLES)
-_LEFT, _RIGHT = 0.095, 0.765
+_LEFT, _RIGHT = 0.115, 0.765
 
 
 def comparison_figure(curves: pl.DataFrame, title: str, note: str | None = None) -> Picture:
@@ -60,8 +60,8 @@ def _draw(panels: tuple[Axes, Axes, Axes], rows: pl.DataFrame, style: tuple[str,
 
 
 def _finish_ratios(figure: Figure, ratios: Axes, wealth: Axes, *, is_empty: bool) -> None:
-    set_date_ticks(ratios)
     ratios.set_xlim(wealth.get_xlim())
+    set_date_ticks(ratios)
     ratios.set_ylabel("rolling\nSharpe ratio")
     ratios.yaxis.set_major_locator(MaxNLocator(4))
     figure.text(

@@ -34,8 +34,8 @@ def equity_figure(curves: pl.DataFrame, title: str, report_from: date | None, no
     from `report_from` is shaded.
     """
     figure = new_figure(title, note)
-    wealth = panel(figure, 0.095, 0.40, 0.765, 0.88)
-    losses = panel(figure, 0.095, 0.13, 0.765, 0.35)
+    wealth = panel(figure, 0.115, 0.40, 0.765, 0.88)
+    losses = panel(figure, 0.115, 0.13, 0.765, 0.35)
     labels = [
         _draw(wealth, losses, rows, style)
         for rows, style in _with_styles([frame for _, frame in curves.group_by("policy", maintain_order=True)])
@@ -118,7 +118,7 @@ def finish_equity(wealth: Axes) -> None:
     wealth.set_ylabel("equity after costs\n(log scale)")
     low, high = wealth.get_ylim()
     wide = high / low >= _NARROW
-    wealth.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(6))
+    wealth.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(6, steps=[1, 2, 5, 10]))
     wealth.yaxis.set_minor_locator(NullLocator())
     wealth.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     set_date_ticks(wealth)

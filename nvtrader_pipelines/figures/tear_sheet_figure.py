@@ -8,7 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
@@ -34,17 +34,16 @@ from nvtrader_pipelines.figures.equity import finish_equity
 MONTHS = tuple(calendar.month_abbr)[1:]
 STRONG_MONTH, STRONG_YEAR = 0.10, 0.40  # returns from which a cell has the full color
 _DARK = 0.7  # share of the strongest color from which text is white
-_LEFT, _RIGHT = 0.108, 0.80
-_TOP, _BOTTOM = 0.75, 1.1  # inches for title and note
+_LEFT, _RIGHT = 0.115, 0.80
+_TOP, _BOTTOM = 0.75, 1.3  # inches for title and note
 _EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.35, 0.75, 0.33  # inches
-_PERCENT = PercentFormatter(1.0, decimals=0)
-_NUMBER = FuncFormatter(lambda value, _: f"{value:g}")
-_PANELS: tuple[tuple[str, str, str, Callable[[float], str], FuncFormatter | PercentFormatter], ...] = (
-    ("sharpe", "rolling\nSharpe ratio", BLUE, "{:.2f}".format, _NUMBER),
-    ("volatility", "rolling\nvolatility", VERMILION, "{:.1%}".format, _PERCENT),
-    ("exposure", "exposure", GREEN, "{:.0%}".format, _PERCENT),
-    ("turnover", "rolling\nturnover", ORANGE, "{:.1f}".format, _NUMBER),
+_PANELS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
+    ("sharpe", "rolling\nSharpe ratio", BLUE, "{:.2f}".format),
+    ("volatility", "rolling\nvolatility", VERMILION, "{:.1%}".format),
+    ("exposure", "exposure", GREEN, "{:.0%}".format),
+    ("turnover", "rolling\nturnover", ORANGE, "{:.1f}".format),
 )
+_IN_PERCENT = {"volatility", "exposure"}
 _DRAWDOWN_COLUMNS = (
     ("", 0.03),
     ("depth", 0.16),
@@ -84,14 +83,15 @@ def rolling_figure(sheet: TearSheet, title: str) -> Picture:
 def _draw_rolling(figure: Figure, rolling: pl.DataFrame, top: float, height: float) -> float:
     """Draw a panel per figure below `top` inches, and return where they end."""
     days = date2num(rolling["session"].to_numpy())
-    for i, (name, words, color, form, ticks) in enumerate(_PANELS):
+    for i, (name, words, color, form) in enumerate(_PANELS):
         axes = panel(figure, _LEFT, (top - _ROLLING) / height, _RIGHT, top / height)
         axes.plot(days, rolling[name], color=color, linewidth=1.4)
         axes.set_ylabel(words)
         axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.yaxis.set_major_formatter(ticks)
-        set_date_ticks(axes)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0) if name in _IN_PERCENT else "{x:g}")
+        axes.margins(y=0.25)  # a label of two lines at the lowest value stays above the dates
         axes.set_xlim(days[0] - 1.0, days[-1] + 1.0)
+        set_date_ticks(axes)
         axes.tick_params(labelbottom=i == len(_PANELS) - 1)
         known = rolling[name].drop_nulls()
         if len(known) and name == "sharpe":

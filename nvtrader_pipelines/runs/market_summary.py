@@ -116,7 +116,9 @@ def _file_warnings(files: pl.DataFrame) -> Iterator[str]:
 
 def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
     """Sentence per symbol with many bars that a file of another name replaced: it may be of another symbol."""
-    corrected = _rows_with_symbol(rows).filter(pl.col("reason") == CORRECTED).group_by(*_NAME, "file").len("n_corrected")
+    corrected = (
+        _rows_with_symbol(rows).filter(pl.col("reason") == CORRECTED).group_by(*_NAME, "file").len("n_corrected")
+    )
     found = corrected.join(kept.group_by(*_NAME, pl.col("file").alias("by")).len("n_kept"), on=_NAME)
     many = found.filter(
         (pl.col("file") != pl.col("by")) & (pl.col("n_corrected") > MAX_REFUSED_SHARE * pl.col("n_kept"))

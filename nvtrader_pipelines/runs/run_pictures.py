@@ -72,11 +72,16 @@ def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:
     Raises:
         StorageError: if the run has no sessions of the policy.
     """
-    curve = store.tables.read(EQUITY_CURVES, {"run_id": [ref.run_id], "policy": [ref.policy]})
+    rows = store.tables.read(EQUITY_CURVES, {"run_id": [ref.run_id]})
+    curve = rows.filter(policy=ref.policy)
     if curve.is_empty():
+        walked = ", ".join(rows.filter(pl.col("kind") != "baseline")["policy"].unique().sort())
+        remedy = (
+            f"choose one of {walked}" if walked else f"run `nvtrader experiments run {ref.policy.partition('/')[0]}`"
+        )
         raise StorageError(
             f"a tear sheet needs the sessions that {ref.policy} walked in run {short_id(ref.run_id)}, but there are "
-            f"none; `nvtrader experiments run {ref.policy.partition('/')[0]}` makes them"
+            f"none; {remedy}"
         )
     return TearSheet.of(curve)
 

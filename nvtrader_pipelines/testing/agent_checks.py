@@ -12,6 +12,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.agents import Agent, Fit, Learner
 from nvtrader_pipelines.policies.archive import PolicyCard, read_archive, write_archive
+from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
@@ -34,7 +35,9 @@ def _train(agent: Agent, panel: MarketPanel, seed: int = 3) -> Fit:
 
 
 def _open(agent: Agent, fit: Fit, panel: MarketPanel) -> Policy:
-    """Open a fit as the policy that its file gives."""
+    """Start a rule, or open a fit as the policy that its file gives."""
+    if isinstance(agent, ClassicalAgent):
+        return agent.start()
     days = panel.sessions.astype(str)
     card = PolicyCard(
         experiment="check",

@@ -217,7 +217,9 @@ def test_truncated_audit_is_not_traded_on_until_complete(traded, home, desk):
         traded.log.path.write_bytes(b"".join(rows[:left]))
         return Desk.open(desk.store, clock=lambda: AT)
 
-    for left in (0, 5, n_cleared - 1):
+    with pytest.raises(StorageError, match="is empty; restore the file from a backup"):
+        cut(0)
+    for left in (5, n_cleared - 1):
         begun, before = cut(left), written(home)
         for step, *given in (("due",), ("execute",), ("clear",), ("approve", events[-1].plan_id, "ann")):
             with pytest.raises(AuditIncomplete):

@@ -204,3 +204,14 @@ def test_market_lacking_stage_data_raises_before_training(plan):
     with pytest.raises(ValueError, match="add to sectors"):
         list(runtime(RunPlan(spec, plan.panel, plan.panel_digest, plan.folds), store).train())
     assert store.policies == {}
+
+
+def test_timing_is_fitted_on_a_market_that_ends_with_its_training(monkeypatch, behind):
+    plan, store = behind("turbulence")
+    last = {}
+    monkeypatch.setattr(
+        TurbulenceTiming, "fit", lambda _, panel, windows, __: last.update({panel.sessions[-1]: windows})
+    )
+    for fold in plan.folds:
+        fit_thresholds(plan, store.archives, {}, fold)
+    assert last == {plan.panel.sessions[windows[-1][1]]: windows for windows in map(plan.fitting_windows, plan.folds)}

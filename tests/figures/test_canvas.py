@@ -11,19 +11,20 @@ heights = arrays(np.float64, st.integers(1, 12), elements=st.floats(0.0, 1.0))
 
 @given(heights=heights, gap=st.floats(0.01, 0.2))
 def test_labels_never_touch_and_keep_their_order(heights, gap):
-    placed = spread(heights, gap)
+    placed = spread(heights, gap, 1.0)
     order = np.argsort(heights, kind="stable")
     assert (np.diff(placed[order]) >= gap - 1e-9).all()
+    assert placed.max() <= 1.0
 
 
 @given(heights=heights)
 def test_labels_with_room_stay_where_they_are(heights):
     apart = np.sort(heights) + np.arange(len(heights))
-    assert spread(apart, 0.5) == pytest.approx(apart)
+    assert spread(apart, 0.5, apart[-1]) == pytest.approx(apart)
 
 
 def test_labels_that_push_one_another_share_the_way():
-    assert spread(np.array([0.5, 0.5, 0.9]), 0.1) == pytest.approx([0.45, 0.55, 0.9])
+    assert spread(np.array([0.5, 0.5, 0.9]), 0.1, 1.0) == pytest.approx([0.45, 0.55, 0.9])
 
 
 def test_a_long_note_is_cut_after_three_lines_and_says_so():

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
@@ -188,7 +189,7 @@ def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
     assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear()).png()
 
 
-@pytest.mark.parametrize("n_sessions", [2, 125, 126, 3000])
+@pytest.mark.parametrize("n_sessions", [2, 10, 125, 126, 3000])
 def test_tear_sheet_grows_with_years_and_leaves_edges_free(n_sessions, tmp_path):
     sheet = tear_sheet(n_sessions)
     for picture in (figures.tear_sheet_figure(sheet, "ppo", "note"), figures.rolling_figure(sheet, "ppo")):
@@ -198,9 +199,24 @@ def test_tear_sheet_grows_with_years_and_leaves_edges_free(n_sessions, tmp_path)
     assert heights[0] < heights[1]
 
 
-@pytest.mark.parametrize("n_sessions", [2, 125])
-def test_comparison_of_few_sessions_has_a_figure(n_sessions):
-    assert figures.comparison_figure(shared(n_sessions, 2), "2 runs").png()
+def test_rolling_figures_of_a_narrow_range_have_distinct_tick_labels():
+    sheet = tear_sheet(400)
+    quiet = sheet.by_session.with_columns(exposure=0.75 + 0.002 * pl.col("exposure"))
+    picture = figures.rolling_figure(replace(sheet, by_session=quiet), "ppo")
+    picture.png()
+    exposure = picture.figure.axes[2]
+    labels = [label.get_text() for label in exposure.get_yticklabels()]
+    assert len(set(labels)) == len(labels)
+    assert all(label.endswith("%") for label in labels)
+
+
+@pytest.mark.parametrize(("n_sessions", "n_runs"), [(2, 12), (10, 2), (125, 2), (300, 12)])
+def test_comparison_of_few_sessions_or_many_runs_leaves_edges_free(n_sessions, n_runs, tmp_path):
+    picture = figures.comparison_figure(shared(n_sessions, n_runs), "runs")
+    image = pixels(picture.png(), tmp_path)
+    dates = [label.get_text() for label in picture.figure.axes[2].get_xticklabels()]
+    assert all(len(words) in {len("2015-01"), len("2015-01-02")} for words in dates)
+    assert all((edge == 1.0).all() for edge in (image[:5], image[-5:], image[:, :5], image[:, -5:]))
 
 
 def test_svg_is_equal_twice_and_has_no_date_or_link():

@@ -50,7 +50,7 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
     run_picture_part("equity", "Equity", "One unit at the first test session, net of costs.", "equity_curves"),
     tear_sheets,
     picture_part("time", "Over time", "All completed runs in the order in which they finished.", "sharpe_ratio_curve"),
-    picture_part("validation", "Validation", "How much of the best result may be luck.", "validation", "overfitting"),
+    picture_part("validation", "Validation", "How much of the best result may be luck.", "validation"),
     run_picture_part("regimes", "Regimes", "Results by market state, labeled with hindsight.", "regime_evaluation"),
     prudex,
     stress,

@@ -290,7 +290,6 @@ def portfolio(evidence: Evidence) -> Part:
         "Active policy and accounts",
         "Accounts since their opening. Paper fills are assumptions: the bars' prices and the experiment's costs.",
         [Grid("Accounts", columns, rows)],
-        evidence.plots("paper"),
         sentences=sentences or ["No policy is active yet."],
         command="",
     )
@@ -303,11 +302,11 @@ def warnings(evidence: Evidence) -> Part:
     return Part("warnings", "Warnings", lead, sentences=list(known), command="")
 
 
-def picture_part(name: str, title: str, lead: str, *assets: str) -> Callable[[Evidence], Part]:
-    """Return a function that builds a part with pictures of assets without partitions."""
+def picture_part(name: str, title: str, lead: str, asset: str) -> Callable[[Evidence], Part]:
+    """Return a function that builds a part with the pictures of an asset without partitions."""
 
     def part(evidence: Evidence) -> Part:
-        return Part(name, title, lead, plots=[plot for asset in assets for plot in evidence.plots(asset)])
+        return Part(name, title, lead, plots=evidence.plots(asset))
 
     return part
 

@@ -361,7 +361,7 @@ def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentS
     except ValidationError as error:
         raise CodeMismatchError(
             f"version {partition_key} is refused by this code: {explain(error, ExperimentSpec)}; run it with the code "
-            "that registered it, or change its YAML and run the new version"
+            "and the packages that registered it, or change its YAML and run the new version"
         ) from error
     if spec.spec_hash != spec_hash:
         raise CodeMismatchError(
