@@ -1,11 +1,11 @@
 import pytest
-from nvtrader_pipelines.testing.features import price_history
 
 from nvtrader_pipelines.components.family import PartError
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.rewards.term import Stateless
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
 from nvtrader_pipelines.market.look_ahead import LookAheadError, require_causal_feature
+from nvtrader_pipelines.testing.feature_checks import price_history
 from tests import offending_parts as parts
 from tests.experiments.small import EXPERIMENT
 from tests.markets import synthetic_panel
