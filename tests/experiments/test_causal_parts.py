@@ -5,7 +5,7 @@ from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.rewards.term import Stateless
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
 from nvtrader_pipelines.market.look_ahead import LookAheadError, require_causal_feature
-from nvtrader_pipelines.testing.feature_checks import price_history
+from nvtrader_pipelines.testing.feature_checks import synthetic_history
 from tests import offending_parts as parts
 from tests.experiments.small import EXPERIMENT
 from tests.markets import synthetic_panel
@@ -50,7 +50,7 @@ def test_part_that_looks_ahead_is_refused_by_name(spec, part, changed):
 
 def test_feature_that_looks_ahead_is_refused_by_name():
     with pytest.raises(LookAheadError, match="the feature peek must not look ahead"):
-        require_causal_feature(parts.PeekFeature(), price_history())
+        require_causal_feature(parts.PeekFeature(), synthetic_history())
 
 
 @pytest.mark.parametrize(
