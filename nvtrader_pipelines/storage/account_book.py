@@ -154,9 +154,8 @@ class SqliteBook:
         if "_book" in self.__dict__:
             yield self._book
             return
-        with closing(
-            self._connect(self._path, "rw", PROBE)
-        ) as book:  # SQLite removes both at the last close, but not in mode `ro`
+        # SQLite removes both at the last close, but not in mode `ro`
+        with closing(self._connect(self._path, "rw", PROBE)) as book:
             yield book
 
     @contextmanager

@@ -334,6 +334,7 @@ def test_account_answer_without_cash_raises(stub, broker, monkeypatch):
 
 def test_no_text_of_a_broker_contains_keys(stub, caplog):
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "urllib3")  # notifications raise its level
     texts = [repr(connected(stub)), str(connected(stub).client)]
     stub.faults[PLACE].append("silent")
     for keys in (KEYS, ("PK-of-the-stub", "wrong-secret")):

@@ -28,6 +28,11 @@ def restored(built_home, tmp_path_factory, fast_nvtrader):
     return home
 
 
+ARTIFACTS = (
+    """SELECT artifact_uri FROM runs JOIN experiments USING (experiment_id) WHERE experiments.name = 'nvtrader'"""
+)
+
+
 def file_states(home):
     """Size and modification time of the files that another home could reach by a recorded location."""
     files = [path for place in (home.iceberg, home.mlflow) for path in place.rglob("*.*") if path.suffix != ".lock"]
@@ -35,9 +40,9 @@ def file_states(home):
 
 
 def artifacts(home):
-    """Folders of MLflow's artifacts, by run."""
+    """Folders of MLflow's artifacts of experiment runs."""
     with closing(sqlite3.connect(home.mlflow / "mlflow.db")) as database:
-        rows = database.execute("SELECT artifact_uri FROM runs").fetchall()
+        rows = database.execute(ARTIFACTS).fetchall()
     return [Path(unquote(urlparse(uri).path)) for (uri,) in rows]
 
 

@@ -297,7 +297,7 @@ def test_tampered_policy_is_not_activated_and_listed_with_reason(invoke, store, 
     path.write_bytes(content + b"x")
     found = invoke("policies", "activate", "small")
     assert found.exit_code == BAD_INPUT
-    assert "are missing or were changed after sealing (fold-0-seed-0.zip)" in found.stderr
+    assert "are missing or were changed after sealing (fold-0-seed-0.zip in " in found.stderr
     shown = invoke("policies").stdout
     assert "cannot trade" in words(shown)[1]
     assert f"\ncannot trade: small of run {run.run_id[:8]}: 1 policy files of {KEY}" in shown

@@ -37,9 +37,9 @@ def test_portfolio_of_unopened_account_shows_next_command(invoke):
 def test_reading_an_account_leaves_no_journal_files_beside_its_book(home, invoke):
     write_book(home, 1.0, 1.2)
     path = book_path(home, "paper")
-    for content in (path.read_bytes(), b""):
+    for content, code in ((path.read_bytes(), 0), (b"", BAD_INPUT)):
         path.write_bytes(content)
-        assert invoke("portfolio").exit_code == 0
+        assert invoke("portfolio").exit_code == code
         with suppress(ValueError):
             require_history(Store(home), "paper", (None, SESSION))
         assert list(path.parent.iterdir()) == [path]
