@@ -20,7 +20,7 @@ from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.runs.train_walk_judge import walk_run
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS
 from tests.homes import (
     KEY,
     SPEC,

@@ -7,6 +7,7 @@ from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.cli.trade_command import require_history
 from nvtrader_pipelines.storage.account_book import book_path
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from tests.promotion.activations import put_unreadable
 from tests.service.cli.error_lines import is_one_line_error
@@ -40,7 +41,7 @@ def test_reading_an_account_leaves_no_journal_files_beside_its_book(home, invoke
     for content, code in ((path.read_bytes(), 0), (b"", BAD_INPUT)):
         path.write_bytes(content)
         assert invoke("portfolio").exit_code == code
-        with suppress(ValueError):
+        with suppress(ValueError, StorageError):
             require_history(Store(home), "paper", (None, SESSION))
         assert list(path.parent.iterdir()) == [path]
 
