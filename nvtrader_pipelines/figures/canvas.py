@@ -119,7 +119,9 @@ def set_date_ticks(axes: Axes) -> None:
     """Set dates as ticks of the horizontal axis, few enough to stay apart, and none within a day."""
     axes.xaxis_date()
     first, last = axes.get_xlim()
-    axes.xaxis.set_major_locator(DayLocator() if last - first < _MAX_DATES else AutoDateLocator(maxticks=_MAX_DATES))
+    axes.xaxis.set_major_locator(
+        DayLocator() if last - first < _MAX_DATES else AutoDateLocator(minticks=3, maxticks=_MAX_DATES)
+    )
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:

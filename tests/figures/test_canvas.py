@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nvtrader_pipelines.figures.canvas import new_figure, readable, spread
+from nvtrader_pipelines.figures.canvas import new_figure, readable, set_date_ticks, spread
 
 heights = arrays(np.float64, st.integers(1, 12), elements=st.floats(0.0, 1.0))
 
@@ -40,3 +40,12 @@ def test_long_names_with_one_beginning_stay_apart():
     assert [readable(name) for name in names] == ["ppo with…ame low", "ppo with…me high"]
     assert readable("equal_weight") == "equal weight"
     assert all(len(readable(name, longest)) == longest for name in names for longest in (10, 11, 16))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n_days", [1, 2, 20, 90, 400, 1000, 1460, 1800, 12000])
+def test_dates_of_any_span_have_few_ticks_without_a_warning(n_days):
+    axes = new_figure("", None).add_axes((0.1, 0.1, 0.8, 0.8))
+    axes.plot(np.datetime64("2019-01-02") + np.array([0, n_days]), [0.0, 1.0])
+    set_date_ticks(axes)
+    assert 2 <= len(axes.get_xticks()) <= 10
