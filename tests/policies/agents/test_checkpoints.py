@@ -47,7 +47,7 @@ def test_resumed_training_equals_an_uninterrupted_one(make, spec):
         assert bits(model) == bits(whole)
         assert log_of_rest.points == log.points
         assert log_of_rest.rollouts.equals(log.rollouts)
-        assert log.points[-len(seen) :] == [point[:2] for point in seen]  # only what is new is told
+        assert log.points[-len(seen) :] == [point[:2] for point in seen]  # only new points are reported
         assert saved_later == saved[at + 1 :]  # which also holds the optimizer and every generator
 
 
