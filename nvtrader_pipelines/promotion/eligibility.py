@@ -117,7 +117,8 @@ def market_mismatch_error(run: SealedRun, policy: str, why: ValueError) -> Stora
 
 def _require_recorded_manifest(store: Store, run: SealedRun) -> None:
     """Raise if the manifest differs from the digests that the ledger and the verdict recorded."""
-    judged = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["policies_sha256"])["policies_sha256"]
+    runs = store.tables.read_whole(RUNS, ["run_id", "policies_sha256"])
+    judged = runs.filter(run_id=run.run_id)["policies_sha256"]
     recorded = {store.ledger.run(run.run_id).policies_sha256, *judged} - {None}
     if not recorded:
         raise StorageError(

@@ -44,6 +44,7 @@ from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTION_DECISIONS, RUNS, VALIDATION
 
 Clock = Callable[[], datetime]
+_RUNS_PER_READ = 64  # bounds memory
 
 
 def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
@@ -64,7 +65,7 @@ def evaluate_candidates(store: Store, candidates: Sequence[PolicyRef], by: str, 
     Raises:
         StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
     """
-    judge = _Judge(store, clock)
+    judge = _Judge(store, clock, candidates)
     with file_lock(promotion_lock(store.home)):
         try:
             decisions = [judge.decide(ref, ("gate", by, "")) for ref in candidates]
@@ -81,7 +82,7 @@ def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Cl
     """
     ref = find_policy(store, policy)
     with file_lock(promotion_lock(store.home)):
-        return _Judge(store, clock).decide(ref, ("person", by, reason))
+        return _Judge(store, clock, [ref]).decide(ref, ("person", by, reason))
 
 
 def read_gate(home: Home) -> PromotionGate:
@@ -135,7 +136,10 @@ class _Judge:
 
     store: Store
     clock: Clock
+    candidates: Sequence[PolicyRef]
     rejected: list[PromotionRow] = field(default_factory=list)  # not written yet
+    records: dict[PolicyRef, TrackRecord] = field(default_factory=dict)  # of active policies
+    curves: dict[str, pl.DataFrame] = field(default_factory=dict)  # by run, of the candidates that come next
 
     def decide(self, ref: PolicyRef, author: tuple[Decision, str, str]) -> PromotionRow:
         """Judge a policy; activate it if it passes or a person decides, else add it to `rejected`."""
@@ -209,7 +213,9 @@ class _Judge:
             StorageError: if it has no valid track record.
         """
         try:
-            return self._track_record(ref)
+            if ref not in self.records:
+                self.records[ref] = self._track_record(ref)
+            return self.records[ref]
         except (StorageError, ValueError) as error:
             raise StorageError(
                 f"it cannot be compared with the active policy {label(ref)}: {error}; until then only a person can "
@@ -227,9 +233,7 @@ class _Judge:
         store = self.store
         found = store.ledger.run(ref.run_id)
         spec = store.ledger.read(found.partition_key)
-        columns = ["policy", "kind", "session", "net_return"]
-        where = {"spec_hash": [spec.spec_hash], "run_id": [ref.run_id]}
-        rows = store.tables.read(EQUITY_CURVES, where, columns).sort("session")
+        rows = self._net_returns(ref)
         period, reported = "all", rows.clear()
         if spec.report_from is not None:
             reported = rows.filter(pl.col("session") >= spec.report_from)
@@ -249,6 +253,17 @@ class _Judge:
             period=period,
             terms=_trading_terms(spec),
         )
+
+    def _net_returns(self, ref: PolicyRef) -> pl.DataFrame:
+        """Net returns of a run, read with those of the next candidates: planning a read costs more than its rows."""
+        if ref.run_id not in self.curves:
+            first = self.candidates.index(ref) if ref in self.candidates else len(self.candidates)
+            run_ids = {ref.run_id, *(each.run_id for each in self.candidates[first : first + _RUNS_PER_READ])}
+            columns = ["run_id", "policy", "kind", "session", "net_return"]
+            rows = self.store.tables.read(EQUITY_CURVES, {"run_id": sorted(run_ids)}, columns).sort("session")
+            self.curves.clear()
+            self.curves.update({run_id: rows.filter(run_id=run_id) for run_id in run_ids})
+        return self.curves[ref.run_id]
 
     def _deflated_ratio(self, ref: PolicyRef, period: str) -> float | None:
         """Deflated information ratio against the best baseline; None for single seeds."""

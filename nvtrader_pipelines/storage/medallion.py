@@ -145,7 +145,7 @@ def _pinned_row(tables: Warehouse, source: str) -> dict[str, Any]:
     Raises:
         StorageError: if the source has no panel.
     """
-    panels = tables.read(MARKET_PANEL)
+    panels = tables.read_whole(MARKET_PANEL, MARKET_PANEL.schema.names())
     row = panels.filter(pl.col("source") == source)
     if row.is_empty():
         known = ", ".join(sorted(panels["source"])) or "none"

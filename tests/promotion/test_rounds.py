@@ -20,7 +20,9 @@ from tests.runs.untrained import AT, planned, sealed
 pytestmark = pytest.mark.usefixtures("fresh_gate")
 
 
-def test_round_skips_policies_that_a_person_replaced(store, runs):
+@pytest.mark.parametrize("runs_per_read", [1, 64])
+def test_round_skips_policies_that_a_person_replaced(store, runs, runs_per_read, monkeypatch):
+    monkeypatch.setattr(promote_module, "_RUNS_PER_READ", runs_per_read)
     for day, name in enumerate(("steady", "still")):
         complete_run(store, runs[name], AT + dt.timedelta(days=day))
 

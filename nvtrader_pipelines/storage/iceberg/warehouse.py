@@ -61,6 +61,7 @@ class Warehouse:
         """
         self.home, self._ledger_snapshots = home, ledger_snapshots
         self._catalog: SqlCatalog | None = None
+        self._whole: dict[tuple[str, ...], tuple[int | None, pl.DataFrame]] = {}  # by table and columns
 
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
         """Replace exactly the rows whose keys are among the given values, in one commit.
@@ -159,6 +160,18 @@ class Warehouse:
         with table_errors(self.home, table):
             rows = scan_files(table, live_paths(table, iceberg, where, snapshot_id)).filter(key_filter(where or {}))
             return rows.select(columns or table.schema.names()).collect()
+
+    def read_whole(self, table: Table, columns: Sequence[str]) -> pl.DataFrame:
+        """Read columns of a small table once per snapshot: planning a read costs more than its rows.
+
+        Raises:
+            StorageError: as `read`.
+        """
+        snapshot_id, key = self.snapshot_id(table), (table.name, *columns)
+        found = self._whole.get(key)
+        if found is None or found[0] != snapshot_id:
+            found = self._whole[key] = snapshot_id, self.read(table, columns=columns, snapshot_id=snapshot_id)
+        return found[1]
 
     def snapshot_id(self, table: Table) -> int | None:
         """Id of the current snapshot, or None if the table was never written."""

@@ -145,6 +145,16 @@ def test_read_selects_rows_and_columns(tables):
     assert found.rows() == [("N1", dt.date(2020, 1, 3))]
 
 
+def test_whole_table_is_read_once_per_snapshot(tables, home):
+    tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2019]), [2019])
+    first = tables.read_whole(CLEAN_BARS, ["year"])
+    assert tables.read_whole(CLEAN_BARS, ["year"]) is first
+    assert tables.read_whole(CLEAN_BARS, ["year", "symbol"]).columns == ["year", "symbol"]
+    writer = Store(home).tables
+    writer.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], n_rows=5), [2020])
+    assert tables.read_whole(CLEAN_BARS, ["year"])["year"].sort().to_list() == [2019] * 3 + [2020] * 5
+
+
 def test_years_are_read_in_ascending_order(tables):
     for year in (2020, 2018, 2019):
         tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [year]), [year])
