@@ -1,4 +1,4 @@
-"""PRUDEX and validation of all runs with their pictures, computed once per contest."""
+"""PRUDEX and validation of all runs, computed once per contest."""
 
 import hashlib
 import multiprocessing
@@ -12,16 +12,15 @@ import polars as pl
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.trial_validation import validate_sources
 from nvtrader_pipelines.experiments.code_digest import DECIDING, code_digest
-from nvtrader_pipelines.figures import prudex_figures, validation_figures
+from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
-from nvtrader_pipelines.runs.run_tables import join_warnings
 from nvtrader_pipelines.scoreboard.parallel_calls import call_in_parallel
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.judgements import Result
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, RUNS, VALIDATION
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, VALIDATION
 
 _PICTURES = "pictures"
 
@@ -32,7 +31,7 @@ def prudex_result(store: Store, contest: str) -> Result:
 
 
 def validation_result(store: Store, contest: str) -> Result:
-    """Rows of VALIDATION and OVERFITTING, and their pictures, by the digest of the contest."""
+    """Rows of VALIDATION and OVERFITTING, by the digest of the contest."""
     return store.judgements.compute_once(_digest("validation", contest), lambda: _compute_validation(store))
 
 
@@ -53,10 +52,10 @@ def precompute_results(home: Home, contest: str) -> Iterator[None]:
 
 
 def compute_results(home: Home, contest: str) -> None:
-    """Compute the results that are not stored yet."""
+    """Compute the results that are not stored yet; those of PRUDEX, which take longest, are awaited last."""
     store = Store(home)
-    prudex_result(store, contest)
     validation_result(store, contest)
+    prudex_result(store, contest)
 
 
 def _compute_prudex(store: Store) -> Result:
@@ -67,10 +66,7 @@ def _compute_prudex(store: Store) -> Result:
 def _compute_validation(store: Store) -> Result:
     runs = trial_runs(store)
     judged = validate_sources(runs, trial_curves(store, runs), store.tables.read(EVALUATIONS))
-    note = join_warnings(store.tables.read(RUNS, columns=["warnings"]))
-    pictures = validation_figures(judged.trials, judged.overfitting, note=note)
-    frames = {VALIDATION.table: judged.trials, OVERFITTING.table: judged.overfitting, _PICTURES: _rows(pictures)}
-    return Result(None, frames)
+    return Result(None, {VALIDATION.table: judged.trials, OVERFITTING.table: judged.overfitting})
 
 
 def _rows(pictures: Mapping[str, Picture]) -> pl.DataFrame:

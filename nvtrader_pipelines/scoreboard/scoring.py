@@ -193,16 +193,18 @@ def score_runs(
     verdict = evaluate(curves, pl.concat(_pad_weights(runs)), contest.first_session)
     whole = verdict.filter(pl.col("period") == "all").rows_by_key("policy", named=True, unique=True)
     net = {each.entrant.name: each.curves["net_return"].to_numpy() for each in runs}
+    best = {name: baseline for name in net if isinstance(baseline := whole[name]["best_baseline"], str)}
+    intervals = _information_ratio_intervals(net, best)
     attempts = {}
     for each in runs:
         if each.entrant.kind in EXTERNAL_KINDS:
-            best = whole[each.entrant.name]["best_baseline"]
-            attempts[attempt_id(each.entrant.configuration)] = _information_ratio(net, each.entrant.name, best)
+            ratio = _information_ratio(net, each.entrant.name, best)
+            attempts[attempt_id(each.entrant.configuration)] = ratio
     population = population.with_attempts(attempts)
     return [
         _build_card(contest, each, whole[each.entrant.name], judged_at).model_copy(
             update={
-                "inference": _infer(each.entrant, net, whole[each.entrant.name]["best_baseline"], population),
+                "inference": _infer(each.entrant, net, best.get(each.entrant.name), intervals, population),
                 "stress": stress.get(each.entrant.name, ()),
             }
         )
@@ -289,15 +291,31 @@ def _float(value: object) -> float | None:
     return float(value) if isinstance(value, float | int) else None
 
 
-def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, population: TrialPopulation) -> Inference:
+def _information_ratio_intervals(
+    net: Mapping[str, FloatArray], best: Mapping[str, str]
+) -> dict[str, tuple[float, float]]:
+    """Interval of each entrant's information ratio against its best baseline, from the same draws."""
+    if not best:
+        return {}
+    draws = SharpeIntervals().draw(np.column_stack([active_returns(net[name], net[best[name]]) for name in best]))
+    return {name: draws.interval(place) for place, name in enumerate(best)}
+
+
+def _infer(
+    entrant: Entrant,
+    net: Mapping[str, FloatArray],
+    best: str | None,
+    intervals: Mapping[str, tuple[float, float]],
+    population: TrialPopulation,
+) -> Inference:
     """Infer from one entrant's returns; a statistic that cannot be computed is null, with a note."""
     own, notes = net[entrant.name], []
     probabilistic = _try_statistic(lambda: probabilistic_sharpe_ratio(sharpe_moments(own)), notes)
-    if not isinstance(best, str):
+    if best is None:
         note = "it is a baseline" if entrant.kind == "baseline" else "the contest has no baseline"
         return Inference(probabilistic_sharpe=probabilistic, note="; ".join([*notes, note]))
     active = active_returns(own, net[best])
-    low, high = SharpeIntervals().draw(active[:, None]).interval(0)
+    low, high = intervals[entrant.name]
     deflation = population.deflation(entrant, float(sharpe_ratios(active[:, None])[0]))
     deflated = None
     if deflation.variance is not None:
@@ -315,11 +333,11 @@ def _infer(entrant: Entrant, net: Mapping[str, FloatArray], best: object, popula
     )
 
 
-def _information_ratio(net: Mapping[str, FloatArray], name: str, best: object) -> float | None:
+def _information_ratio(net: Mapping[str, FloatArray], name: str, best: Mapping[str, str]) -> float | None:
     """Information ratio per session; None without a baseline."""
-    if not isinstance(best, str):
+    if name not in best:
         return None
-    return float(sharpe_ratios(active_returns(net[name], net[best])[:, None])[0])
+    return float(sharpe_ratios(active_returns(net[name], net[best[name]])[:, None])[0])
 
 
 def _try_statistic(statistic: Callable[[], float], notes: list[str]) -> float | None:

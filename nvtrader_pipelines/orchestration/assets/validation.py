@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import dagster as dg
 
 from nvtrader_pipelines.evaluation.trial_validation import Validation, headlines
+from nvtrader_pipelines.figures import validation_figures
 from nvtrader_pipelines.orchestration.assets.evaluation import EVALUATION_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.input_digests import contest_digest
-from nvtrader_pipelines.scoreboard.overall_results import pictures_of, validation_result
+from nvtrader_pipelines.runs.run_tables import join_warnings
+from nvtrader_pipelines.scoreboard.overall_results import validation_result
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import OVERFITTING, VALIDATION
+from nvtrader_pipelines.storage.tables import OVERFITTING, RUNS, VALIDATION
 
 DEPS = [all_partitions(EVALUATION_KEY)]
 
@@ -44,7 +46,9 @@ def validation(store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]
     store.tables.replace(VALIDATION, judged.trials, {})
     store.tables.replace(OVERFITTING, judged.overfitting, {})
     trials, overfitting = headlines(judged)
-    pictures = store_pictures(store.home, "validation", pictures_of(result))
+    note = join_warnings(store.tables.read(RUNS, columns=["warnings"]))
+    figures = validation_figures(judged.trials, judged.overfitting, note=note)
+    pictures = store_pictures(store.home, "validation", figures)
     metadata = {"trials": dg.MetadataValue.md(markdown_table(trials)), **pictures}
     yield table_result(store, VALIDATION, len(judged.trials), metadata)
     table = dg.MetadataValue.md(markdown_table(overfitting))
