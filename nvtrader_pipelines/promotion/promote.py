@@ -233,11 +233,9 @@ class _Judge:
         store = self.store
         found = store.ledger.run(ref.run_id)
         spec = store.ledger.read(found.partition_key)
-        rows = self._net_returns(ref)
-        period, reported = "all", rows.clear()
-        if spec.report_from is not None:
-            reported = rows.filter(pl.col("session") >= spec.report_from)
-        if spec.report_from is not None and len(reported):
+        rows = self._net_returns(ref).filter(spec_hash=spec.spec_hash)
+        period = "all"
+        if spec.report_from is not None and len(reported := rows.filter(pl.col("session") >= spec.report_from)):
             period, rows = f"from_{spec.report_from.year}", reported
         own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
         if own.is_empty() or ref.run_id not in self._judged_runs:
@@ -259,7 +257,7 @@ class _Judge:
         if ref.run_id not in self.curves:
             first = self.candidates.index(ref) if ref in self.candidates else len(self.candidates)
             run_ids = {ref.run_id, *(each.run_id for each in self.candidates[first : first + _RUNS_PER_READ])}
-            columns = ["run_id", "policy", "kind", "session", "net_return"]
+            columns = ["spec_hash", "run_id", "policy", "kind", "session", "net_return"]
             rows = self.store.tables.read(EQUITY_CURVES, {"run_id": sorted(run_ids)}, columns).sort("session")
             self.curves.clear()
             self.curves.update({run_id: rows.filter(run_id=run_id) for run_id in run_ids})

@@ -177,7 +177,7 @@ class Pipeline:
         from nvtrader_pipelines.storage.picture_files import require_picture_path
 
         close_dead_runs(self.store)
-        path = require_picture_path(Path(picture)) if picture else self.home.pictures / "runs.png"
+        path = require_picture_path(Path(picture)) if picture else self.home.comparison_picture
         return compare_named_runs(self.store, runs, path)
 
     def replay(
@@ -277,7 +277,9 @@ class Pipeline:
         Raises:
             StorageError: if there is no such table.
         """
-        return self.sql(f"FROM {name}")
+        from nvtrader_pipelines.storage.views.view_definitions import quote_identifier
+
+        return self.sql(f"FROM {'.'.join(map(quote_identifier, name.split('.')))}")
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write all results into one HTML file, and return its path.

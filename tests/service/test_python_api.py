@@ -165,9 +165,10 @@ def test_tables_queries_and_scoreboard_are_frames(built):
     assert "tiny" in built.scoreboard()["entrant"].to_list()
 
 
-def test_unknown_table_is_refused(built):
+@pytest.mark.parametrize("name", ["gold.return", "gold.returns; SELECT 1"])
+def test_unknown_table_is_refused(name, built):
     with pytest.raises(StorageError, match="returns"):
-        built.table("gold.return")
+        built.table(name)
 
 
 def test_report_is_written_to_the_named_file(built, tmp_path):

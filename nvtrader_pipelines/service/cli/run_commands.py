@@ -111,7 +111,7 @@ def compare(
 
     with exit_on_error(verbose=verbose):
         store = _current_store()
-        comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.pictures / "runs.png"))
+        comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.comparison_picture))
         if is_json(form, as_json=as_json):
             drawn = comparison.shared
             shared = {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem}
