@@ -37,6 +37,7 @@ CONTINUES = {  # guide to the guide whose home, with its trained policies, it co
 SHORTER = {  # trainings of seconds in place of those that a guide shows
     "total_timesteps: 51200": "total_timesteps: 9600",
     "total_timesteps: 26624": "total_timesteps: 6656",
+    '"total_timesteps": 6144': '"total_timesteps": 2048',
 }
 END = "END-OF-BLOCK"
 SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
@@ -52,6 +53,13 @@ def heredoc(command: str, content: str) -> str:
     return f"{command} <<'{END}'\n{content}{END}\n"
 
 
+def shortened(content: str) -> str:
+    """Block with the timesteps of a short training."""
+    for shown, short in SHORTER.items():
+        content = content.replace(shown, short)
+    return content
+
+
 def document(content: str) -> str:
     """Shell command that writes a YAML block to the file named in its first line."""
     path = content.partition("\n")[0].removeprefix("# ")
@@ -59,21 +67,14 @@ def document(content: str) -> str:
     return heredoc(f"cat > {shlex.quote(path)}", content)
 
 
-def shortened(content: str) -> str:
-    """Document with the timesteps of a short training."""
-    for shown, short in SHORTER.items():
-        content = content.replace(shown, short)
-    return document(content)
-
-
 def file_and_run(content: str) -> str:
     """Shell command that runs a Python block as a user does, from a file."""
-    return f"{heredoc('cat > block.py', content)}python block.py\n"
+    return f"{heredoc('cat > block.py', shortened(content))}python block.py\n"
 
 
 SHELL: dict[str, Callable[[str], str]] = {
     "bash": lambda content: content,
-    "yaml": shortened,
+    "yaml": lambda content: document(shortened(content)),
     "sql": partial(heredoc, "nvtrader sql --format json"),
     "python": file_and_run,
     **dict.fromkeys(SHOWN, lambda _: ""),
@@ -186,7 +187,9 @@ def test_notebook_is_stored_without_outputs():
 def test_cells_of_notebook_run_in_order_in_one_process(run_guide):
     home, _ = run_guide(NAMED["python"])  # it has the same prices and experiments
     cells = [
-        "".join(cell["source"]) for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"
+        shortened("".join(cell["source"]))
+        for cell in json.loads(NOTEBOOK.read_text())["cells"]
+        if cell["cell_type"] == "code"
     ]
     (home.root / "notebook.py").write_text("\n".join(cells))
     finished = subprocess.run(
