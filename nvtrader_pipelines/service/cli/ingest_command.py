@@ -1,23 +1,36 @@
-"""`nvtrader ingest`: ingest the landed files without training, and show a summary."""
+"""`nvtrader ingest`: ingest files of prices without training, and show a summary."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, open_store, with_examples
 from nvtrader_pipelines.service.cli.output import PageFormat, wide_console, write_json
 
-EXAMPLES = with_examples("nvtrader ingest", "nvtrader ingest --json")
+EXAMPLES = with_examples("nvtrader ingest", "nvtrader ingest prices.csv", "nvtrader ingest --json")
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(help="CSV or Parquet files to copy into data/landing first; one of the same name is replaced."),
+]
 
 
-def ingest(*, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Ingest and clean the landed files without training; show rows kept, refused, and coverage."""
+def ingest(
+    files: Files = None, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Ingest and clean files without training; show rows kept, refused, and coverage."""
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import update_market
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.runs.registration import experiment_warnings
     from nvtrader_pipelines.service.cli.pages.market_page import print_market
+    from nvtrader_pipelines.storage.landing_zone import deliver_files
 
     with exit_on_error(verbose=verbose):
         store, quiet = open_store(), is_json(form, as_json=as_json)
+        deliver_files(store.home, files or [])
         update_market(store, quiet=quiet)
         summary, experiments = summarize_market(store), experiment_warnings(store)
         if not quiet:

@@ -8,6 +8,7 @@ from rich.console import Console
 from nvtrader_pipelines.runs.market_summary import MarketSummary
 from nvtrader_pipelines.service.cli.output import print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.report.cell_formats import pluralize
 
 MAX_FILES, MAX_SYMBOLS, MAX_REASONS, MAX_WARNINGS = 10, 12, 5, 20  # shown; the rest is counted
 MAX_VALUE = 60  # characters of a refused value, which may be a whole line
@@ -48,7 +49,7 @@ def _print_files(files: pl.DataFrame, console: Console) -> None:
         for row in files.head(MAX_FILES).rows(named=True)
         for file in [row["file"]]
     ]
-    title = f"\nmarket: {len(files):,} files, {files['n_rows'].sum():,} rows, {files['n_kept'].sum():,} kept"
+    title = f"\nmarket: {pluralize(len(files), 'file')}, {files['n_rows'].sum():,} rows, {files['n_kept'].sum():,} kept"
     print_table(
         CellTable(["file", "symbols", "rows", "kept", "refused", "repeated"], cells, range(1, 6)), title, console
     )
