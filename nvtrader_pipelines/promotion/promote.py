@@ -44,7 +44,7 @@ from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTION_DECISIONS, RUNS, VALIDATION
 
 Clock = Callable[[], datetime]
-_RUNS_PER_READ = 64  # bounds memory
+_CANDIDATES_PER_READ = 64  # bounds the curves in memory
 
 
 def evaluate_candidate(store: Store, policy: str, by: str, clock: Clock) -> PromotionRow:
@@ -139,7 +139,7 @@ class _Judge:
     candidates: Sequence[PolicyRef]
     rejected: list[PromotionRow] = field(default_factory=list)  # not written yet
     records: dict[PolicyRef, TrackRecord] = field(default_factory=dict)  # of active policies
-    curves: dict[str, pl.DataFrame] = field(default_factory=dict)  # by run, of the candidates that come next
+    curves: dict[str, pl.DataFrame] = field(default_factory=dict)  # by run: active policies, next candidates
 
     def decide(self, ref: PolicyRef, author: tuple[Decision, str, str]) -> PromotionRow:
         """Judge a policy; activate it if it passes or a person decides, else add it to `rejected`."""
@@ -253,13 +253,18 @@ class _Judge:
         )
 
     def _net_returns(self, ref: PolicyRef) -> pl.DataFrame:
-        """Net returns of a run, read with those of the next candidates: planning a read costs more than its rows."""
+        """Net returns of a run; a candidate's are read with those of the next candidates.
+
+        Planning a read costs more than reading its rows.
+        """
         if ref.run_id not in self.curves:
             first = self.candidates.index(ref) if ref in self.candidates else len(self.candidates)
-            run_ids = {ref.run_id, *(each.run_id for each in self.candidates[first : first + _RUNS_PER_READ])}
+            ahead = self.candidates[first : first + _CANDIDATES_PER_READ]
+            if ahead:
+                self.curves.clear()
+            run_ids = {ref.run_id, *(each.run_id for each in ahead)}
             columns = ["spec_hash", "run_id", "policy", "kind", "session", "net_return"]
             rows = self.store.tables.read(EQUITY_CURVES, {"run_id": sorted(run_ids)}, columns).sort("session")
-            self.curves.clear()
             self.curves.update({run_id: rows.filter(run_id=run_id) for run_id in run_ids})
         return self.curves[ref.run_id]
 

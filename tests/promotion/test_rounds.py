@@ -12,7 +12,8 @@ from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_messa
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, planned, sealed
@@ -20,9 +21,9 @@ from tests.runs.untrained import AT, planned, sealed
 pytestmark = pytest.mark.usefixtures("fresh_gate")
 
 
-@pytest.mark.parametrize("runs_per_read", [1, 64])
-def test_round_skips_policies_that_a_person_replaced(store, runs, runs_per_read, monkeypatch):
-    monkeypatch.setattr(promote_module, "_RUNS_PER_READ", runs_per_read)
+@pytest.mark.parametrize("candidates_per_read", [1, 64])
+def test_round_skips_policies_that_a_person_replaced(store, runs, candidates_per_read, monkeypatch):
+    monkeypatch.setattr(promote_module, "_CANDIDATES_PER_READ", candidates_per_read)
     for day, name in enumerate(("steady", "still")):
         complete_run(store, runs[name], AT + dt.timedelta(days=day))
 
@@ -48,6 +49,21 @@ def test_round_skips_policies_that_a_person_replaced(store, runs, runs_per_read,
         ("still", "gate", "ann"),
     ]
     assert [event.policy for event in store.audit.events()] == moves["policy"].to_list()
+
+
+def test_round_reads_the_returns_of_its_candidates_once(store, runs, monkeypatch):
+    for day, name in enumerate(("steady", "still")):
+        complete_run(store, runs[name], AT + dt.timedelta(days=day))
+    overrule(store, "trend")  # it has no returns
+    read, tables = Warehouse.read, []
+
+    def counted(warehouse, table, *arguments, **options):
+        tables.append(table)
+        return read(warehouse, table, *arguments, **options)
+
+    monkeypatch.setattr(Warehouse, "read", counted)
+    assert len(evaluate_newest(store, "gate", lambda: AT + dt.timedelta(days=2)).decisions) == 2
+    assert tables.count(EQUITY_CURVES) == 2  # those of the candidates, and of the active policy
 
 
 def test_round_that_fails_keeps_the_decisions_before(store, runs, monkeypatch):

@@ -61,7 +61,7 @@ class Warehouse:
         """
         self.home, self._ledger_snapshots = home, ledger_snapshots
         self._catalog: SqlCatalog | None = None
-        self._whole: dict[tuple[str, ...], tuple[int | None, pl.DataFrame]] = {}  # by table and columns
+        self._cached_frames: dict[tuple[str, ...], tuple[int | None, pl.DataFrame]] = {}  # by table and columns
 
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
         """Replace exactly the rows whose keys are among the given values, in one commit.
@@ -168,9 +168,9 @@ class Warehouse:
             StorageError: as `read`.
         """
         snapshot_id, key = self.snapshot_id(table), (table.name, *columns)
-        found = self._whole.get(key)
+        found = self._cached_frames.get(key)
         if found is None or found[0] != snapshot_id:
-            found = self._whole[key] = snapshot_id, self.read(table, columns=columns, snapshot_id=snapshot_id)
+            found = self._cached_frames[key] = snapshot_id, self.read(table, columns=columns, snapshot_id=snapshot_id)
         return found[1]
 
     def snapshot_id(self, table: Table) -> int | None:
