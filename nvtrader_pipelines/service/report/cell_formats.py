@@ -40,7 +40,7 @@ def format_market_model(row: Mapping[str, Any]) -> str:
 
 def pluralize(n: int, noun: str) -> str:
     """Format a count with its noun, in the plural if needed."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def to_words(name: str) -> str:
