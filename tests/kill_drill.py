@@ -1,8 +1,9 @@
-"""Drill of kill -9: commands are killed at random moments, and a rerun must give what an undisturbed home has.
+"""Drill of kill -9: commands killed at random moments must give equal homes when run again.
 
 `python -m tests.kill_drill 60 --seed 1` kills `ingest`, `experiments run`, `policies activate` and `trade` sixty times,
-some of them twice, and prints a line per rerun. It ends with 1 if a rerun failed or its home differs; such homes stay
-in the folder that is printed first. Sixty kills take half an hour on two cores.
+some of them twice, alone or with the processes that they started, and prints a line per rerun. Tables, policy files and
+the exit code of `doctor` must equal those of an undisturbed home, or the drill ends with 1; other homes stay in the
+folder that is printed first. Sixty kills take half an hour on two cores.
 """
 
 import argparse
@@ -15,12 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import SCORECARDS
 from tests.homes import EXPERIMENT, NVTRADER, environment, nvtrader, small_home, table_contents, write_experiment
 
 COMMANDS = {
@@ -33,60 +32,61 @@ CHANGES = {  # one short training
     "agent": {**EXPERIMENT["agent"], "total_timesteps": 2048},
     "splitter": {"kind": "holdout", "test_first": "2017-01-01"},
 }
-UNEQUAL = ("run_id", "active_run_id", "event_id", "promotion_id", "snapshot_ids", "chain", "at")  # ids and times
+UNEQUAL = ("event_id", "promotion_id", "snapshot_ids", "chain", "at")  # columns with a time or an id made from one
 TIMES = ("_at", "_seconds")  # ends of names
 
 
 def contents(home: Home) -> dict[str, str]:
-    """Digests of the tables without `UNEQUAL` columns and times, and of the policies, by name."""
-    found = {}
+    """Digests of the tables without times, of the policy files, and the exit code of `doctor`."""
+    found = {"doctor": str(nvtrader(home, "doctor").returncode)}
     for name, rows in table_contents(home).items():
-        hidden = {*UNEQUAL, "digest"} if name == SCORECARDS.name else UNEQUAL  # a card's digest covers its time
-        kept = [column for column in rows.columns if column not in hidden and not column.endswith(TIMES)]
-        found[name] = sha256("\n".join(sorted(map(repr, rows.select(kept).iter_rows()))).encode()).hexdigest()
-    for path in home.policies.rglob("*.zip"):
-        found[path.name] = sha256(path.read_bytes()).hexdigest()
+        columns = [column for column in rows.columns if column not in UNEQUAL and not column.endswith(TIMES)]
+        found[name] = sha256("\n".join(sorted(map(repr, rows.select(columns).iter_rows()))).encode()).hexdigest()
+    for path in home.policies.rglob("*.*"):
+        found[str(path.relative_to(home.policies))] = sha256(path.read_bytes()).hexdigest()
     return found
 
 
-def kill_during(home: Home, arguments: list[str], seconds: float) -> bool:
-    """Start a command, kill it and its processes after some seconds, and return whether it was still running."""
+def kill_during(home: Home, arguments: list[str], seconds: float, *, alone: bool) -> bool:
+    """Kill a command after some seconds, with its processes unless alone; whether it was running."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
     process = subprocess.Popen([NVTRADER, *arguments], env=environment(home), cwd=home.root.parent, **quiet)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
     running = process.poll() is None
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        (os.kill if alone else os.killpg)(process.pid, signal.SIGKILL)
     process.wait()
     return running
 
 
+def run_again(home: Home, arguments: list[str]) -> str:
+    """Problem of running a command to its end; an empty text if there is none."""
+    try:
+        done = nvtrader(home, *arguments)
+    except subprocess.TimeoutExpired as error:
+        return str(error)
+    return f"exit code {done.returncode}: {done.stderr[-500:]}" if done.returncode else ""
+
+
 def build_stages(root: Path) -> tuple[dict[str, Home], dict[str, float]]:
-    """Build the homes before each command and after the last one; return them and the seconds of each command."""
+    """Build the homes before each command and at the end; return them and the seconds of each."""
     home = small_home(root / "home")
     write_experiment(home, **CHANGES)
     stages, seconds = {}, {}
     for name, arguments in COMMANDS.items():
         stages[name] = copy(home, root / f"before-{name}")
         start = time.perf_counter()
-        done = nvtrader(home, *arguments)
+        if problem := run_again(home, arguments):
+            sys.exit(f"`nvtrader {' '.join(arguments)}` failed without any kill: {problem}")
         seconds[name] = time.perf_counter() - start
-        if done.returncode:
-            sys.exit(f"`nvtrader {' '.join(arguments)}` failed without any kill: {done.stderr}")
     return {**stages, "end": home}, seconds
 
 
 def copy(home: Home, root: Path) -> Home:
-    """Copy a home to a folder that is emptied before."""
-    shutil.rmtree(root, ignore_errors=True)
+    """Copy a home to a new folder."""
     shutil.copytree(home.root, root, symlinks=True)
     return Home(root)
-
-
-def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Names of the tables and policies that differ."""
-    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
 
 
 def main() -> None:
@@ -104,19 +104,18 @@ def main() -> None:
     while kills < options.kills:
         name = names[number % len(names)]
         home = copy(stages[name], root / f"rerun-{number}")
-        moments = [generator.uniform(0.1, 1.0) * seconds[name] for _ in range(generator.choice([1, 1, 1, 2]))]
-        hits = [moment for moment in moments if kill_during(home, COMMANDS[name], moment)]
+        hits = []
+        for _ in range(generator.choice([1, 1, 1, 2])):
+            moment, alone = generator.uniform(0.1, 1.0) * seconds[name], generator.random() < 0.5
+            if kill_during(home, COMMANDS[name], moment, alone=alone):
+                hits.append(f"{moment:.1f} s{' alone' if alone else ''}")
         kills += len(hits)
-        done, doctor = nvtrader(home, *COMMANDS[name]), nvtrader(home, "doctor")
-        differing = differences(expected[name], contents(home))
-        failed += bool(done.returncode or differing)
-        moments_text = ", ".join(f"{hit:.1f} s" for hit in hits) or "never: it had ended"
-        verdict = f"differs: {', '.join(differing)}" if differing else "equal"
-        print(
-            f"{kills} {name} killed at {moments_text}; rerun {done.returncode}, doctor {doctor.returncode}, {verdict}"
-        )
-        print(done.stderr[-500:] if done.returncode else "", end="", flush=True)
-        if not (done.returncode or differing):
+        problem, found = run_again(home, COMMANDS[name]), contents(home)
+        different = sorted(key for key in expected[name].keys() | found if expected[name].get(key) != found.get(key))
+        verdict = problem or (f"different: {', '.join(different)}" if different else "equal")
+        print(f"{kills} {name} killed at {', '.join(hits) or 'no moment: it had ended'}; {verdict}", flush=True)
+        failed += verdict != "equal"
+        if verdict == "equal":
             shutil.rmtree(home.root)
         number += 1
     print(f"{kills} kills in {number} reruns, {failed} of them failed or differ")
