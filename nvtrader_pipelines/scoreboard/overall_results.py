@@ -27,7 +27,7 @@ _PICTURES = "pictures"
 
 def prudex_result(store: Store, contest: str) -> Result:
     """Rows of PRUDEX over all runs, and their pictures, by the digest of the contest."""
-    return store.judgements.compute_once(_digest("prudex", contest), lambda: _compute_prudex(store))
+    return store.judgements.compute_once(_digest("prudex", contest, "figures"), lambda: _compute_prudex(store))
 
 
 def validation_result(store: Store, contest: str) -> Result:
@@ -52,9 +52,9 @@ def precompute_results(home: Home, contest: str) -> Iterator[None]:
 
 
 def compute_results(home: Home, contest: str) -> None:
-    """Compute the results that are not stored yet; those of PRUDEX, which take longest, are awaited last."""
+    """Compute the results that are not stored yet."""
     store = Store(home)
-    validation_result(store, contest)
+    validation_result(store, contest)  # first: its asset draws pictures while PRUDEX is computed
     prudex_result(store, contest)
 
 
@@ -74,6 +74,6 @@ def _rows(pictures: Mapping[str, Picture]) -> pl.DataFrame:
     return pl.DataFrame(rows, {"name": pl.String, "png": pl.Binary, "svg": pl.Binary}, orient="row")
 
 
-def _digest(what: str, contest: str) -> str:
-    code = code_digest((*DECIDING, "scoreboard", "figures"))
+def _digest(what: str, contest: str, *folders: str) -> str:
+    code = code_digest((*DECIDING, "scoreboard", *folders))
     return hashlib.sha256(f"{what}|{contest}|{code}".encode()).hexdigest()

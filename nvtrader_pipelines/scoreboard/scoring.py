@@ -294,11 +294,11 @@ def _float(value: object) -> float | None:
 def _information_ratio_intervals(
     net: Mapping[str, FloatArray], best: Mapping[str, str]
 ) -> dict[str, tuple[float, float]]:
-    """Interval of each entrant's information ratio against its best baseline, from the same draws."""
+    """Intervals of the information ratios against the best baselines, from the same draws."""
     if not best:
         return {}
     draws = SharpeIntervals().draw(np.column_stack([active_returns(net[name], net[best[name]]) for name in best]))
-    return {name: draws.interval(place) for place, name in enumerate(best)}
+    return {name: draws.interval(column) for column, name in enumerate(best)}
 
 
 def _infer(

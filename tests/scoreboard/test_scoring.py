@@ -82,6 +82,10 @@ def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
     active = returns(runs, "half") - returns(runs, best)
     assert found.best_baseline == best
     assert found.information_ratio.value == sharpe_ratio(active)
+    for name in ("half", "cash"):
+        ratio = cards[name].inference.information_ratio
+        interval = SharpeIntervals().draw(active_of(runs, name, best)[0][:, None]).interval(0)
+        assert (ratio.low, ratio.high) == pytest.approx(interval, rel=1e-9)
     assert cards["half"].metric("sharpe_difference").value == pytest.approx(
         sharpe_ratio(returns(runs, "half")) - sharpes[best]
     )
