@@ -103,12 +103,15 @@ def policy_files(home):
     return {path.relative_to(home.root): path.read_bytes() for path in home.policies.rglob("*.*")}
 
 
-def test_removed_policy_with_a_torn_manifest_is_trained_again_to_the_same_bytes(short_home, tmp_path, fast_nvtrader):
+@pytest.mark.parametrize("damage", ["torn", "removed"])
+def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, tmp_path, fast_nvtrader):
     home, expected = Home(tmp_path / "home"), policy_files(short_home)
     shutil.copytree(short_home.root, home.root)
-    for name in ("fold-0-seed-0.zip", "latest.json"):
-        next(home.policies.rglob(name)).unlink()
-    next(home.policies.rglob("manifest.json")).write_bytes(b"PK torn")
+    for name in ("fold-0-seed-0.zip", "latest.json") if damage == "removed" else ("fold-0-seed-0.zip", "manifest.json"):
+        (path,) = home.policies.rglob(name)
+        path.unlink()
+        if damage == "torn":
+            path.write_bytes(b"PK torn")
     again = nvtrader(home, "experiments", "run", "tiny", "--no-judge", command=fast_nvtrader)
     assert again.returncode == 0, again.stderr
     assert policy_files(home) == expected
