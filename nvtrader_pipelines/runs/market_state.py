@@ -1,17 +1,35 @@
-"""State of the market: a digest of its inputs, and whether it was built from the current ones."""
+"""State of the market: delivery and digest of its inputs, and whether it was built from them."""
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from nvtrader_pipelines.experiments.installed_parts import code_of
 from nvtrader_pipelines.storage.damage.states import read_state
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
+from nvtrader_pipelines.storage.landing_zone import deliver_files, landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
+
+
+def deliver_prices(home: Home, files: Sequence[Path]) -> None:
+    """Copy files of prices to where the market reads them.
+
+    Raises:
+        StorageError: as `deliver_files`, or if no source of the market reads them.
+    """
+    sources = [each.kind for each in read_market(home).sources]
+    if files and "landing" not in sources:
+        raise StorageError(
+            "data/market.yaml must list `kind: landing` for delivered files to be read, but lists only "
+            f"{', '.join(sources)}; add it there"
+        )
+    deliver_files(home, files)
 
 
 def market_digest(home: Home) -> str:

@@ -89,10 +89,10 @@ class Pipeline:
             PipelineError: if a step fails, such as on a file that holds no prices.
         """
         from nvtrader_pipelines.orchestration.materialize import update_market
+        from nvtrader_pipelines.runs.market_state import deliver_prices
         from nvtrader_pipelines.runs.market_summary import summarize_market
-        from nvtrader_pipelines.storage.landing_zone import deliver_files
 
-        deliver_files(self.home, [Path(file) for file in files])
+        deliver_prices(self.home, [Path(file) for file in files])
         with silence_libraries():
             update_market(self.store, quiet=quiet)
         return summarize_market(self.store)

@@ -34,10 +34,8 @@ def deliver_files(home: Home, files: Sequence[Path]) -> None:
     Files that lie below that folder already are left where they are.
 
     Raises:
-        StorageError: if a file cannot be read, would be refused unread or ignored, or two have the same name, or if the
-            market has no source that reads the folder.
+        StorageError: if a file cannot be read, would be refused unread or ignored, or two have the same name.
     """
-    _require_landing_source(home, files)
     contents: dict[str, bytes] = {}
     landing = home.landing.resolve()
     for path in (each for each in files if not each.resolve().is_relative_to(landing)):
@@ -55,17 +53,6 @@ def deliver_files(home: Home, files: Sequence[Path]) -> None:
         landed = home.landing / name
         if not (landed.is_file() and landed.read_bytes() == content):
             write_atomically(landed, content)
-
-
-def _require_landing_source(home: Home, files: Sequence[Path]) -> None:
-    from nvtrader_pipelines.storage.specs import read_market  # slow to import
-
-    sources = [each.kind for each in read_market(home).sources]
-    if files and "landing" not in sources:
-        raise StorageError(
-            "data/market.yaml must list `kind: landing` for delivered files to be read, but lists only "
-            f"{', '.join(sources)}; add it there"
-        )
 
 
 def _landed_file(path: Path, name: str) -> LandedFile:

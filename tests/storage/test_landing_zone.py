@@ -94,14 +94,6 @@ def test_delivered_file_that_has_landed_already_is_not_copied(home):
     assert [file.name for file in landed_files(home)] == ["vendor/A.csv"]
 
 
-def test_delivery_to_a_market_without_a_landing_source_is_refused(home, tmp_path):
-    home.market_file.write_text("sources:\n  - kind: sample\n")
-    (tmp_path / "A.csv").write_bytes(b"1")
-    with pytest.raises(StorageError, match=r"must list `kind: landing`.* lists only sample"):
-        deliver_files(home, [tmp_path / "A.csv"])
-    assert landed_files(home) == []
-
-
 @pytest.fixture(params=["missing", "folder", "pipe", "hidden", "format", "size", "same_name"])
 def undeliverable(request, tmp_path):
     """Path of a file that cannot be landed beside A.csv."""

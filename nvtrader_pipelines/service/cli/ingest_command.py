@@ -23,14 +23,14 @@ def ingest(
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import update_market
+    from nvtrader_pipelines.runs.market_state import deliver_prices
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.runs.registration import experiment_warnings
     from nvtrader_pipelines.service.cli.pages.market_page import print_market
-    from nvtrader_pipelines.storage.landing_zone import deliver_files
 
     with exit_on_error(verbose=verbose):
         store, quiet = open_store(), is_json(form, as_json=as_json)
-        deliver_files(store.home, files or [])
+        deliver_prices(store.home, files or [])
         update_market(store, quiet=quiet)
         summary, experiments = summarize_market(store), experiment_warnings(store)
         if not quiet:
