@@ -119,7 +119,7 @@ REGIME_EVALUATION = TableSchema(
     Column("active_best", pl.Float64, "mean net return less that of the best baseline, times 252"),
     Column("active_best_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
     Column("active_best_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
-    Column("anchor", pl.String, "baseline that the policy is held against by default"),
+    Column("anchor", pl.String, "the anchor among the baselines, else 1/N, else the best baseline"),
     Column("active_anchor", pl.Float64, "mean net return less that of the anchor, times 252"),
     Column("active_anchor_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
     Column("active_anchor_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),

@@ -73,7 +73,7 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
     weights = env.action.start(panel)(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)), now)
     yield "target", weights
     yield "cost of the next fill", total_cost(env.cost_models, panel)(weights[:, :-1], now + 1)
-    proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.baselines]
+    proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.all_baselines]
     account = opening_account(len(panel.symbols))
     situation = Situation(panel, t, account.weights, 0.0, np.zeros(63), FITTED)
     yield "weights of the pipeline", spec.pipeline.start(panel)(_eligible(proposal, panel, t), situation).weights

@@ -141,7 +141,7 @@ class RunPlan:
     def short_history_warnings(self) -> list[str]:
         """Warnings on rules whose estimate needs more sessions than precede the first test."""
         sessions, first = self.panel.sessions, min(fold.test_first for fold in self.folds)
-        rules = [rule for rule in (*self.spec.baselines, self.spec.agent) if isinstance(rule, ClassicalAgent)]
+        rules = [rule for rule in (*self.spec.all_baselines, self.spec.agent) if isinstance(rule, ClassicalAgent)]
         waits = {rule.kind: rule.lookback for rule in rules if rule.lookback > first}
         days = {kind: str(sessions[n - 1]) if n <= len(sessions) else "never" for kind, n in waits.items()}
         return [SHORT_HISTORY.format(rule=kind, lookback=n, day=days[kind], first=first) for kind, n in waits.items()]

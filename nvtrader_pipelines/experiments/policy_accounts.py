@@ -55,7 +55,7 @@ def build_accounts(
     no_seeds = (None,) * n_blocks
     baselines = [
         PolicyAccount(baseline.kind, "baseline", no_seeds, (baseline.start(),) * n_blocks)
-        for baseline in spec.baselines
+        for baseline in spec.all_baselines
     ]
     started, fitted = SharedPipeline(spec.pipeline), _require_thresholds(plan, thresholds)
     own = [

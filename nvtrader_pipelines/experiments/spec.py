@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 from nvtrader_pipelines.components.component import Component, content_hash
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
@@ -16,7 +17,14 @@ from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
 from nvtrader_pipelines.policies.agents.learner import EXTRACTORS
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
-from nvtrader_pipelines.policies.baselines import Baseline, BuyAndHold, EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.policies.baselines import (
+    AnchorPortfolio,
+    Baseline,
+    BuyAndHold,
+    EqualWeight,
+    MeanCvar,
+    MinimumVariance,
+)
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's generators
@@ -107,8 +115,19 @@ class ExperimentSpec(Component):
         kinds = [baseline.kind for baseline in self.baselines]
         if len(set(kinds)) != len(kinds) or not kinds:
             raise ValueError(f"baselines must name each kind once and at least one, but they are {kinds}")
-        if self.name in kinds:
+        if self.name in (baseline.kind for baseline in self.all_baselines):
             raise ValueError(f"name: found {self.name!r}, which is a baseline's; choose another or drop the baseline")
+        return self
+
+    @model_validator(mode="after")
+    def _listed_anchor_is_the_actions(self) -> Self:
+        action = self.environment.action
+        listed = next((baseline for baseline in self.baselines if isinstance(baseline, AnchorPortfolio)), None)
+        if isinstance(action, ResidualAction) and listed is not None and listed.anchor != action.anchor:
+            raise ValueError(
+                f"baselines: found the anchor {listed.anchor}, but environment.action tilts {action.anchor}; drop the "
+                "baseline, as the action's anchor is one in any case, or set the same anchor in both"
+            )
         return self
 
     @model_validator(mode="after")
@@ -204,6 +223,14 @@ class ExperimentSpec(Component):
             return cls.model_validate(document)
         except ValidationError as error:
             raise ValueError(f"design.values: {value!r} makes no valid experiment: {explain(error, cls)}") from error
+
+    @property
+    def all_baselines(self) -> tuple[Baseline, ...]:
+        """Baselines of every table: those listed, and the anchor that a residual action tilts."""
+        action, listed = self.environment.action, self.baselines
+        if not isinstance(action, ResidualAction) or any(isinstance(each, AnchorPortfolio) for each in listed):
+            return listed
+        return (*listed, AnchorPortfolio(anchor=action.anchor))
 
     @property
     def spec_hash(self) -> str:

@@ -65,7 +65,7 @@ def stressed_accounts(
 
 def standard_stress_test(spec: ExperimentSpec) -> StressTest:
     """Standard stress test with the history that an experiment's rules and pipeline look back on."""
-    rules = [rule for rule in (spec.agent, *spec.baselines) if isinstance(rule, ClassicalAgent)]
+    rules = [rule for rule in (spec.agent, *spec.all_baselines) if isinstance(rule, ClassicalAgent)]
     return StressTest().with_history(max([spec.pipeline.lookback, *(rule.lookback for rule in rules)]))
 
 

@@ -21,7 +21,7 @@ from nvtrader_pipelines.figures.canvas import (
     readable,
 )
 
-_REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor"}
+_REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor, else 1/N"}
 _MAX_LABELS = 9
 _FEW_LABELS = 6  # up to which whole names have room
 _MAX_NUMBERS = 18

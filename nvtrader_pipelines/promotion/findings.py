@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.reported_period import reported_period
 
 MIN_DEFLATED = 0.95  # deflated information ratio below which luck is a likely explanation; our choice
 MAX_OVERFITTING = 0.5  # probability at which the best in sample is at the median out of sample
-ACTIVE = {"best_baseline": "its best baseline", "anchor": "its own anchor"}  # references of active returns
+ACTIVE = ("best_baseline", "anchor")  # references of active returns
 FINDINGS = {
     "figure": pl.String,
     "source": pl.String,
@@ -81,13 +81,15 @@ def format_probability(value: float, threshold: float) -> str:
 
 def _reported_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Select the rows of active returns in each source's reported period."""
-    active = rows.filter(pl.col("against").is_in(list(ACTIVE)))
+    active = rows.filter(pl.col("against").is_in(ACTIVE))
     parts = active.partition_by("source", maintain_order=True)
     return pl.concat([active.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
 
 
 def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:
-    value, over = row["deflated_sharpe"], ACTIVE[row["against"]]
+    value, over = row["deflated_sharpe"], row["reference"]
+    if row["against"] == "best_baseline":
+        over = f"its best baseline ({over})"
     name = f"{row['experiment']} (run {short_id(row['run_id'])})"
     run = f"{_describe_market(row)}: {name}, the best ranked of {_format_trials(row)},"
     found = partial(PromotionFinding, DEFLATED, row["source"], row["period"], row["against"], value)
@@ -98,14 +100,15 @@ def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:
         )
     passed = value >= MIN_DEFLATED
     sentence = (
-        f"{run} has an information ratio of {row['sharpe']:+.2f} against {over} ({row['reference']}), deflated for the "
-        f"trials: probability {format_probability(value, MIN_DEFLATED)} (required: at least {MIN_DEFLATED})"
+        f"{run} has an information ratio of {row['sharpe']:+.2f} against {over}, deflated for the trials: "
+        f"probability {format_probability(value, MIN_DEFLATED)} (required: at least {MIN_DEFLATED})"
     )
     return found(passed=passed, sentence=sentence)
 
 
 def _overfit(row: Mapping[str, Any]) -> PromotionFinding:
-    value, over = row["probability_of_overfitting"], ACTIVE[row["against"]]
+    value = row["probability_of_overfitting"]
+    over = "their best baselines" if row["against"] == "best_baseline" else "their anchors, else 1/N,"
     found = partial(PromotionFinding, OVERFITTING, row["source"], row["period"], row["against"], value)
     if value is None:
         why = "one trial leaves no choice" if row["n_trials"] == 1 else row["note"]

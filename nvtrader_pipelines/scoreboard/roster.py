@@ -210,7 +210,7 @@ def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ())
     found: dict[str, BaselineEntrantSpec] = {}
     known = set()
     for spec in specs:
-        for rule in spec.baselines:
+        for rule in spec.all_baselines:
             each = BaselineEntrantSpec(rule=rule, rebal_freq=spec.environment.rebal_freq, market=spec.market)
             digest = content_hash(each)
             if digest in known:

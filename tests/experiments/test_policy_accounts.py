@@ -2,6 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
@@ -104,3 +105,15 @@ def test_a_classical_agents_replay_is_the_same_again():
     first, second = (trained(planned(spec)) for _ in range(2))
     for name in TABLES:
         assert getattr(first.record, name).equals(getattr(second.record, name))
+
+
+def test_run_walks_anchor_of_its_action_with_the_baselines():
+    environment = EXPERIMENT.environment.model_copy(update={"action": ResidualAction()})
+    spec = EXPERIMENT.model_copy(update={"agent": BuyAndHold(), "seeds": (0,), "environment": environment})
+    plan = planned(spec)
+    record = trained(plan).record
+    targets = record.action_logs.filter(policy="anchor").sort("step")
+    assert targets["kind"].unique().to_list() == ["baseline"]
+    decided = np.searchsorted(plan.panel.sessions, targets["session"].to_numpy())
+    anchor = ResidualAction().anchor.weights(plan.panel)[decided]
+    np.testing.assert_array_equal(np.stack(targets["target_weights"].to_numpy()), anchor)

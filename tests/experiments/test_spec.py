@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import kind_of, members
+from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.designs import BasicDesign
 from nvtrader_pipelines.experiments.spec import SAMPLE_REPORT_FROM, ExperimentSpec, MarketChoice, SourceName
 from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.agents import PpoAgent
-from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio, BuyAndHold, EqualWeight
+from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.documents import DocumentLoader
 from tests.experiments.hashes import HOW_TO_ACCEPT, SHIPPED, accepted, current
@@ -192,3 +194,20 @@ def test_reported_period_is_null_unless_set_or_of_the_sample():
     assert ExperimentSpec.model_validate({"name": "a", **market}).report_from is None
     explicit = ExperimentSpec.model_validate({"name": "a", **market, "report_from": "2010-01-01"})
     assert explicit.report_from == SAMPLE_REPORT_FROM
+
+
+TILT = EnvSpec(action=ResidualAction(anchor=VolatilityTargetAnchor(volatility=0.08)))
+
+
+def test_action_anchor_is_a_baseline_without_being_listed():
+    spec = ExperimentSpec(name="a", environment=TILT, baselines=(EqualWeight(),))
+    assert spec.all_baselines == (EqualWeight(), AnchorPortfolio(anchor=TILT.action.anchor))
+    listed = ExperimentSpec(name="a", environment=TILT, baselines=spec.all_baselines)
+    assert listed.all_baselines == listed.baselines
+    assert SPEC.all_baselines == SPEC.baselines  # logits tilt nothing
+
+
+@pytest.mark.parametrize("changed", [{"baselines": (AnchorPortfolio(anchor=EqualWeightAnchor()),)}, {"name": "anchor"}])
+def test_action_anchor_is_the_only_account_of_its_name(changed):
+    with pytest.raises(ValidationError, match="anchor"):
+        ExperimentSpec.model_validate({"name": "a", "environment": TILT, **changed})

@@ -23,7 +23,7 @@ DEPS = [all_partitions(EVALUATION_KEY)]
         dg.AssetSpec(
             ["evaluation", "validation"],
             deps=DEPS,
-            description="Every trial against zero, its best baseline and its anchor, deflated for all trials.",
+            description="Every trial against zero, its best baseline and its anchor or 1/N, deflated for all trials.",
             group_name="evaluation",
             kinds={"iceberg", "polars"},
             code_version="1",

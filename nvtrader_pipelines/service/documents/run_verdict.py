@@ -34,7 +34,7 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
     if own["best_baseline"] is None:
         return f"{own['policy']} has no baseline to beat; net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}"
     rows = store.tables.read(VALIDATION, {"run_id": [run.run_id]}).filter(period=period)
-    over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(list(ACTIVE))).to_dicts()}
+    over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(ACTIVE)).to_dicts()}
     deflated = [_deflation_sentence(row) for row in over.values()]
     parts = [
         f"{own['policy']} {_claim(over.get('best_baseline'))} its best baseline, {own['best_baseline']}, "

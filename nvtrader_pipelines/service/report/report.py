@@ -40,7 +40,7 @@ from nvtrader_pipelines.storage.store import Store
 
 TEMPLATES = Path(__file__).with_name("templates")
 TITLE = "What the policies are worth"
-OVER = {"best_baseline": "over the best baseline", "anchor": "over the anchor"}
+OVER = {"best_baseline": "over the best baseline", "anchor": "over the anchor or 1/N"}
 PLAIN = " /:;=,.!?()*+-_~@$"  # characters of a data URL that need no escape in an attribute
 FOOTER = "Written by nvtrader report. Nothing here is financial advice."
 

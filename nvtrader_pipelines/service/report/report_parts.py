@@ -88,8 +88,8 @@ def headline(evidence: Evidence) -> Part:
         "headline",
         "The headline",
         "Information ratio: Sharpe ratio of the active return against the best baseline (picked with hindsight, in "
-        "its favor) or the run's own anchor. Deflated: probability that it exceeds what the best of all trials reaches "
-        "by luck. It is not the difference of Sharpe ratios.",
+        "its favor) or the anchor among the run's baselines, else 1/N. Deflated: probability that it exceeds what the "
+        "best of all trials reaches by luck. It is not the difference of Sharpe ratios.",
         [*grids, *account_grids(evidence)],
     )
 
@@ -111,7 +111,7 @@ def deflated_grid(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> G
         for name, trial in ((name, by_trial[name]) for name in ranked["label"])
     ]
     columns = ["experiment", "net Sharpe [95\u00a0%]", "information ratio, best baseline", "deflated",
-               "information ratio, anchor",
+               "information ratio, anchor or 1/N",
                "deflated", "alpha, beta"]  # fmt: skip
     n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
     known = f"{pluralize(n_trials, 'trial')}{overfitting_note(evidence, source, period)}"

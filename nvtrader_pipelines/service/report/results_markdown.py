@@ -63,7 +63,7 @@ def describe_comparison(row: ComparisonRow) -> str:
         _describe_difference("exposure", row.exposure, " points", 100.0, ".1f"),
     ]
     t = "" if row.alpha_t is None else f" (t {format_number(row.alpha_t)})"
-    other = "its anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
+    other = "the anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
     return (
         f"{label(row.policy, is_learned=True)} against {other}: {', '.join(parts[:-1])} and {parts[-1]}; alpha "
         f"{format_signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio "
@@ -128,7 +128,7 @@ def _earlier_sentence(results: Results) -> list[str]:
         f"{label(row.policy, is_learned=True)} had {format_number(row.sharpe)} against "
         f"{format_number(row.best_baseline_sharpe)} of {label(row.best_baseline, is_learned=False)}, its best "
         f"baseline, and {format_number(row.anchor_sharpe)} of "
-        f"{'its anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
+        f"{'the anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
         for row in results.earlier
     ]
     return [f"Before {year}, on the folds that were tuned on, {'; '.join(rows)}."]

@@ -80,7 +80,7 @@ Reported period from 2010 (2010-01-04 to 2022-12-28; 3 seeds averaged):
 
 No interval of the difference to the best baseline excludes zero, so none of these policies is shown to be better or
 worse than its best baseline. Before 2010, on the folds that were tuned on, `ppo` had 0.65 against 0.66 of buy and hold,
-its best baseline, and 0.63 of its anchor. The deflated information ratio of the best ranked against its best baseline
+its best baseline, and 0.63 of the anchor. The deflated information ratio of the best ranked against its best baseline
 is 0.79 (0.95 required): the probability that the true ratio exceeds the expected best of 2 trials without skill. The
 probability of backtest overfitting is 0.73 (at most 0.5 allowed): how often the best in sample is in the worse half out
 of sample.
