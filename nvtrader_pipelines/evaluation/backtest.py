@@ -1,8 +1,9 @@
 """Walk-forward back-test: every policy on its own account, by the environment's transition."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from nvtrader_pipelines.portfolio.cash import CASH
 
 Kind = Literal["policy", "ensemble", "baseline"]
 Phase = Literal["test", "replay", "forward"]
-EPISODE = 0  # a walk is one episode
+EPISODE = 0  # a walk is one episode; see `chain_records`
 
 _AT = {  # what a step's rows have in common
     "fold": pl.Int32,
@@ -263,6 +264,33 @@ def walk(
         recorder.record(step)
         yield step
     return recorder.tables()
+
+
+def chain_records(records: Sequence[BacktestRecord]) -> BacktestRecord:
+    """Join walks of the same accounts, each opened anew in cash with the equity that the one before ended with.
+
+    Steps are numbered through, and each walk is an episode. A walk ends marked at its last close: the cost of selling
+    its holdings is not charged.
+    """
+    return reduce(_continue, records)
+
+
+def _continue(before: BacktestRecord, after: BacktestRecord) -> BacktestRecord:
+    """Append a walk whose accounts opened anew."""
+    last = before.trajectories.select("episode", "step").max().row(0, named=True)
+    grown = before.equity_curves.group_by("policy", maintain_order=True).agg(grown=pl.col("equity").last())
+    follows = {
+        "step": pl.col("step") + (last["step"] + 1),
+        "episode": pl.col("episode") + (last["episode"] + 1),
+        "equity": pl.col("equity") * pl.col("grown"),
+    }
+    tables = {}
+    for table in fields(before):
+        earlier, later = getattr(before, table.name), getattr(after, table.name)
+        present = [changed.alias(name) for name, changed in follows.items() if name in later.columns]
+        later = later.join(grown, on="policy", how="left", maintain_order="left").with_columns(present)
+        tables[table.name] = pl.concat([earlier, later.select(earlier.columns).cast(earlier.schema)])
+    return BacktestRecord(**tables)
 
 
 def _require_contiguous(folds: Sequence[Fold | Block]) -> None:

@@ -1,10 +1,12 @@
 """Run plan: an experiment on one state of the market; equal content gives equal ids."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Self
+
+import numpy as np
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
@@ -94,6 +96,21 @@ class RunPlan:
     def paths(self) -> BacktestPaths:
         """Back-test paths through the folds; several only if folds share tested sessions."""
         return BacktestPaths.of(self.folds)
+
+    @property
+    def stretches(self) -> tuple[Self, ...]:
+        """Parts that accounts walk one after the other: they open anew in cash where the reported period begins.
+
+        The figures of that period are then those of an account opened at its start, as on the scoreboard. A forward run
+        continues one account, and a validation-only run has no place on the scoreboard: both are one part.
+        """
+        (first, last), report_from = (self.folds[0].test_first, self.folds[-1].test_last), self.spec.report_from
+        start = first if report_from is None else self.panel.index_of(np.datetime64(report_from))
+        if self.kind == "forward" or len(self.deciding) > 1 or not first < start <= last:
+            return (self,)
+        spans = ((first, start - 1), (start, last))
+        clipped = ([fold.clip_test(*span) for fold in self.folds] for span in spans)
+        return tuple(replace(self, folds=tuple(filter(None, folds))) for folds in clipped)
 
     @cached_property
     def deciding(self) -> tuple[tuple[Fold, ...], ...]:

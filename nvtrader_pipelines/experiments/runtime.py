@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, walk
+from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, chain_records, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 from nvtrader_pipelines.evaluation.step_generators import Steps
@@ -50,21 +50,27 @@ class Runtime:
     def walk(self) -> Generator[Progress, None, BacktestRecord]:
         """Walk the policies of a sealed run and the baselines through the plan's window; return the stored record.
 
-        A forward run reports each bar, signal, order, fill and equity, every other run its equity.
+        A forward run reports each bar, signal, order, fill and equity, every other run its equity since its account
+        opened; see `RunPlan.stretches`.
         """
         plan, format_step = self.plan, forward_stages if self.plan.kind == "forward" else equity_stages
         parent = f" of {plan.parent_run_id}" if plan.parent_run_id else ""
         kind = "test" if plan.kind == "walk_forward" else f"{plan.kind.replace('_', ' ')}{parent}"
         yield from self._start(f"{kind} over {_dates(plan)}")
-        accounts = build_accounts(plan, self.store.archives(), self.store.chosen(), self.store.thresholds())
-        own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
-        steps = Steps(walk(plan.panel, plan.spec.environment, plan.paths.blocks, accounts, PHASES[plan.kind]))
-        for step in steps:
-            for stage, message, metrics in format_step(plan, step, own):
-                share = _share(plan, step)
-                yield self._progress(stage, message, fold=step.fold, share=share, metrics=metrics)
-        self.store.store_record(steps.result)
-        return steps.result
+        archives, chosen, thresholds = self.store.archives(), self.store.chosen(), self.store.thresholds()
+        records: list[BacktestRecord] = []
+        for part in plan.stretches:
+            accounts = build_accounts(part, archives, chosen, thresholds)
+            own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
+            steps = Steps(walk(part.panel, part.spec.environment, part.paths.blocks, accounts, PHASES[part.kind]))
+            for step in steps:
+                for stage, message, metrics in format_step(part, step, own):
+                    share = _share(plan, step)
+                    yield self._progress(stage, message, fold=step.fold, share=share, metrics=metrics)
+            records.append(steps.result)
+        record = chain_records(records)
+        self.store.store_record(record)
+        return record
 
     def judge(self) -> Generator[Progress, None, pl.DataFrame]:
         """Evaluate the stored record, store the verdict and return it; the run is then complete."""

@@ -11,9 +11,10 @@ import pytest
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.experiments.runtime import TrainingProgress, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
+from nvtrader_pipelines.policies.baselines import MinimumVariance
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from tests.experiments.memory import MemoryStore, runtime
-from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned
+from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned, trained
 from tests.markets import synthetic_panel
 from tests.policies.small_learners import AGENT
 
@@ -202,6 +203,55 @@ def test_the_ensemble_is_the_average_of_its_seeds_at_the_first_decision(record):
     wanted = dict(zip(first["policy"], first["target_weights"].to_list(), strict=True))
     seeds = [wanted[f"tiny/seed-{seed}"] for seed in (0, 1, 5)]
     np.testing.assert_allclose(wanted["tiny"], np.mean(seeds, axis=0), rtol=1e-14)
+
+
+RULE = MinimumVariance(history=60, estimate_every=20)  # its decisions depend on when it began
+
+
+@pytest.fixture(scope="module")
+def reported(plan):
+    """The plan of a rule whose reported period begins within the last fold, off its account's grid of decisions."""
+    first = plan.panel.sessions[plan.folds[-1].test_first + 52].item()
+    spec = EXPERIMENT.model_copy(update={"agent": RULE, "seeds": (0,), "report_from": first})
+    return planned(spec, plan.panel)
+
+
+@pytest.fixture(scope="module")
+def reopened(reported):
+    """The record of its walk."""
+    return trained(reported).record
+
+
+def test_reported_period_is_walked_by_accounts_opened_at_its_start(reported, reopened):
+    last = reported.stretches[-1]
+    alone = trained(dataclasses.replace(reported, folds=last.folds)).record.equity_curves
+    names = ["policy", "fold", "session", "net_return", "drawdown", "turnover", "cost", "cash"]
+    curves = reopened.equity_curves.filter(pl.col("session") >= reported.spec.report_from)
+    assert curves.select(names).equals(alone.select(names))
+
+
+def test_sessions_before_the_reported_period_are_walked_as_without_one(reported, reopened):
+    spec = reported.spec.model_copy(update={"report_from": None})
+    whole = trained(planned(spec, reported.panel)).record.equity_curves
+    before = pl.col("session") < reported.spec.report_from
+    assert reopened.equity_curves.filter(before).equals(whole.filter(before))
+    assert not reopened.equity_curves.filter(~before).equals(whole.filter(~before))
+
+
+def test_accounts_opened_anew_keep_every_identity(reopened):
+    assert equity_gaps(reopened.equity_curves).is_empty()
+    assert off_simplex(reopened.action_logs).is_empty()
+    assert reward_gaps(reopened.trajectories, reopened.reward_decomposition).is_empty()
+    steps = reopened.trajectories.filter(policy="tiny").sort("step")
+    assert steps["step"].to_list() == list(range(len(steps)))
+    assert steps["episode"].is_sorted()
+    assert steps.filter("truncated")["episode"].to_list() == [0, 1]
+
+
+def test_forward_run_is_walked_by_one_account(reported):
+    assert [len(part.folds) for part in reported.stretches] == [2, 1]
+    (forward,) = dataclasses.replace(reported, kind="forward").stretches
+    assert forward.folds == reported.folds
 
 
 def test_a_policy_of_another_fold_seed_market_or_experiment_is_not_judged(plan, archives):

@@ -61,6 +61,11 @@ class Fold:
                 raise ValueError(f"fold {index} has no {part} window")
         return cls(index, train[0][0], train[-1][1], test[0][0], test[-1][1], tuple(train), tuple(test))
 
+    def clip_test(self, first: int, last: int) -> "Fold | None":
+        """Restrict the test to the sessions from `first` to `last`; None if none is left."""
+        inside = [(max(first, start), min(last, end)) for start, end in self.test if start <= last and end >= first]
+        return Fold.of(self.index, self.train, inside) if inside else None
+
     @property
     def trains_on_the_future(self) -> bool:
         """Whether a training span comes after a tested session."""
