@@ -209,10 +209,14 @@ def _table(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def backtest(
-    panel: MarketPanel, spec: EnvSpec, folds: Sequence[Fold | Block], policy_accounts: Sequence[PolicyAccount]
+    panel: MarketPanel,
+    spec: EnvSpec,
+    folds: Sequence[Fold | Block],
+    policy_accounts: Sequence[PolicyAccount],
+    first_hold: int | None = None,
 ) -> BacktestRecord:
     """Walk every account through the folds' test windows and return the record; see `walk`."""
-    return drain(walk(panel, spec, folds, policy_accounts))
+    return drain(walk(panel, spec, folds, policy_accounts, first_hold=first_hold))
 
 
 def walk(
@@ -221,6 +225,7 @@ def walk(
     folds: Sequence[Fold | Block],
     policy_accounts: Sequence[PolicyAccount],
     phase: Phase = "test",
+    first_hold: int | None = None,
 ) -> Generator[WalkStep, None, BacktestRecord]:
     """Walk every account through the folds' test windows without a break, yield each step and return the record.
 
@@ -228,6 +233,14 @@ def walk(
     session after it. Held weights carry over between folds, so a change of policy pays its turnover. The environment's
     terminations end episodes, not the walk. A paper walk has no end: nothing in it is truncated, and a decision due at
     the last close is an order not filled yet.
+
+    Args:
+        panel: market.
+        spec: environment of every account; decisions are `spec.rebal_freq` sessions apart.
+        folds: windows, in time order.
+        policy_accounts: accounts with a policy per fold.
+        phase: of the trajectories.
+        first_hold: sessions from the first decision to the second; None for `spec.rebal_freq`.
 
     Raises:
         ValueError: if the folds' test windows are not contiguous.
@@ -237,13 +250,15 @@ def walk(
     accounts = Accounts(panel, spec, len(policy_accounts), t=start)
     recorder = Recorder(panel, policy_accounts, phase)
     is_open_ended = phase == "forward"
-    for number, t in enumerate(range(start, end + is_open_ended, spec.rebal_freq)):
+    stop = end + is_open_ended
+    decided = [t for t in (start, *range(start + (first_hold or spec.rebal_freq), stop, spec.rebal_freq)) if t < stop]
+    for number, (t, next_t) in enumerate(pairwise([*decided, end])):
         position = next((i for i, fold in enumerate(folds) if t + 1 <= fold.test_last), len(folds) - 1)
         decisions = [
             each.policies[position].decide(panel, t, accounts.account(i)) for i, each in enumerate(policy_accounts)
         ]
         target = np.stack([accounts.weights[i] if d.target is None else d.target for i, d in enumerate(decisions)])
-        n_sessions = min(spec.rebal_freq, end - t)  # 0: an order at the last close
+        n_sessions = next_t - t  # 0: an order at the last close
         is_trading = np.array([decision.target is not None for decision in decisions])
         outcome = accounts.trade(target, is_trading, n_sessions) if n_sessions else None
         filled_at = t if accounts.fill == "same_close" else t + 1

@@ -41,8 +41,8 @@ def _explanation(n_entrants: int) -> str:
     left_out = n_entrants - _MAX_ROWS
     more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
-        "Bars: 95 % intervals, stationary bootstrap. Info. ratio: information ratio against the best baseline, with\n"
-        "hindsight. Deflated: probability that it exceeds what the best of all trials reaches by luck."
+        "Bars: 95 % intervals, stationary bootstrap; ticks: other openings. Info. ratio: information ratio against\n"
+        "the best baseline, with hindsight. Deflated: probability that it exceeds the best of all trials by luck."
         f"{more}"
     )
 
@@ -52,6 +52,7 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
     for place, row in enumerate(rows.iter_rows(named=True)):
         color = KINDS.get(row["kind"], BASELINE)[0]
         axes.plot([row["sharpe_low"], row["sharpe_high"]], [place, place], color=color, linewidth=5, alpha=0.4)
+        axes.plot(row["openings"] or [], [place] * len(row["openings"] or []), "|", color=ink(color), markersize=16)
         axes.plot(row["sharpe"], place, "o", color=color, markersize=11)
     axes.set_yticks(
         range(len(rows)), [f"{row[0]}. {readable(row[1], 20)}" for row in rows.select("rank", "entrant").rows()]

@@ -11,6 +11,8 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
 LATEST = "standing.json"
+OPENINGS = ("openings", "baseline_openings")
+SAME_SHARPE = 1e-9
 NOT_SCORED = (
     "there is no scoreboard yet; `nvtrader materialize` trains and scores every experiment, `nvtrader scoreboard "
     "update` scores existing runs and the files of data/entrants"
@@ -27,6 +29,26 @@ def read_scoreboard(store: Store) -> pl.DataFrame:
     if board.is_empty():
         raise StorageError(NOT_SCORED)
     return board.sort("source", "rank", "entrant", nulls_last=True)
+
+
+def with_openings(store: Store, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Add `openings` and `baseline_openings` of the scoreboard to rows of `evaluation.walk_forward_evaluation`.
+
+    They are null in periods that the scoreboard does not score, and for accounts that it does not have.
+    """
+    board = store.tables.read(
+        SCOREBOARD, columns=["source", "entrant", "first_session", "last_session", "sharpe", "openings"]
+    )
+    known = board.drop_nulls("openings").unique(["entrant", "first_session", "last_session"])
+    window = ["first_session", "last_session"]
+    own = known.rename({"entrant": "policy", "sharpe": "scored"}).drop("source")
+    best = known.select(
+        *window, pl.col("entrant").alias("best_baseline"), pl.col("openings").alias("baseline_openings")
+    )
+    rows = verdicts.join(own, on=["policy", *window], how="left", maintain_order="left")
+    rows = rows.join(best, on=["best_baseline", *window], how="left", maintain_order="left")
+    is_scored = (pl.col("sharpe") - pl.col("scored")).abs() <= SAME_SHARPE  # other costs or another account of the name
+    return rows.with_columns(pl.when(is_scored).then(name).alias(name) for name in OPENINGS).drop("scored")
 
 
 def read_history(store: Store, entrant: str) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.splits.fold import MIN_TEST_SESSIONS
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION, Execution
 from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest
@@ -56,6 +57,7 @@ class ContestRun:
     seconds: float
     latencies: NDArray[np.float64]  # (D,) seconds from a close to the weights
     peak_memory: int  # bytes
+    openings: tuple[float, ...]  # see `evaluation.timing_luck`; the last is the account's own
     n_acted: int = 0  # decisions whose weights the timing stage changed
     untimed_curves: pl.DataFrame | None = None  # EQUITY of its twin without the timing stage
 
@@ -242,6 +244,12 @@ def run_contest_backtest(
         peak = max(peak, meter.memory())
         n_acted += _timing_acted(entrant.untimed_twin, step.decisions[0])
     seconds, record = meter.clock() - began, steps.result
+    openings = [
+        sharpe_ratio(backtest(panel, environment, window, [other], first_hold).equity_curves["net_return"].to_numpy())
+        for first_hold in range(1, entrant.rebal_freq)
+        for other in [PolicyAccount(entrant.name, kind, (None,), (entrant.open(panel, contest.window),))]
+    ]
+    curves = record.equity_curves.select(list(EQUITY))
     untimed_curves = None
     if entrant.untimed_twin is not None:
         twin = PolicyAccount(entrant.name, kind, (None,), (entrant.untimed_twin.open(panel, contest.window),))
@@ -249,11 +257,12 @@ def run_contest_backtest(
     return ContestRun(
         entrant=entrant,
         panel=panel,
-        curves=record.equity_curves.select(list(EQUITY)),
+        curves=curves,
         actions=record.action_logs.select(list(ACTION_LOG)),
         seconds=seconds,
         latencies=np.array(policy.latencies),
         peak_memory=peak,
+        openings=(*openings, sharpe_ratio(curves["net_return"].to_numpy())),
         n_acted=n_acted,
         untimed_curves=untimed_curves,
     )

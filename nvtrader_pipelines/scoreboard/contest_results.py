@@ -33,6 +33,7 @@ def pack_backtest(run: ContestRun) -> Result:
         "latencies": run.latencies.tolist(),
         "peak_memory": run.peak_memory,
         "n_acted": run.n_acted,
+        "openings": run.openings,
     }
     frames = {CURVES: run.curves, ACTIONS: run.actions}
     return Result(document, frames if run.untimed_curves is None else {**frames, UNTIMED_CURVES: run.untimed_curves})
@@ -41,10 +42,17 @@ def pack_backtest(run: ContestRun) -> Result:
 def unpack_backtest(result: Result, entrant: Entrant, panel: MarketPanel) -> ContestRun:
     """Unpack the backtest of an entrant on its panel."""
     document = dict(result.document)
-    latencies = np.array(document.pop("latencies"))
+    latencies, openings = np.array(document.pop("latencies")), tuple(document.pop("openings"))
     frames, untimed = result.frames, result.frames.get(UNTIMED_CURVES)
     return ContestRun(
-        entrant, panel, frames[CURVES], frames[ACTIONS], latencies=latencies, untimed_curves=untimed, **document
+        entrant,
+        panel,
+        frames[CURVES],
+        frames[ACTIONS],
+        latencies=latencies,
+        openings=openings,
+        untimed_curves=untimed,
+        **document,
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from nvtrader_pipelines.components.component import canonical_json, content_hash
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import FillTiming
+from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 
@@ -156,6 +157,7 @@ class Scorecard(ScorecardPart):
     data: DataProvenance
     training_seconds: float | None = None  # total over folds and seeds, from the ledger
     metrics: dict[str, Metric] = {}
+    openings: tuple[float, ...] = ()  # net Sharpe ratio by opening, see `evaluation.timing_luck`; the last is its own
     inference: Inference | None = None
     stress: tuple[StressResult, ...] = ()
     timing: TimingEffect | None = Field(default=None, exclude_if=operator.not_)  # null where the timing is constant
@@ -203,6 +205,7 @@ class Scorecard(ScorecardPart):
             "train_last": max((each.last for each in self.data.trained), default=None),
             "run_id": self.run_id,
             **_interval_columns("sharpe", self.metric("sharpe")),
+            "openings": list(self.openings),
             **{name: self.metric(name).value for name in METRICS_WITHOUT_INTERVAL},
             "best_baseline": inference.best_baseline,
             **_interval_columns("sharpe_difference", self.metric("sharpe_difference")),
@@ -250,7 +253,7 @@ def markdown(card: Scorecard) -> str:
     if card.refusal:
         return "\n\n".join([*parts, f"**Not scored**: {card.refusal}", *_configuration_section(card)]) + "\n"
     parts += [
-        _render_section("Result, net of costs", _metric_rows(card.metrics)),
+        _render_section("Result, net of costs", {**_metric_rows(card.metrics), **_openings_row(card)}),
         *_luck_section(card),
         *_timing_section(card),
     ]
@@ -295,6 +298,11 @@ def _metric_rows(metrics: Mapping[str, Metric]) -> dict[str, str]:
     return {
         name.replace("_", " "): _format_metric(metric, percent=name in FRACTIONS) for name, metric in metrics.items()
     }
+
+
+def _openings_row(card: Scorecard) -> dict[str, str]:
+    spread = opening_range(card.openings)
+    return {"sharpe over its openings": f"{spread[0]:.2f} to {spread[1]:.2f}"} if spread else {}
 
 
 def _format_metric(metric: Metric, *, percent: bool = False) -> str:

@@ -265,6 +265,7 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
         ),
         training_seconds=entrant.training_seconds,
         metrics=metrics,
+        openings=run.openings,
         timing=timing_effect(run),
         warnings=tuple(dict.fromkeys((*_warnings(contest, run), *entrant.warnings))),
         code_version=scoring_code(),

@@ -307,6 +307,17 @@ def test_forward_walk_places_an_order_due_at_the_last_close(last, n_orders):
     assert [step.fill_session for step in steps if step.outcome is None] == [None] * n_orders
 
 
+@pytest.mark.parametrize("first_hold", [1, 3, 5])
+def test_second_decision_comes_after_the_first_hold(first_hold):
+    record = backtest(PANEL, SPEC, FOLDS, policy_accounts(), first_hold)
+    decided = record.action_logs.filter(policy="noted")["session"].to_list()
+    expected = [39, *range(39 + first_hold, 99, SPEC.rebal_freq)]
+    assert decided == PANEL.sessions[expected].tolist()
+    assert len(record.equity_curves.filter(policy="noted")) == 60
+    assert equity_gaps(record.equity_curves).is_empty()
+    assert (first_hold == SPEC.rebal_freq) == record.equity_curves.equals(walked().equity_curves)
+
+
 def test_folds_that_leave_a_gap_are_refused():
     with pytest.raises(ValueError, match="fold 0 ends at 62, fold 1 starts at 65"):
         walked(folds=[FOLDS[0], Fold(1, 20, 56, 65, 99)])

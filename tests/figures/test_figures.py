@@ -101,6 +101,7 @@ def board(n_entrants=16):
             "sharpe": 0.1 * (8 - i) if i else None,
             "sharpe_low": 0.1 * (8 - i) - 0.4,
             "sharpe_high": 0.1 * (8 - i) + 0.4,
+            "openings": [0.1 * (8 - i) + 0.02 * k for k in range(-2, 3)] if i else None,
             "information_ratio": None if i % 4 == 3 else 0.05 * (8 - i),
             "deflated_information_ratio": None if i % 4 == 3 else 0.5,
             "max_drawdown": 0.3,

@@ -7,11 +7,14 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
+from nvtrader_pipelines.evaluation.splits import Block
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import panel_digest
-from nvtrader_pipelines.policies.baselines import BuyAndHold
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.portfolio.costs import ProportionalCost
@@ -19,6 +22,7 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
     MIN_WINDOW_SESSIONS,
     Meter,
     admit_entrants,
+    contest_environment,
     default_contest,
     run_contest_backtest,
 )
@@ -290,3 +294,24 @@ def test_buy_and_hold_trades_once_at_any_cadence(plan):
     entrant = baseline_entrant("x", BaselineEntrantSpec(rule=BuyAndHold(), rebal_freq=1))
     found = run_contest_backtest(entrant, plan.panel, contest_on(plan.panel, plan.window), metered())
     assert (found.curves["turnover"] > 0.0).sum() == 1
+
+
+def test_openings_are_sharpe_ratios_by_session_of_the_second_decision(plan):
+    panel, contest = plan.panel, contest_on(plan.panel, plan.window)
+    run = run_contest_backtest(EQUAL_WEIGHT, panel, contest, metered())
+    first, last = (panel.index_of(np.datetime64(day)) for day in contest.window)
+    environment = contest_environment(contest, EQUAL_WEIGHT.rebal_freq)
+    expected = []
+    for first_hold in range(1, 6):
+        account = PolicyAccount("a", "baseline", (None,), (EqualWeight().start(),))
+        curves = backtest(panel, environment, [Block(0, first, last)], [account], first_hold).equity_curves
+        expected.append(sharpe_ratio(curves["net_return"].to_numpy()))
+    assert run.openings == tuple(expected)
+    assert run.openings[-1] == sharpe_ratio(run.curves["net_return"].to_numpy())
+    assert len(set(run.openings)) == 5
+
+
+def test_account_that_decides_once_has_no_timing_luck(plan):
+    entrant = baseline_entrant("buy_and_hold", BaselineEntrantSpec(rule=BuyAndHold()))
+    run = run_contest_backtest(entrant, plan.panel, contest_on(plan.panel, plan.window), metered())
+    assert run.openings == pytest.approx([run.openings[-1]] * 5)

@@ -31,8 +31,8 @@ from nvtrader_pipelines.service.cli.table_layout import CellTable
 if TYPE_CHECKING:
     import polars as pl
 
-COLUMNS = ("rank", "entrant", "net Sharpe", "Sharpe 95 %", "kind", "less best baseline", "difference 95 %", "deflated")
-MORE_COLUMNS = ("CAGR", "max DD", "information ratio", "ratio 95 %", "turnover/y", "before")
+COLUMNS = ("rank", "entrant", "net Sharpe", "Sharpe 95 %", "openings", "kind", "less best baseline", "difference 95 %")
+MORE_COLUMNS = ("deflated", "CAGR", "max DD", "information ratio", "ratio 95 %", "turnover/y", "before")
 TEXT_COLUMNS = ("entrant", "kind")
 HISTORY = (
     "judged_at",
@@ -46,6 +46,8 @@ HISTORY = (
 )
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
+    "Openings: Sharpe ratios over the sessions on which the account's decisions could have started; a difference that "
+    "another opening turns around is luck. "
     "Less best baseline: difference of Sharpe ratios; the baseline is picked with hindsight. Information ratio: Sharpe "
     "ratio of the active return against that baseline. Deflated: probability that the information ratio exceeds what "
     "the best of all trials reaches by luck; at least .95 is required. Before: rank and Sharpe ratio in the previous "
@@ -165,13 +167,14 @@ def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
+    from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, openings_cell, sharpe_cells
 
     before = row["previous_rank"]
     return [
         annual_cell(row, "rank", ""),
         row["entrant"],
         *sharpe_cells(row),
+        openings_cell(row),
         row["kind"],
         *difference_cells(row),
         annual_cell(row, "deflated_information_ratio", ".2f"),

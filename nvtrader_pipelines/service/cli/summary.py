@@ -7,8 +7,10 @@ import polars as pl
 from rich.console import Console
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.cli.output import UNKNOWN, format_figure, format_interval, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.short_samples import is_short, mask_short, short_note
@@ -17,8 +19,12 @@ from nvtrader_pipelines.storage.tables import EVALUATIONS
 
 COLUMNS = (
     "policy",
-    *("net Sharpe", "Sharpe 95 %", "less best baseline", "difference 95 %"),
+    *("net Sharpe", "Sharpe 95 %", "openings", "less best baseline", "difference 95 %"),
     *("CAGR", "max DD", "turnover/y", "cost/y"),
+)
+READING = (
+    "A difference whose interval contains 0, or that another opening turns around, is no evidence of beating the "
+    "baseline. Openings: Sharpe ratios over the sessions on which the account's decisions could have started."
 )
 MAX_EXPERIMENTS = 12  # of a period's table; all are on the scoreboard and in the report
 NEXT = (
@@ -39,7 +45,8 @@ def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
     verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
-    return mask_short(verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy")))
+    shown = verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
+    return mask_short(with_openings(store, shown))
 
 
 def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
@@ -48,7 +55,7 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
     for period in verdicts["period"].unique(maintain_order=True):
         console.print()
         print_period(verdicts.filter(pl.col("period") == period), period, console)
-    console.print("A difference whose interval contains 0 is no evidence of beating the baseline.", style="dim")
+    console.print(READING, style="dim")
     print_warnings(store, console)
     home, views = store.home.without_link, store.home.duckdb_file
     console.print(f"\ntables  {home.iceberg}\nviews   {views}\npolicies {home.policies}", soft_wrap=True)
@@ -115,6 +122,7 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
     return [
         str(row["policy"]),
         *sharpe_cells(row),
+        openings_cell(row),
         *difference_cells(row),
         annual_cell(row, "cagr", ".1%"),
         f"{row['max_drawdown']:.0%}",
@@ -126,6 +134,12 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
 def sharpe_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     """Format the Sharpe ratio and its interval: empty if unknown, a dash for a short sample."""
     return annual_cell(row, "sharpe", ".2f"), UNKNOWN if is_short(row) else format_interval(row, "sharpe", ".2f")
+
+
+def openings_cell(row: Mapping[str, Any]) -> str:
+    """Format the range of the Sharpe ratio over its openings; empty if unknown or there is only one."""
+    spread = opening_range(row.get("openings") or ())
+    return "" if spread is None or is_short(row) else f"{spread[0]:.2f} to {spread[1]:.2f}"
 
 
 def difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:

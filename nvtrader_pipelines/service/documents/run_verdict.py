@@ -6,8 +6,10 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.timing_luck import Range, difference_range
 from nvtrader_pipelines.promotion.findings import ACTIVE, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
+from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.short_samples import is_short, short_note
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
@@ -28,7 +30,8 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         return "no verdict: the run is deleted" if run.deleted_at else f"no verdict yet: the run is {run.status}"
     period = reported_period(figures["period"])
     accounts = figures.filter(period=period)
-    own = accounts.filter(kind="ensemble").row(0, named=True)
+    own = with_openings(store, accounts.filter(kind="ensemble")).row(0, named=True)
+    over_openings = difference_range(own["openings"] or (), own["baseline_openings"] or ())
     if is_short(own):
         return f"no verdict: {short_note([own['n_sessions']])}"
     if own["best_baseline"] is None:
@@ -37,9 +40,10 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
     over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(ACTIVE)).to_dicts()}
     deflated = [_deflation_sentence(row) for row in over.values()]
     parts = [
-        f"{own['policy']} {_claim(over.get('best_baseline'))} its best baseline, {own['best_baseline']}, "
-        f"{describe_period(period)}: net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}, "
+        f"{own['policy']} {_claim(over.get('best_baseline'), over_openings)} its best baseline, "
+        f"{own['best_baseline']}, {describe_period(period)}: net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}, "
         f"difference to the best baseline's {_format_bounds(own, 'sharpe_difference', '+.2f')}",
+        *([f"{low:+.2f} to {high:+.2f} over the openings" for low, high in [over_openings]] if over_openings else []),
         *_equal_weight(accounts, own["best_baseline"]),
         *dict.fromkeys(deflated or [_reason_not_deflated(run)]),
     ]
@@ -52,9 +56,11 @@ def _reason_not_deflated(run: LedgerRun) -> str:
     return "no longer deflated" if run.deleted_at else "not deflated yet: `nvtrader materialize` validates all runs"
 
 
-def _claim(row: Mapping[str, Any] | None) -> str:
+def _claim(row: Mapping[str, Any] | None, over_openings: Range | None) -> str:
     probability = row["deflated_sharpe"] if row else None
-    return "beats" if probability is not None and probability >= MIN_DEFLATED else "is not shown to beat"
+    is_timing_luck = over_openings is not None and over_openings[0] <= 0.0
+    is_shown = probability is not None and probability >= MIN_DEFLATED and not is_timing_luck
+    return "beats" if is_shown else "is not shown to beat"
 
 
 def _equal_weight(accounts: pl.DataFrame, best_baseline: str) -> list[str]:

@@ -15,7 +15,12 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.service.cli.output import UNKNOWN
-from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names, with_validation_mark
+from nvtrader_pipelines.service.cli.summary import (
+    openings_cell,
+    sort_accounts,
+    with_distinct_names,
+    with_validation_mark,
+)
 from nvtrader_pipelines.service.documents.short_samples import mask_short, short_note
 from nvtrader_pipelines.service.report.cell_formats import (
     format_interval,
@@ -242,7 +247,7 @@ def scoreboard(evidence: Evidence) -> Part:
     """Part with the ranking by contest and the entrants that are not ranked."""
     board = evidence.store.tables.read(SCOREBOARD).sort("contest", "rank", "entrant", nulls_last=True)
     ranked = mask_short(board.filter(pl.col("rank").is_not_null()))
-    columns = ["entrant", "net Sharpe [95\u00a0%]", "information ratio, best baseline", "deflated", "CAGR",
+    columns = ["entrant", "net Sharpe [95\u00a0%]", "openings", "information ratio, best baseline", "deflated", "CAGR",
                "max drawdown", "turnover/y", "before"]  # fmt: skip
     grids = []
     for (_, source, first, last), rows in ranked.group_by(
@@ -250,7 +255,7 @@ def scoreboard(evidence: Evidence) -> Part:
     ):
         cells = [
             [row["entrant"] if row["rank"] is None else f"{row['rank']}. {row['entrant']}", format_interval(row),
-             format_interval(row, "information_ratio", sign=True),
+             openings_cell(row), format_interval(row, "information_ratio", sign=True),
              format_number(row["deflated_information_ratio"]),
              format_number(row["cagr"], ".1%"), format_number(row["max_drawdown"], ".0%"),
              format_number(row["turnover_per_year"], ".1f"), str(row["previous_rank"] or UNKNOWN)]
@@ -260,7 +265,10 @@ def scoreboard(evidence: Evidence) -> Part:
         title = "; ".join(filter(None, (f"{source}, {first} to {last}", short_note(rows["n_sessions"]))))
         grids.append(Grid(title, columns, cells, strong, collapsed=collapsed_rows(len(cells))))
     left = [list(row) for row in board.filter(pl.col("rank").is_null()).select("entrant", "note").iter_rows()]
-    lead = "Ranks hold within one contest: the same market, sessions, costs, fills and leverage."
+    lead = (
+        "Ranks hold within one contest: the same market, sessions, costs, fills and leverage. Openings: Sharpe ratios "
+        "over the sessions on which an account's decisions could have started; smaller differences are timing luck."
+    )
     grids.append(Grid("Not ranked", ["entrant", "reason"], left))
     return Part("scoreboard", "Scoreboard", lead, grids, evidence.plots("scoreboard"))
 

@@ -7,12 +7,14 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from nvtrader_pipelines.evaluation.differences import Differences, paired_differences
+from nvtrader_pipelines.evaluation.differences import paired_differences
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.timing_luck import Openings, Range, difference_range
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
@@ -28,11 +30,13 @@ class AccountRow(_Row):
     policy: str
     is_learned: bool
     sharpe: Interval
+    openings: tuple[float, ...]  # Sharpe ratios, see `evaluation.timing_luck`
     cagr: float
     max_drawdown: float
     turnover_per_year: float
     cost_per_year: float
     difference: Interval | None  # of Sharpe ratios, to the best baseline; None for baselines
+    over_openings: Range | None  # range of that difference; None where unknown
 
 
 class EarlierRow(_Row):
@@ -53,6 +57,7 @@ class ComparisonRow(_Row):
     other: str
     is_other_learned: bool
     sharpe: Interval
+    over_openings: Range | None  # range of the difference of Sharpe ratios
     volatility: Interval
     cvar: Interval
     exposure: Interval
@@ -89,7 +94,8 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
     ids = newest["run_id"].to_list()
     verdicts = store.tables.read(EVALUATIONS, {"run_id": ids}).filter(pl.col("period") != "fold")
     period = reported_period(verdicts["period"])
-    shown = verdicts.filter(pl.col("kind") != "policy", period=period)
+    shown = with_openings(store, verdicts.filter(pl.col("kind") != "policy", period=period))
+    openings = {row["policy"]: row["openings"] or () for row in shown.iter_rows(named=True)}
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment"}]
     validation, overfitting = (store.tables.read(table).filter(source=source) for table in (VALIDATION, OVERFITTING))
     luck = deflated_findings(store.tables.read(RATIO_CURVE), validation)
@@ -111,7 +117,7 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
         overfitting=choice[0].value if choice else None,
         accounts=tuple(map(_account, sort_accounts(accounts).to_dicts())),
         earlier=tuple(_earlier(verdicts, period, name) for name in newest["experiment"]) if period != "all" else (),
-        comparisons=tuple(_compare(inside, newest, *pair) for pair in (*_to_anchors(shown, newest), *beside)),
+        comparisons=tuple(_compare(inside, newest, openings, *pair) for pair in (*_to_anchors(shown, newest), *beside)),
     )
 
 
@@ -122,7 +128,9 @@ def _account(row: Mapping[str, Any]) -> AccountRow:
         policy=row["policy"],
         is_learned=row["kind"] != "baseline",
         sharpe=Interval(row["sharpe"], row["sharpe_low"], row["sharpe_high"]),
+        openings=tuple(row["openings"] or ()),
         difference=None if difference is None else Interval(difference, low, high),
+        over_openings=difference_range(row["openings"] or (), row["baseline_openings"] or ()),
         **{name: row[name] for name in names},
     )
 
@@ -151,7 +159,9 @@ def _to_anchors(shown: pl.DataFrame, newest: pl.DataFrame) -> list[tuple[str, st
     return pairs
 
 
-def _compare(curves: pl.DataFrame, newest: pl.DataFrame, name: str, other: str) -> ComparisonRow:
+def _compare(
+    curves: pl.DataFrame, newest: pl.DataFrame, openings: Mapping[str, Openings], name: str, other: str
+) -> ComparisonRow:
     """Compare an experiment's account with a baseline of its run, or with another experiment's."""
     runs = dict(newest.select("experiment", "run_id").iter_rows())
     accounts = [(runs[name], name), (runs.get(other, runs[name]), other)]
@@ -161,15 +171,12 @@ def _compare(curves: pl.DataFrame, newest: pl.DataFrame, name: str, other: str) 
     paired = own.join(theirs, on="session", how="inner", validate="1:1", maintain_order="left")
     net_returns, cash = (paired.select(each, f"{each}_right").to_numpy() for each in ("net_return", "cash"))
     found = paired_differences(net_returns, cash)
-    return _comparison_row(name, other, found, is_other_learned=other in runs)
-
-
-def _comparison_row(name: str, other: str, found: Differences, *, is_other_learned: bool) -> ComparisonRow:
     return ComparisonRow(
         policy=name,
         other=other,
-        is_other_learned=is_other_learned,
+        is_other_learned=other in runs,
         sharpe=found.sharpe,
+        over_openings=difference_range(openings[name], openings[other]),
         volatility=found.volatility,
         cvar=found.cvar,
         exposure=found.exposure,

@@ -3,6 +3,7 @@
 import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.evaluation.timing_luck import Range, is_difference, opening_range
 from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.report.cell_formats import format_number, format_signed, to_words
@@ -16,14 +17,15 @@ LABELS = {
     "mean_cvar": "Mean-CVaR",
 }
 HEAD = (
-    "| | net Sharpe [95 %] | CAGR | max drawdown | turnover/y | cost/y | Sharpe less best baseline [95 %] |",
-    "|---|---|---|---|---|---|---|",
+    "| | net Sharpe [95 %] | openings | CAGR | max drawdown | turnover/y | cost/y | Sharpe less best baseline [95 %] |",
+    "|---|---|---|---|---|---|---|---|",
 )
 READING = (
     "Intervals are 95 % by stationary bootstrap of the sessions, paired for differences; they take the trained "
     "policies as given. The best baseline of a period is picked with hindsight, in its favor. Alpha is the intercept "
     "on the other account's returns, its t statistic by Newey and West. The information ratio is the Sharpe ratio of "
-    "the active return, not the difference of Sharpe ratios. Turnover is one-way."
+    "the active return, not the difference of Sharpe ratios. Turnover is one-way. Openings: the range over the "
+    "sessions on which an account's decisions could have started; a difference that changes its sign there is luck."
 )
 
 
@@ -57,7 +59,7 @@ def replace_block(text: str, block: str) -> str:
 def describe_comparison(row: ComparisonRow) -> str:
     """Describe a comparison in a sentence; only an interval without zero is called a difference."""
     parts = [
-        _describe_difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f"),
+        _describe_difference("Sharpe ratio", row.sharpe, "", 1.0, ".2f", row.over_openings),
         _describe_difference("volatility", row.volatility, " points", 100.0, ".1f"),
         _describe_difference("CVaR of a session", row.cvar, " points", 100.0, ".2f"),
         _describe_difference("exposure", row.exposure, " points", 100.0, ".1f"),
@@ -71,12 +73,20 @@ def describe_comparison(row: ComparisonRow) -> str:
     )
 
 
-def _describe_difference(statistic: str, found: Interval, unit: str, scale: float, form: str) -> str:
-    """Describe the difference of a statistic with its interval."""
+def _describe_difference(
+    statistic: str, found: Interval, unit: str, scale: float, form: str, openings: Range | None = None
+) -> str:
+    """Describe the difference of a statistic with its interval, and its range over the openings."""
     point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
-    if not found.excludes_zero:
-        return f"no measurable difference in {statistic} ({point}{unit} [{low}, {high}])"
-    return f"{'higher' if found.low > 0.0 else 'lower'} {statistic} ({point}{unit} [{low}, {high}])"
+    spread = f", openings {_format_range(openings, f'+{form}')}" if openings else ""
+    figures = f"({point}{unit} [{low}, {high}]{spread})"
+    if not is_difference(found, openings):
+        return f"no measurable difference in {statistic} {figures}"
+    return f"{'higher' if found.low > 0.0 else 'lower'} {statistic} {figures}"
+
+
+def _format_range(found: Range | None, form: str) -> str:
+    return "" if found is None else f"{format_number(found[0], form)} to {format_number(found[1], form)}"
 
 
 def label(policy: str, *, is_learned: bool) -> str:
@@ -89,6 +99,7 @@ def _account_line(row: AccountRow) -> str:
     cells = [
         label(row.policy, is_learned=row.is_learned),
         _format_interval(row.sharpe, ".2f"),
+        _format_range(opening_range(row.openings), ".2f"),
         f"{format_number(100.0 * row.cagr, '.1f')} %",
         f"{100.0 * row.max_drawdown:.0f} %",
         f"{row.turnover_per_year:.1f}",
@@ -107,15 +118,15 @@ def _baseline_sentence(results: Results) -> str:
     compared = [(row, row.difference) for row in results.accounts if row.difference is not None]
     apart = [
         f"{label(row.policy, is_learned=True)} ends {'above' if found.low > 0.0 else 'below'} its best baseline: the "
-        "interval of the difference excludes zero."
+        "interval of the difference excludes zero, with every opening."
         for row, found in compared
-        if found.excludes_zero
+        if is_difference(found, row.over_openings)
     ]
     if apart:
         return " ".join(apart)
     return (
-        "No interval of the difference to the best baseline excludes zero, so none of these policies is shown to be "
-        "better or worse than its best baseline."
+        "No interval of the difference to the best baseline excludes zero with every opening, so none of these "
+        "policies is shown to be better or worse than its best baseline."
     )
 
 

@@ -34,6 +34,11 @@ _CONTEST = TableSchema(
 )
 _RESULTS = TableSchema(
     EVALUATION.only("sharpe", "sharpe_low", "sharpe_high"),
+    Column(
+        "openings",
+        pl.List(pl.Float64),
+        "net Sharpe ratio if the second decision comes 1, 2, … rebal_freq sessions after the first; the last is sharpe",
+    ),
     Column("best_baseline", pl.String, "baseline of the contest with the highest Sharpe ratio, picked with hindsight"),
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline; null for baselines"),
     EVALUATION.only("sharpe_difference_low", "sharpe_difference_high"),

@@ -1,11 +1,11 @@
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
-from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
+from nvtrader_pipelines.storage.tables import EVALUATIONS, SCOREBOARD, VALIDATION
 from tests.storage.table_rows import conform
 
 RUN = SimpleNamespace(run_id="1" * 16, kind="walk_forward", status="done", deleted_at=None)
@@ -74,3 +74,17 @@ def test_verdict_of_a_deleted_run_says_deleted(store):
 
 def test_verdict_before_the_judgement_names_the_command_that_deflates(store):
     assert run_verdict(store, RUN, figures()).endswith("not deflated yet: `nvtrader materialize` validates all runs")
+
+
+@pytest.mark.parametrize(
+    ("openings", "claim"), [([1.2, 1.0], "beats"), ([0.6, 1.0], "is not shown to beat"), (None, "beats")]
+)
+def test_verdict_claims_nothing_that_another_opening_turns_around(validated, openings, claim):
+    store, window = validated(0.96), {"first_session": date(2019, 1, 2), "last_session": date(2020, 12, 31)}
+    board = [
+        {"contest": "c", "entrant": "mine", "sharpe": 1.0, "openings": openings, **window},
+        {"contest": "c", "entrant": "mean_cvar", "sharpe": 0.7, "openings": [0.7, 0.7], **window},
+    ]
+    store.tables.replace(SCOREBOARD, conform(SCOREBOARD, pl.DataFrame(board)), {})
+    rows = figures().with_columns(pl.lit(day).alias(name) for name, day in window.items())
+    assert run_verdict(store, RUN, rows).startswith(f"mine {claim} its best baseline")
