@@ -3,12 +3,13 @@
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
 from nvtrader_pipelines.market.sources.landing import early_refusal
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import escape_name, require_regular_file, write_atomically
+from nvtrader_pipelines.storage.files import escape_name, fingerprint, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
@@ -77,14 +78,27 @@ def store_copies(home: Home, files: list[LandedFile]) -> None:
 
 
 def landing_fingerprint(home: Home) -> str:
-    """Digest of the names, sizes and times of the landed files; empty if there are none."""
+    """Digest of the names and contents of the landed files; empty if there are none."""
     state = hashlib.sha256()
     paths = landed_paths(home)
     for path in paths:
-        facts = path.stat() if path.exists() else path.lstat()  # a dangling symlink has no target
         state.update(os.fsencode(path.relative_to(home.landing)))
-        state.update(f"|{facts.st_size}|{facts.st_mtime_ns}\n".encode())
+        state.update(f"|{_content_state(path)}\n".encode())
     return state.hexdigest()[:32] if paths else ""
+
+
+def _content_state(path: Path) -> str:
+    """Digest of a file's content; size and time of one that cannot be read."""
+    facts = path.stat() if path.exists() else path.lstat()  # a dangling symlink has no target
+    if not (path.is_file() and os.access(path, os.R_OK)):
+        return f"{facts.st_size} {facts.st_mtime_ns}"
+    return _content_digest(path, (facts.st_size, facts.st_ino, facts.st_ctime_ns))
+
+
+@lru_cache(maxsize=1 << 16)
+def _content_digest(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 - part of the cache's key
+    """Hash a file once per state: `cp -p` and `rsync -t` keep its time and change its ctime or inode."""
+    return fingerprint(path)
 
 
 def _is_unfinished(path: Path) -> bool:
