@@ -32,14 +32,17 @@ def landed_files(home: Home) -> list[LandedFile]:
 def deliver_files(home: Home, files: Sequence[Path]) -> None:
     """Copy files into `data/landing`, all or none; one of the same name there is replaced.
 
-    Files that lie below that folder already are left where they are.
+    Of a folder the files directly in it whose name and size the market reads are copied. Files that lie below
+    `data/landing` already are left where they are.
 
     Raises:
-        StorageError: if a file cannot be read, would be refused unread or ignored, or two have the same name.
+        StorageError: if a file cannot be read, would be refused unread or ignored, two have the same name, or a folder
+            holds none.
     """
     contents: dict[str, bytes] = {}
     landing = home.landing.resolve()
-    for path in (each for each in files if not each.resolve().is_relative_to(landing)):
+    paths = [path for each in files for path in (_price_files(each) if each.is_dir() else [each])]
+    for path in (each for each in paths if not each.resolve().is_relative_to(landing)):
         if path.name in contents:
             raise StorageError(f"delivered files need different names, but two are named {path.name}; rename one")
         if _is_unfinished(Path(path.name)):
@@ -54,6 +57,14 @@ def deliver_files(home: Home, files: Sequence[Path]) -> None:
         landed = home.landing / name
         if not (landed.is_file() and landed.read_bytes() == content):
             write_atomically(landed, content)
+
+
+def _price_files(folder: Path) -> list[Path]:
+    found = (path for path in sorted(folder.iterdir()) if path.is_file() and not _is_unfinished(Path(path.name)))
+    prices = [path for path in found if early_refusal(path.name, path.stat().st_size) is None]
+    if not prices:
+        raise StorageError(f"{escape_name(folder)} must hold a file of prices, but holds none; correct its path")
+    return prices
 
 
 def _landed_file(path: Path, name: str) -> LandedFile:

@@ -111,6 +111,15 @@ def test_delivered_files_are_copied_and_replaced(home, tmp_path):
     assert [(file.name, file.content) for file in landed_files(home)] == [("A.csv", b"2")]
 
 
+def test_delivered_folder_lands_its_files_of_prices(home, tmp_path):
+    folder = tmp_path / "vendor"
+    (folder / "deeper").mkdir(parents=True)
+    for name in ("A.csv", "B.csv", "README.md", ".c.csv", "deeper/D.csv"):
+        (folder / name).write_bytes(b"1")
+    deliver_files(home, [folder])
+    assert [file.name for file in landed_files(home)] == ["A.csv", "B.csv"]
+
+
 def test_delivered_file_that_has_landed_already_is_not_copied(home):
     (home.landing / "vendor").mkdir()
     (home.landing / "vendor" / "A.csv").write_bytes(b"1")
