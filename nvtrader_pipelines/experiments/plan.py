@@ -133,6 +133,7 @@ class RunPlan:
     def warnings(self) -> tuple[str, ...]:
         """Caveats for readers of the results."""
         found = [SURVIVORSHIP] if self.panel.source == "sample" else []
+        found += self.panel.left_out.values()
         if any(fold.trains_on_the_future for fold in self.folds):
             found.append(VALIDATION_ONLY)
         cost_bps = self.spec.environment.turnover_cost_bps

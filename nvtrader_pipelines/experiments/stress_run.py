@@ -86,7 +86,7 @@ class StressRun:
             ValueError: if the run has no test sessions in which a shock fits.
         """
         plan, market = self.plan, self.plan.spec.market
-        choice = market.symbols, market.max_gap, market.features
+        choice = plan.panel.symbols, market.max_gap, market.features
         markets = apply_scenarios(self.returns, out_of_sample(plan), stress, *choice)
         steps = Steps(stress_steps(plan.spec.environment, markets, self.build_accounts))
         n_markets, n_played = stress.n_markets, 0

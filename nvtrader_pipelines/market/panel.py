@@ -5,18 +5,27 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.history import PriceHistory, bar_arrays, forward_fill, price_history
+from nvtrader_pipelines.market.returns import calendar_gaps
 from nvtrader_pipelines.market.tables import PANELS
 
 _KEYS = ("source", "symbol", "session", "year")
 _ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features")  # (T, N) or (T, N, F)
 Window = tuple[int, int]  # first and last session, inclusive
+
+
+class UnusableSymbol(NamedTuple):
+    """Symbol that can be in no panel, as parts of a sentence."""
+
+    symbol: str
+    reason: str
+    cure: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +47,7 @@ class MarketPanel:
     features: NDArray[np.float64]  # (T, N, F), 0 where not eligible
     feature_names: tuple[str, ...]
     snapshot_ids: Mapping[str, int] = field(default_factory=dict)  # table name to Iceberg snapshot id
+    left_out: Mapping[str, str] = field(default_factory=dict)  # symbol to a sentence: why, and the cure
 
     def feature(self, name: str) -> NDArray[np.float64]:
         """Return one feature as (T, N).
@@ -97,20 +107,23 @@ def build_panel(
     Args:
         returns: rows of `gold.returns` of one source.
         features: rows of `gold.features` for the same bars.
-        symbols: names to include; None includes all.
+        symbols: names to include; None includes all that are usable.
         max_gap: most sessions in a row that a listed name may lack a price and return.
         snapshot_ids: snapshot of each table that the rows are from.
 
     Raises:
-        ValueError: if a symbol is unknown, a name returns after a longer gap, a name lacks a feature that the others
-            have, or no name is ever eligible.
+        ValueError: if a symbol is unknown or named and unusable (it returns after a longer gap, or lacks a feature that
+            the others have), none is usable, or none is ever eligible.
     """
-    names = _usable_features(returns, features)
     rows = _select_symbols(returns.join(features.drop("year"), on=list(_KEYS[:3]), how="left"), symbols)
+    rows, names, unusable = _usable_rows(rows, features.columns, max_gap)
+    if unusable and symbols is not None:
+        problems = (f"{name} {why}: {cure}, or leave {name} out of market.symbols" for name, why, cure in unusable)
+        raise ValueError("; ".join(problems))
+    if rows.is_empty():
+        raise ValueError(f"no symbol is usable: {unusable[0].symbol} {unusable[0].reason}; deliver what is missing")
     history = price_history(rows)
-    _require_every_feature(rows, names)
     absent = _sessions_without_price(history)
-    _require_short_gaps(history, absent, max_gap)
     arrays = bar_arrays(rows, [*names, "close_return", "overnight_return"], history.sessions, history.symbols)
     known = np.stack([arrays[name] for name in names], axis=2)
     tradable = history.has_price
@@ -133,6 +146,7 @@ def build_panel(
         features=np.where(eligible[:, :, None], known, 0.0)[start:],
         feature_names=tuple(names),
         snapshot_ids=dict(snapshot_ids or {}),
+        left_out={name: f"{name} is left out of the market: it {why}; {cure}" for name, why, cure in unusable},
     )
 
 
@@ -168,9 +182,9 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
     return pl.DataFrame([row], schema=PANELS)
 
 
-def _usable_features(returns: pl.DataFrame, features: pl.DataFrame) -> list[str]:
-    has_volume = returns["volume"].null_count() < len(returns)
-    return [name for name in features.columns if name not in _KEYS and (has_volume or "volume" not in name)]
+def _usable_features(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    has_volume = rows["volume"].null_count() < len(rows)
+    return [name for name in columns if name not in _KEYS and (has_volume or "volume" not in name)]
 
 
 def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.DataFrame:
@@ -182,19 +196,48 @@ def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.Dat
     return rows if symbols is None else rows.filter(pl.col("symbol").is_in(sorted(set(symbols))))
 
 
-def _require_every_feature(rows: pl.DataFrame, names: Sequence[str]) -> None:
-    """Raise if a name never has one feature: it would silently stay out of every portfolio."""
+def _usable_rows(
+    rows: pl.DataFrame, columns: Sequence[str], max_gap: int
+) -> tuple[pl.DataFrame, list[str], list[UnusableSymbol]]:
+    """Rows of usable symbols, the features that they have, and the other symbols."""
+    gappy = _long_gaps(rows, max_gap)
+    rows = _without(rows, gappy)
+    names = _usable_features(rows, columns)
+    partial = _missing_features(rows, names)
+    return _without(rows, partial), names, [*gappy, *partial]
+
+
+def _without(rows: pl.DataFrame, unusable: Sequence[UnusableSymbol]) -> pl.DataFrame:
+    return rows.filter(~pl.col("symbol").is_in([each.symbol for each in unusable]))
+
+
+def _long_gaps(rows: pl.DataFrame, max_gap: int) -> list[UnusableSymbol]:
+    gaps = calendar_gaps(rows).filter(pl.col("n_sessions") > max_gap).sort("n_sessions", descending=True)
+    longest = gaps.unique("symbol", keep="first", maintain_order=True).sort("symbol")
+    return [
+        UnusableSymbol(
+            symbol,
+            f"has no bar on {length} sessions from {first} to {last}, and max_gap allows {max_gap}",
+            f"deliver the missing bars, or raise the experiment's market.max_gap to {length}",
+        )
+        for _, symbol, first, last, length in longest.iter_rows()
+    ]
+
+
+def _missing_features(rows: pl.DataFrame, names: Sequence[str]) -> list[UnusableSymbol]:
+    """Symbols that never have one feature: they would silently stay out of every portfolio."""
     known = rows.group_by("symbol").agg(pl.col(name).is_not_null().any() for name in names).sort("symbol")
     # Where only one feature is never known, data is missing, not history.
     n_known = pl.sum_horizontal(names)
     partial = known.filter((n_known == len(names) - 1) & (n_known > 0))
-    if partial.height:
-        symbol, *flags = partial.row(0)
-        missing = names[flags.index(False)]
-        raise ValueError(
-            f"{symbol} never has the feature {missing!r}, which other symbols have: deliver the data it needs "
-            f"(a volume, for instance), or leave {symbol} out by naming the symbols to use"
+    return [
+        UnusableSymbol(
+            symbol,
+            f"never has the feature {names[flags.index(False)]!r}, which other symbols have",
+            "deliver the data it needs (a volume, for instance)",
         )
+        for symbol, *flags in partial.iter_rows()
+    ]
 
 
 def _sessions_without_price(history: PriceHistory) -> NDArray[np.int64]:
@@ -202,18 +245,6 @@ def _sessions_without_price(history: PriceHistory) -> NDArray[np.int64]:
     index = np.arange(len(history.sessions))[:, None]
     last = forward_fill(np.where(history.has_price, index, np.nan))
     return np.nan_to_num(index - last).astype(np.int64)
-
-
-def _require_short_gaps(history: PriceHistory, absent: NDArray[np.int64], max_gap: int) -> None:
-    resumed = history.has_price[1:] & (absent[:-1] > max_gap)
-    if resumed.any():
-        row, column = np.argwhere(resumed)[0]
-        length = int(absent[row, column])
-        days = history.sessions
-        raise ValueError(
-            f"{history.symbols[column]} has no bar on {length} sessions from {days[row - length + 1]} to {days[row]}, "
-            f"and max_gap allows {max_gap}: deliver the missing bars, raise max_gap, or leave the symbol out"
-        )
 
 
 def _first_eligible(eligible: NDArray[np.bool_], rows: pl.DataFrame, names: Sequence[str]) -> int:

@@ -55,4 +55,5 @@ def describe_gaps(gaps: pl.DataFrame, max_gap: int) -> Sequence[str]:
     )
     if (gaps["n_sessions"] <= max_gap).all():
         return [*sentences, f"no action needed: {rule}"]
-    return [*sentences, f"{rule}; for longer ones deliver the missing bars, raise max_gap, or leave the symbol out"]
+    longer = "a name with a longer one is left out of experiments that do not name it"
+    return [*sentences, f"{rule}; {longer}: deliver the missing bars, or raise market.max_gap of the experiment"]

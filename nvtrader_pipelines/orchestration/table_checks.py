@@ -102,7 +102,7 @@ def schema_check(table: Table) -> dg.AssetChecksDefinition:
 
 @dg.asset_check(asset=asset_key(RETURNS), description="No symbol misses a session between its first and last bar.")
 def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Warn only: the environment bridges short gaps, and long ones stop the experiment."""
+    """Warn only: the environment bridges short gaps, and a name with a long one is left out."""
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     gaps = calendar_gaps(rows)
     found = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)

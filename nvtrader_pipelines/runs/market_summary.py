@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.calendar import all_sessions
 from nvtrader_pipelines.market.cleaning import CORRECTED
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
@@ -149,7 +150,10 @@ def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]
 
 
 def _panel_warnings(store: Store, kept: pl.DataFrame) -> Iterator[str]:
-    """Sentence per source with bars and without a panel."""
-    panels = set(store.tables.read(MARKET_PANEL, columns=["source"])["source"])
-    for source in sorted(set(kept["source"]) - panels):
-        yield f"{source} has no panel, so no experiment can use it: {panel_problem(store.tables, source)}"
+    """Sentences on sources with bars and without a panel, and on symbols that are left out of theirs."""
+    panels = dict(store.tables.read(MARKET_PANEL, columns=["source", "symbols"]).rows())
+    for source, symbols in kept.group_by("source").agg(pl.col("symbol").unique()).sort("source").rows():
+        if source not in panels:
+            yield f"{source} has no panel, so no experiment can use it: {panel_problem(store.tables, source)}"
+        elif len(symbols) > len(panels[source]):
+            yield from store.panels.read(MarketChoice(source=source)).left_out.values()

@@ -3,12 +3,13 @@
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
 from nvtrader_pipelines.market.sources.landing import early_refusal
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import escape_name, require_regular_file, write_atomically
+from nvtrader_pipelines.storage.files import escape_name, fingerprint, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
@@ -31,14 +32,17 @@ def landed_files(home: Home) -> list[LandedFile]:
 def deliver_files(home: Home, files: Sequence[Path]) -> None:
     """Copy files into `data/landing`, all or none; one of the same name there is replaced.
 
-    Files that lie below that folder already are left where they are.
+    Of a folder the files directly in it whose name and size the market reads are copied. Files that lie below
+    `data/landing` already are left where they are.
 
     Raises:
-        StorageError: if a file cannot be read, would be refused unread or ignored, or two have the same name.
+        StorageError: if a file cannot be read, would be refused unread or ignored, two have the same name, or a folder
+            holds none.
     """
     contents: dict[str, bytes] = {}
     landing = home.landing.resolve()
-    for path in (each for each in files if not each.resolve().is_relative_to(landing)):
+    paths = [path for each in files for path in (_price_files(each) if each.is_dir() else [each])]
+    for path in (each for each in paths if not each.resolve().is_relative_to(landing)):
         if path.name in contents:
             raise StorageError(f"delivered files need different names, but two are named {path.name}; rename one")
         if _is_unfinished(Path(path.name)):
@@ -53,6 +57,14 @@ def deliver_files(home: Home, files: Sequence[Path]) -> None:
         landed = home.landing / name
         if not (landed.is_file() and landed.read_bytes() == content):
             write_atomically(landed, content)
+
+
+def _price_files(folder: Path) -> list[Path]:
+    found = (path for path in sorted(folder.iterdir()) if path.is_file() and not _is_unfinished(Path(path.name)))
+    prices = [path for path in found if early_refusal(path.name, path.stat().st_size) is None]
+    if not prices:
+        raise StorageError(f"{escape_name(folder)} must hold a file of prices, but holds none; correct its path")
+    return prices
 
 
 def _landed_file(path: Path, name: str) -> LandedFile:
@@ -77,14 +89,27 @@ def store_copies(home: Home, files: list[LandedFile]) -> None:
 
 
 def landing_fingerprint(home: Home) -> str:
-    """Digest of the names, sizes and times of the landed files; empty if there are none."""
+    """Digest of the names and contents of the landed files; empty if there are none."""
     state = hashlib.sha256()
     paths = landed_paths(home)
     for path in paths:
-        facts = path.stat() if path.exists() else path.lstat()  # a dangling symlink has no target
         state.update(os.fsencode(path.relative_to(home.landing)))
-        state.update(f"|{facts.st_size}|{facts.st_mtime_ns}\n".encode())
+        state.update(f"|{_content_state(path)}\n".encode())
     return state.hexdigest()[:32] if paths else ""
+
+
+def _content_state(path: Path) -> str:
+    """Digest of a file's content; size and time of one that cannot be read."""
+    facts = path.stat() if path.exists() else path.lstat()  # a dangling symlink has no target
+    if not (path.is_file() and os.access(path, os.R_OK)):
+        return f"{facts.st_size} {facts.st_mtime_ns}"
+    return _content_digest(path, (facts.st_size, facts.st_ino, facts.st_ctime_ns))
+
+
+@lru_cache(maxsize=1 << 16)
+def _content_digest(path: Path, state: tuple[int, ...]) -> str:  # noqa: ARG001 - part of the cache's key
+    """Hash a file once per state: `cp -p` and `rsync -t` keep its time and change its ctime or inode."""
+    return fingerprint(path)
 
 
 def _is_unfinished(path: Path) -> bool:

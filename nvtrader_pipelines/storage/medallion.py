@@ -18,7 +18,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files, landed_paths, store_copies
 from nvtrader_pipelines.storage.specs import read_market
@@ -150,16 +150,18 @@ def _pinned_row(tables: Warehouse, source: str) -> dict[str, Any]:
     if row.is_empty():
         known = ", ".join(sorted(panels["source"])) or "none"
         raise StorageError(
-            f"there is no panel of source {source!r} (sources with a panel: {known}); {_remedy(tables.home, source)}"
+            f"there is no panel of source {source!r} (sources with a panel: {known}); {_remedy(tables, source)}"
         )
     return row.row(0, named=True)
 
 
-def _remedy(home: Home, source: str) -> str:
-    """Steps that build a panel of a source, as the end of a sentence."""
-    is_listed = source in {each.kind for each in read_market(home).sources}
+def _remedy(tables: Warehouse, source: str) -> str:
+    """Steps that build a panel of a source, or why its bars form none, as the end of a sentence."""
+    if source in tables.read(RETURNS, columns=["source"])["source"] and (problem := panel_problem(tables, source)):
+        return problem
+    is_listed = source in {each.kind for each in read_market(tables.home).sources}
     steps = [] if is_listed else [f"list `kind: {source}` in data/market.yaml"]
-    steps += ["put its files into data/landing"] if source == "landing" and not landed_paths(home) else []
+    steps += ["put its files into data/landing"] if source == "landing" and not landed_paths(tables.home) else []
     return ", then ".join([*steps, "`nvtrader materialize` builds it"])
 
 
@@ -194,15 +196,15 @@ class Panels:
 
 @dataclass(frozen=True)
 class PinnedPanels:
-    """Result of pinning: number of panels, and sources whose bars do not form one yet."""
+    """Result of pinning: number of panels, and what they lack."""
 
     n_panels: int
-    left_out: dict[str, str]  # source to reason
+    left_out: dict[str, str]  # source to why it has no panel, or only one without some symbols
 
     @property
     def summary(self) -> str:
         """Summary in one line."""
-        without = "".join(f"; {source} has no panel: {why}" for source, why in self.left_out.items())
+        without = "".join(f"; {source}: {why}" for source, why in self.left_out.items())
         return f"{self.n_panels} panels pinned{without}"
 
 
@@ -212,9 +214,13 @@ def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
     rows, left_out = [MARKET_PANEL.schema.to_frame()], {}
     for source in sorted(tables.read(RETURNS, columns=["source"])["source"].unique()):
         try:
-            rows.append(panel_row(read_panel(tables, source, snapshot_ids=known), at))
+            panel = read_panel(tables, source, snapshot_ids=known)
         except ValueError as error:
             left_out[source] = str(error)
+            continue
+        rows.append(panel_row(panel, at))
+        if panel.left_out:
+            left_out[source] = "; ".join(panel.left_out.values())
     tables.replace(MARKET_PANEL, pl.concat(rows), {})
     return PinnedPanels(len(rows) - 1, left_out)
 

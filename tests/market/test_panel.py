@@ -116,10 +116,26 @@ def test_missing_name_is_delisted_only_after_max_gap():
     assert_no_nan(panel)
 
 
-def test_gap_longer_than_max_gap_is_refused():
-    with pytest.raises(ValueError, match=f"BBB .* 6 sessions from {DAYS[100]} to {DAYS[105]}"):
-        panel_of(without("BBB", slice(100, 106)), max_gap=5)
-    panel_of(without("BBB", slice(100, 106)), max_gap=6)
+def test_named_symbol_with_longer_gap_is_refused_until_max_gap_allows():
+    gappy = without("BBB", slice(100, 106))
+    with pytest.raises(ValueError, match=f"BBB .* 6 sessions from {DAYS[100]} to {DAYS[105]}.* market.max_gap to 6"):
+        panel_of(gappy, symbols=["AAA", "BBB"], max_gap=5)
+    panel_of(gappy, symbols=["AAA", "BBB"], max_gap=6)
+
+
+def test_unnamed_symbol_with_longer_gap_is_left_out_by_name():
+    gappy = without("BBB", slice(100, 106))
+    panel = panel_of(gappy, max_gap=5)
+    assert (panel.symbols, list(panel.left_out)) == (("AAA", "CCC"), ["BBB"])
+    assert panel_digest(panel) == panel_digest(panel_of(gappy, symbols=["AAA", "CCC"]))
+    wider = panel_of(gappy, max_gap=6)
+    assert (wider.symbols, wider.left_out) == (("AAA", "BBB", "CCC"), {})
+
+
+def test_market_of_one_symbol_with_longer_gap_is_refused():
+    alone = without("BBB", slice(100, 106)).filter(symbol="BBB")
+    with pytest.raises(ValueError, match="no symbol is usable: BBB"):
+        panel_of(alone, max_gap=5)
 
 
 def test_long_gap_of_an_excluded_name_is_accepted():
@@ -145,11 +161,18 @@ def test_panel_without_volume_has_no_volume_features():
     assert panel.eligible[-1].all()
 
 
-def test_name_that_lacks_one_feature_is_refused():
+def test_name_that_lacks_one_feature_is_refused_or_left_out():
     gappy = TABLES.clean_bars.with_columns(volume=pl.when(pl.col("symbol") != "BBB").then("volume"))
     with pytest.raises(ValueError, match=r"BBB .*'volume_z_21'"):
-        panel_of(gappy)
-    assert panel_of(gappy, symbols=["AAA", "CCC"]).eligible[-1].all()
+        panel_of(gappy, symbols=["AAA", "BBB"])
+    panel = panel_of(gappy)
+    assert (panel.symbols, list(panel.left_out)) == (("AAA", "CCC"), ["BBB"])
+    assert panel.eligible[-1].all()
+
+
+def test_named_symbols_without_volume_have_no_volume_features():
+    lone = TABLES.clean_bars.with_columns(volume=pl.when(pl.col("symbol") == "BBB").then("volume"))
+    assert "volume_z_21" not in panel_of(lone, symbols=["AAA", "CCC"]).feature_names
 
 
 def test_unknown_symbol_is_refused():

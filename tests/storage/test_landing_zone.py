@@ -1,10 +1,12 @@
 import hashlib
 import os
+import shutil
 
 import pytest
 
 from nvtrader_pipelines.market.sources.landing import MAX_BYTES
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import deliver_files, landed_files, landing_fingerprint, store_copies
 
 
@@ -42,6 +44,28 @@ def test_fingerprint_changes_only_when_a_file_lands_or_changes(home):
     states.append(landing_fingerprint(home))
     assert states[1] == states[2]
     assert len(set(states)) == 4
+
+
+@pytest.mark.parametrize("is_renamed", [False, True], ids=["cp_p", "rsync_t"])
+def test_fingerprint_changes_with_content_of_equal_size_and_time(home, tmp_path, is_renamed):
+    landed, corrected = home.landing / "a.csv", tmp_path / "a.csv"
+    for path, content in ((landed, b"1"), (corrected, b"2")):
+        path.write_bytes(content)
+        os.utime(path, (1e9, 1e9))
+    before = landing_fingerprint(home)
+    if is_renamed:
+        corrected = shutil.copy2(corrected, home.landing / ".a.csv.part")
+        corrected.replace(landed)
+    else:
+        shutil.copy2(corrected, landed)
+    assert (landed.read_bytes(), landed.stat().st_mtime) == (b"2", 1e9)
+    assert landing_fingerprint(home) != before
+
+
+def test_fingerprint_of_a_copied_home_is_equal(home, tmp_path):
+    (home.landing / "a.csv").write_bytes(b"1")
+    shutil.copytree(home.root, tmp_path / "copy", copy_function=shutil.copy)
+    assert landing_fingerprint(Home(tmp_path / "copy")) == landing_fingerprint(home)
 
 
 def test_missing_landing_zone_has_no_files(home):
@@ -85,6 +109,15 @@ def test_delivered_files_are_copied_and_replaced(home, tmp_path):
     (tmp_path / "A.csv").write_bytes(b"2")
     deliver_files(home, [tmp_path / "A.csv"])
     assert [(file.name, file.content) for file in landed_files(home)] == [("A.csv", b"2")]
+
+
+def test_delivered_folder_lands_its_files_of_prices(home, tmp_path):
+    folder = tmp_path / "vendor"
+    (folder / "deeper").mkdir(parents=True)
+    for name in ("A.csv", "B.csv", "README.md", ".c.csv", "deeper/D.csv"):
+        (folder / name).write_bytes(b"1")
+    deliver_files(home, [folder])
+    assert [file.name for file in landed_files(home)] == ["A.csv", "B.csv"]
 
 
 def test_delivered_file_that_has_landed_already_is_not_copied(home):

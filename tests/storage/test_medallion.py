@@ -235,11 +235,22 @@ def test_landed_files_without_panel_only_need_to_be_built(tables):
         read_panel(tables, "landing")
 
 
-def test_source_without_valid_panel_is_left_out_with_a_reason(tables):
+def test_symbol_with_long_gap_is_left_out_of_the_pinned_panel(tables):
     _derive(tables, seed=0, without=slice(300, 312))
+    pinned = pin_panels(tables, INGESTED_AT)
+    assert pinned.n_panels == 1
+    assert "AAA" in pinned.left_out["landing"]
+    assert Panels(tables).symbols_and_features(MarketChoice(source="landing"))[0] == ("BBB", "CCC")
+    assert Panels(tables).read(MarketChoice(source="landing", max_gap=12)).symbols == ("AAA", "BBB", "CCC")
+
+
+def test_source_without_usable_symbol_is_left_out_with_a_reason(tables):
+    _derive(tables, seed=0, without=slice(300, 312), symbols=("AAA",))
     pinned = pin_panels(tables, INGESTED_AT)
     assert pinned.n_panels == 0
     assert "AAA" in pinned.left_out["landing"]
+    with pytest.raises(StorageError, match="AAA has no bar on 12 sessions"):
+        read_panel(tables, "landing")
 
 
 def _parquet(bars):
@@ -250,8 +261,8 @@ def _parquet(bars):
     return buffer.getvalue()
 
 
-def _derive(tables, seed, without=slice(0)):
-    bars = synthetic_bars(n_sessions=420, seed=seed)
+def _derive(tables, seed, without=slice(0), symbols=("AAA", "BBB", "CCC")):
+    bars = synthetic_bars(n_sessions=420, seed=seed).filter(pl.col("symbol").is_in(symbols))
     missing = bars.filter(pl.col("symbol") == "AAA")["date"][without]
     bars = bars.filter(~((pl.col("symbol") == "AAA") & pl.col("date").is_in(missing.implode())))
     derived = market_tables(csv_file(bars))

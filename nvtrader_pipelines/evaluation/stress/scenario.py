@@ -106,7 +106,7 @@ class UnstressedMarket:
             returns: rows of one source.
             out_of_sample: sessions that may be judged.
             n_sessions: length of the window, and of the history before it.
-            symbols: names of the panel; None takes all.
+            symbols: names of the panel; None takes all that are usable.
             max_gap: longest stretch of sessions a listed name may go without a price.
             features: further features of the panel.
 
@@ -122,7 +122,8 @@ class UnstressedMarket:
                 f"{prices.sessions[-1]}, but its policies may be judged {found}; give others"
             )
         known = prices.until(int(np.searchsorted(prices.sessions, max(days), side="right")) - 1)
-        panel = _panel(known, symbols, max_gap, features)
+        names = symbols or build_panel(returns, compute_features(returns, features), None, max_gap).symbols
+        panel = _panel(known, names, max_gap, features)
         return cls(known, panel, tuple(out_of_sample), *n_sessions, max_gap, tuple(features))
 
     @cached_property
@@ -248,12 +249,10 @@ class UnstressedMarket:
         return found
 
 
-def _panel(
-    prices: PriceArrays, symbols: Sequence[str] | None, max_gap: int, features: Sequence[Feature]
-) -> MarketPanel:
+def _panel(prices: PriceArrays, symbols: Sequence[str], max_gap: int, features: Sequence[Feature]) -> MarketPanel:
     """Panel of the chosen names; a name without any bar keeps its column, since policies know names by column."""
     rows = prices.rows()
-    wanted = sorted(set(prices.symbols if symbols is None else symbols))
+    wanted = sorted(set(symbols))
     unlisted = set(prices.symbols) - set(rows["symbol"].unique())
     listed = [name for name in wanted if name not in unlisted]
     panel = build_panel(rows, compute_features(rows, features), listed, max_gap)

@@ -94,7 +94,7 @@ def apply_scenarios(
         returns: rows of `gold.returns` of one source, from its first session on.
         out_of_sample: sessions that may be judged, by fold; where folds overlap, the last given decides.
         stress: scenarios, window and seed.
-        symbols: names of the panel; None takes all.
+        symbols: names of the panel; None takes all that are usable.
         max_gap: longest stretch of sessions a listed name may go without a price and come back.
         features: further features of the panel.
 

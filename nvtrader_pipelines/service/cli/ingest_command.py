@@ -12,7 +12,9 @@ from nvtrader_pipelines.service.cli.output import PageFormat, wide_console, writ
 EXAMPLES = with_examples("nvtrader ingest", "nvtrader ingest prices.csv", "nvtrader ingest --json")
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(help="CSV or Parquet files to copy into data/landing first; one of the same name is replaced."),
+    typer.Argument(
+        help="CSV or Parquet files, or folders of them, to copy into data/landing; one of the same name is replaced."
+    ),
 ]
 
 

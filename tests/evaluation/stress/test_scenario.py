@@ -49,6 +49,13 @@ def test_name_listed_after_last_judged_session_has_empty_column():
             assert name == "delisted" or getattr(panel, name)[:, [0, 2, 3]].any()
 
 
+def test_stressed_market_leaves_out_what_the_market_leaves_out():
+    gappy = random_walks().without(N_SESSIONS - 9, N_SESSIONS - 3, np.array([False, True, False, False]))
+    market = unstressed_market(gappy, judged(gappy, last=N_SESSIONS - 11))  # the gap is after the last judged session
+    assert market.panel.symbols == ("AAA", "CCC", "DDD")
+    assert unstressed_market(gappy, max_gap=6).panel.symbols == ("AAA", "BBB", "CCC", "DDD")
+
+
 def test_later_listed_names_keep_columns_unknown_names_raise():
     prices = random_walks().without(0, N_SESSIONS - 5, np.array([False, True, False, False]))
     chosen = prices.rows(), (judged(prices, last=N_SESSIONS - 11),), (WINDOW, BEFORE)
