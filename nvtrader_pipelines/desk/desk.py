@@ -15,7 +15,7 @@ from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -78,6 +78,7 @@ class Desk:
 
         Raises:
             ExecutionError: if the session cannot be traded, such as a replay at a broker; nothing was written.
+            TradingHalted: if trading is stopped before a session that is not the market's last one.
             NotReconciled: if the account differs, at the session just reported or before.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
@@ -93,6 +94,7 @@ class Desk:
             due = [t for t in _due_sessions(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             done = 0
             for done, t in enumerate(due, start=1):
+                self._require_not_halted(market, book, t)
                 state = _run_session(trader, t, acknowledge=acknowledge)
                 yield market.close_progress(state, done / len(due), self._clock())
                 trader.require_reconciled()
@@ -126,6 +128,7 @@ class Desk:
             self._open(trader, market, book)
             *before, t = _due_sessions(trader, market, book.last()) or [market.index_of(_require_open(book).session)]
             for earlier in before:
+                self._require_not_halted(market, book, earlier)
                 _run_session(trader, earlier, acknowledge=False)
             trader.require_reconciled()
             return trader.execute(t)
@@ -134,6 +137,7 @@ class Desk:
         """Mark the account to the close of the session and write its state to the book."""
         with self._locked_session() as (trader, market, book):
             t = _current_session(trader, market, _require_open(book))
+            self._require_not_halted(market, book, t)
             trader.execute(t)  # records events that a killed step missed, before the state is written
             return trader.settle(t)
 
@@ -240,6 +244,17 @@ class Desk:
         )
         if state is None:
             trader.open_at(opening)
+
+    def _require_not_halted(self, market: DeskMarket, book: SqliteBook, t: int) -> None:
+        """Raise if trading is stopped, unless `t` is the market's last session.
+
+        An account would walk through its history without decisions, and could not repeat it.
+
+        Raises:
+            TradingHalted: with the close at which the account stays.
+        """
+        if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
+            raise TradingHalted(self.account, _require_open(book).session, stopped, self._switch.remedy)
 
     @contextmanager
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:

@@ -109,24 +109,38 @@ def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, 
     assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_halted_sessions_are_counted_and_listed_as_plans(invoke, account, days):
-    trade(invoke, account, "--from", days[0], "--to", days[1])
+def test_halted_replay_stops_at_once_and_resumes(invoke, account, days):
+    before = trade(invoke, account, "--from", days[0], "--to", days[1])
     assert invoke("halt", "--reason", "news").exit_code == 0
     doctor = {row["check"]: row for row in json.loads(invoke("doctor", "--json").stdout)}
-    document = trade(invoke, account, "--to", days[8])
+    stopped = [invoke("trade", "--account", account, *more, "--json") for more in ((), ("--to", str(days[8])))]
     assert invoke("resume").exit_code == 0
-    assert document["halted"] == [str(day) for day in days[2:9]]
-    assert (document["n_sessions"], document["n_plans"]) == (9, 1)
+    assert [each.exit_code for each in stopped] == [FAILED, FAILED]
+    document = json.loads(stopped[0].stdout)
+    assert (document["last_session"], document["n_sessions"]) == (before["last_session"], 2)
+    assert "news" in document["kill_switch"]
+    assert f"stays at the close of {days[1]}" in stopped[0].stderr
     found = doctor[f"account {account}"]
     assert found["result"].startswith("simulated, not traded: ")
     for text in (": news", "stopped trading at", "`nvtrader resume`"):
         assert text in found["result"]
     assert found["problem"] == ""
-    printed = invoke("trade", "--account", account, "--to", str(days[8])).stdout
-    assert f"halted           7 sessions, {days[2]} to {days[8]}\n" in printed
+    resumed = trade(invoke, account, "--to", days[8])
+    assert (resumed["last_session"], resumed["halted"]) == (str(days[8]), [])
+
+
+def test_halted_session_of_the_present_is_counted_and_listed_as_plan(invoke, account, store, days):
+    trade(
+        invoke, account, "--from", planned(store).panel.sessions[-3].item(), "--to", planned(store).panel.sessions[-2]
+    )
+    assert invoke("halt", "--reason", "news").exit_code == 0
+    document = trade(invoke, account)
+    assert invoke("resume").exit_code == 0
+    last = str(planned(store).panel.sessions[-1])
+    assert (document["halted"], document["last_session"]) == ([last], last)
+    assert f"halted           1 session, {last} to {last}\n" in invoke("trade", "--account", account).stdout
     rows = json.loads(invoke("plans", "--account", account, "--json").stdout)
-    assert [row["session"] for row in rows if row["status"] == "halted"] == [str(day) for day in days[8:1:-1]]
-    assert {row["plan"] for row in rows if row["status"] == "halted"} == {None}
+    assert [(row["session"], row["plan"]) for row in rows if row["status"] == "halted"] == [(last, None)]
     assert json.loads(invoke("portfolio", "--account", account, "--json").stdout)["halted"] == document["halted"]
 
 
