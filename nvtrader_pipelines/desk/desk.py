@@ -7,14 +7,14 @@ from typing import Self
 
 import polars as pl
 
-from nvtrader_pipelines.desk.account_access import lock_account, read_account
+from nvtrader_pipelines.desk.account_access import lock_account, read_account, require_same_account
 from nvtrader_pipelines.desk.desk_market import DeskMarket, cache_key, open_desk_market, refresh, require_active
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
 from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
+from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders, reset_event
 from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
@@ -176,8 +176,25 @@ class Desk:
         with lock_account(self.store.home, self.account) as book:
             journal = self._journal(book)
             event = acceptance_event(self.account, book.last(), (by, reason), self._clock())
-            journal.append(event)
-            return event
+            return (journal.append(event) or [event])[0]
+
+    def reset(self, by: str, reason: str) -> AuditEvent:
+        """Empty a simulated account, so that it opens anew; its past stays in the audit.
+
+        The event is written first: a killed reset is completed by the next.
+
+        Raises:
+            ExecutionError: if the account is at a broker or not open, or there is no reason.
+            StorageError: if there is no such account, or its book was opened at a broker.
+        """
+        self.require_simulated("is reset")
+        with lock_account(self.store.home, self.account) as book:
+            state, spec = _require_open(book), read_account(self.store.home, self.account)
+            require_same_account(self.account, spec.model_copy(update={"capital": state.capital}), state)
+            event = reset_event(self.account, state.session, (by, reason), self._clock())
+            (stored,) = Journal(self.store.audit, self.account).append(event)
+            book.clear()
+            return stored
 
     def plans(self) -> pl.DataFrame:
         """Plans of the account, newest first, with status and findings: rows of rebalance_plan."""
@@ -224,8 +241,8 @@ class Desk:
             raise ExecutionError(f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists its plans")
         require_no_orders(plan_id, book.orders(plan_id))
         event = record_decision(record, decision, _require_open(book).session, author, self._clock())
-        journal.append(event)
-        return event
+        (stored,) = journal.append(event)
+        return stored
 
     def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, unless it is open; require recent tests.

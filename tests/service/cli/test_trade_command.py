@@ -20,7 +20,7 @@ from nvtrader_pipelines.service.documents.account_facts import AccountFacts, act
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
+from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from tests.runs.small_runs import land, small_home
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
@@ -266,6 +266,28 @@ def test_trade_exits_with_1_until_differences_are_accepted(store, invoke, accoun
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
     assert trade(invoke, account, "--to", days[5])["last_session"] == str(days[5])
     assert "accepted" in store.tables.read(AUDIT, columns=["kind"])["kind"].to_list()
+
+
+def test_reset_account_is_shown_as_new_and_trades_again(store, invoke, account, days):
+    tables = (PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, ORDERS, FILLS)
+    first = trade(invoke, account, "--from", days[0], "--to", days[11])
+    rows = {table: store.tables.read(table, {"account": [account]}) for table in tables}
+    assert all(len(each) for each in rows.values())
+    found = invoke("portfolio", "reset", "--account", account, "--reason", "a wrong start", "--json")
+    assert found.exit_code == 0, found.stderr
+    event = json.loads(found.stdout)
+    assert (event["kind"], event["reason"], event["session"]) == ("reset", "a wrong start", str(days[11]))
+    shown = json.loads(invoke("portfolio", "--account", account, "--json").stdout)
+    assert (shown["last_plan"], "session" in shown) == (None, False)
+    assert json.loads(invoke("plans", "--account", account, "--json").stdout) == []
+    assert not any(len(store.tables.read(table, {"account": [account]})) for table in tables)
+    assert trade(invoke, account, "--from", days[0], "--to", days[11]) == first
+    again = {table: store.tables.read(table, {"account": [account]}) for table in tables}
+    assert {table.name: len(each) for table, each in again.items()} == {t.name: len(each) for t, each in rows.items()}
+    audit = store.tables.read(AUDIT, columns=["account", "kind"]).filter(account=account)["kind"].to_list()
+    assert (audit.count("reset"), audit.count("filled")) == (1, 2 * first["n_fills"])
+    known = {each["check"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert known[f"account {account}"] == ""
 
 
 def test_doctor_forbids_trading_account_with_missing_book(store, invoke, account):
