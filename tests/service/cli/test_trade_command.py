@@ -208,7 +208,7 @@ def test_trade_with_engaged_kill_switch_places_no_order(store, invoke, account, 
     (switch,) = [line for line in shown.splitlines() if line.startswith("kill switch ")]
     assert "a drill" in switch
     assert "0 placed, 0 filled" in shown
-    assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0] * 7
+    assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0]
     assert trade(invoke, account, "--to", days[23])["n_orders"] > 0
     assert SqliteBook(store.home, account).open_orders() == []
 
