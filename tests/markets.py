@@ -1,6 +1,7 @@
 """Synthetic markets: panels, bars, files and tables."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,13 @@ from nvtrader_pipelines.testing.synthetic_panels import (  # noqa: F401 - shared
 
 INGESTED_AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 TODAY = INGESTED_AT.date()
+
+
+def with_values(panel, name, where, values):
+    """Panel with other values in a part of one array."""
+    array = getattr(panel, name).copy()
+    array[where] = values
+    return replace(panel, **{name: array})
 
 
 class MarketTables(NamedTuple):

@@ -1,4 +1,4 @@
-"""Parts of a package of one's own that look ahead, each next to the built-in component that it spoils."""
+"""Parts of a package of one's own that look ahead or write, each next to the component that it spoils."""
 
 from dataclasses import replace
 from typing import Literal
@@ -160,3 +160,39 @@ class PeekTraining(BuyAndHold):
         import torch
 
         return Fit({"mean": torch.tensor(panel.close_returns.mean())}, ObservationScaler(), [])
+
+
+class WritingFeature(PeekFeature):
+    """Feature that fills missing prices in the history itself."""
+
+    kind: Literal["writing"] = "writing"
+    name: str = "writing"
+
+    def values(self, history):
+        history.closes[np.isnan(history.closes)] = 1.0
+        return history.closes
+
+
+class WritingReward(PeekReward):
+    """Reward that removes losses from the market itself."""
+
+    def start(self, panel, n_accounts):
+        returns = panel.close_returns
+        returns[returns < 0.0] = 0.0
+        return super().start(panel, n_accounts)
+
+
+class WritingObservation(LookbackObservation):
+    """Observation that scales the market's features in place."""
+
+    def start(self, panel, scaler, lookback):
+        np.multiply(panel.features, 2.0, out=panel.features)
+        return super().start(panel, scaler, lookback)
+
+
+class WritingRule(PeekRule):
+    """Rule that raises the returns that it is judged on."""
+
+    def decide(self, panel, t, account):
+        panel.close_returns[:] += 0.01
+        return super().decide(panel, t, account)

@@ -112,6 +112,14 @@ def part_entry_points() -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=GROUP))
 
 
+def failure_reason(error: Exception) -> str:
+    """Describe an exception of a package's own code in one line, with the cure where it wrote into the market."""
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if "read-only" not in reason:  # in every message of NumPy about a write
+        return reason
+    return f"{reason}: arrays of the market cannot be changed, so write to a copy (`panel.close_returns.copy()`)"
+
+
 def package_of(entry: EntryPoint) -> str:
     """Name of the installed package that declares an entry point."""
     return entry.dist.name if entry.dist is not None else entry.module
@@ -134,8 +142,7 @@ def _find_part(family: str, kind: str, own: Sequence[Member]) -> Member | None:
     try:
         part = entry.load()
     except Exception as error:  # a package's own code
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise _part_error(entry, f"must be importable, but {entry.value} is not ({reason})") from error
+        raise _part_error(entry, f"must be importable, but {entry.value} is not ({failure_reason(error)})") from error
     problem = _problem(part, family, kind, own)
     if problem is not None:
         raise _part_error(entry, problem)

@@ -7,15 +7,15 @@ from typing import Self
 
 import polars as pl
 
-from nvtrader_pipelines.desk.account_access import lock_account, read_account
+from nvtrader_pipelines.desk.account_access import lock_account, read_account, require_same_account
 from nvtrader_pipelines.desk.desk_market import DeskMarket, cache_key, open_desk_market, refresh, require_active
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
 from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders, reset_event
+from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -78,6 +78,7 @@ class Desk:
 
         Raises:
             ExecutionError: if the session cannot be traded, such as a replay at a broker; nothing was written.
+            TradingHalted: if trading is stopped before a session that is not the market's last one.
             NotReconciled: if the account differs, at the session just reported or before.
             StorageError: if there is no active policy, no recent evaluation, or another process has the account.
         """
@@ -93,6 +94,7 @@ class Desk:
             due = [t for t in _due_sessions(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             done = 0
             for done, t in enumerate(due, start=1):
+                self._require_not_halted(market, book, t)
                 state = _run_session(trader, t, acknowledge=acknowledge)
                 yield market.close_progress(state, done / len(due), self._clock())
                 trader.require_reconciled()
@@ -126,6 +128,7 @@ class Desk:
             self._open(trader, market, book)
             *before, t = _due_sessions(trader, market, book.last()) or [market.index_of(_require_open(book).session)]
             for earlier in before:
+                self._require_not_halted(market, book, earlier)
                 _run_session(trader, earlier, acknowledge=False)
             trader.require_reconciled()
             return trader.execute(t)
@@ -134,6 +137,7 @@ class Desk:
         """Mark the account to the close of the session and write its state to the book."""
         with self._locked_session() as (trader, market, book):
             t = _current_session(trader, market, _require_open(book))
+            self._require_not_halted(market, book, t)
             trader.execute(t)  # records events that a killed step missed, before the state is written
             return trader.settle(t)
 
@@ -172,8 +176,25 @@ class Desk:
         with lock_account(self.store.home, self.account) as book:
             journal = self._journal(book)
             event = acceptance_event(self.account, book.last(), (by, reason), self._clock())
-            journal.append(event)
-            return event
+            return (journal.append(event) or [event])[0]
+
+    def reset(self, by: str, reason: str) -> AuditEvent:
+        """Empty a simulated account, so that it opens anew; its past stays in the audit.
+
+        The event is written first: a killed reset is completed by the next.
+
+        Raises:
+            ExecutionError: if the account is at a broker or not open, or there is no reason.
+            StorageError: if there is no such account, or its book was opened at a broker.
+        """
+        self.require_simulated("is reset")
+        with lock_account(self.store.home, self.account) as book:
+            state, spec = _require_open(book), read_account(self.store.home, self.account)
+            require_same_account(self.account, spec.model_copy(update={"capital": state.capital}), state)
+            event = reset_event(self.account, state.session, (by, reason), self._clock())
+            (stored,) = Journal(self.store.audit, self.account).append(event)
+            book.clear()
+            return stored
 
     def plans(self) -> pl.DataFrame:
         """Plans of the account, newest first, with status and findings: rows of rebalance_plan."""
@@ -220,8 +241,8 @@ class Desk:
             raise ExecutionError(f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists its plans")
         require_no_orders(plan_id, book.orders(plan_id))
         event = record_decision(record, decision, _require_open(book).session, author, self._clock())
-        journal.append(event)
-        return event
+        (stored,) = journal.append(event)
+        return stored
 
     def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, unless it is open; require recent tests.
@@ -240,6 +261,17 @@ class Desk:
         )
         if state is None:
             trader.open_at(opening)
+
+    def _require_not_halted(self, market: DeskMarket, book: SqliteBook, t: int) -> None:
+        """Raise if trading is stopped, unless `t` is the market's last session.
+
+        An account would walk through its history without decisions, and could not repeat it.
+
+        Raises:
+            TradingHalted: with the close at which the account stays.
+        """
+        if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
+            raise TradingHalted(self.account, _require_open(book).session, stopped, self._switch.remedy)
 
     @contextmanager
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:

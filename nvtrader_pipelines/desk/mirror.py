@@ -64,6 +64,9 @@ def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
     new = [row for row in store.audit.rows() if row.line not in mirrored and _concerns(row, account)]
     for name in _accounts(store, new, account):
         fresh = [row for row in new if row.account == name]
+        if resets := [row.line for row in fresh if row.is_reset]:
+            yield from _reset_changes(store, name)
+            fresh = [row for row in fresh if row.line >= resets[-1]]
         if fresh:
             yield from _audit_changes(name, _events_near(store, name, fresh), [row.event for row in fresh])
         yield from _book_changes(store, name)
@@ -77,7 +80,14 @@ def _events_near(store: Store, name: str, fresh: Sequence[AuditRow]) -> list[Aud
     """Events of an account in the years that new events may change: all events would take seconds."""
     years = {row.session_year for row in fresh if row.session_year is not None}
     near = {year + offset for year in years for offset in range(-YEARS_AROUND, YEARS_AROUND + 1)}
-    return [row.event for row in store.audit.rows() if row.session_year in near and row.account == name]
+    return [row.event for row in store.audit.current_rows(name) if row.session_year in near]
+
+
+def _reset_changes(store: Store, name: str) -> Iterator[TableChange]:
+    """Remove all rows of an account but those of the audit."""
+    for table in (REBALANCE_PLAN, TARGET_WEIGHTS, ORDERS, FILLS, PORTFOLIO_STATE):
+        years = set(store.tables.read(table, {"account": [name]}, ["year"])["year"])
+        yield _table_change(table, name, to_frame(table, []), years)
 
 
 def _read_mirrored_lines(store: Store) -> set[int]:

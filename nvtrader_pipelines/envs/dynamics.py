@@ -22,6 +22,7 @@ from nvtrader_pipelines.envs.transition import (
     drift_rows,
     hold_rows,
 )
+from nvtrader_pipelines.market.history import ReadOnlyArrays
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, Financing
 
@@ -29,7 +30,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Legs:
+class Legs(ReadOnlyArrays):
     """Returns and charges of a panel, with each session split at the fill, (T, N) each."""
 
     returns: FloatArray  # (3, T, N) fractions: before the fill, after it, the whole session

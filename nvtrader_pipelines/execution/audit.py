@@ -26,6 +26,7 @@ EventKind = Literal[
     "halted",
     "resumed",
     "promoted",
+    "reset",
 ]
 
 REQUIRED_DETAIL: Mapping[EventKind, str] = {  # key of the detail of an event, by kind
@@ -119,5 +120,5 @@ class AuditLog(Protocol):
         ...
 
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:
-        """Return the events of one account, or of all, in the order of appending."""
+        """Return the events of one account, or of all, since its last reset, in the order of appending."""
         ...

@@ -1,10 +1,10 @@
-"""Decisions of people on plans: approve, override or reject, once per plan and in time."""
+"""Decisions of people: approve, override or reject a plan, once and in time; reset an account."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Literal
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, event_id, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord
@@ -89,3 +89,18 @@ def _format_change(record: PlanRecord) -> str:
         return ""
     why = f" ({record.reason})" if record.status == "cancelled" else ""  # else the reason is that of the decision
     return f", and since then {STATUS_REASONS[record.status]}{why}"
+
+
+def reset_event(account: str, settled_at: date, author: tuple[str, str], at: datetime) -> AuditEvent:
+    """Make the event of a person who empties a simulated account, last settled at `settled_at`.
+
+    The author is the person and the reason.
+
+    Raises:
+        ExecutionError: if there is no reason.
+    """
+    by, reason = author
+    if not reason.strip():
+        raise ExecutionError("an account must be reset with a reason, which the audit records; give one")
+    identity = event_id("reset", account, at.isoformat())
+    return AuditEvent(event_id=identity, kind="reset", at=at, by=by, account=account, session=settled_at, reason=reason)

@@ -22,6 +22,17 @@ class NotReconciled(ExecutionError):  # noqa: N818 - the name says what is the m
         )
 
 
+class TradingHalted(ExecutionError):  # noqa: N818
+    """Account that has sessions before the market's last one to trade, while trading is stopped."""
+
+    def __init__(self, account: str, session: date, reason: str, remedy: str) -> None:
+        self.account, self.session, self.reason = account, session, reason
+        super().__init__(
+            f"past sessions are traded only while trading is not stopped, but {reason}; the account {account} stays at "
+            f"the close of {session}: {remedy}"
+        )
+
+
 class BookIncomplete(ExecutionError):  # noqa: N818
     """Book that lacks events of the audit."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind
+from nvtrader_pipelines.execution.audit import AuditEvent, AuditLog, EventKind, event_id
 from nvtrader_pipelines.execution.book import BookIndex
 from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete
 from nvtrader_pipelines.execution.orders import plan_id_of
@@ -25,7 +25,7 @@ class Proposal:
 
 
 class Journal:
-    """Events of one account; only this process appends to them while it holds the account."""
+    """Events of one account since its last reset; only this process appends to them while it holds the account."""
 
     def __init__(self, log: AuditLog, account: str) -> None:
         self._log = log
@@ -34,12 +34,14 @@ class Journal:
         self._proposals: dict[date, Proposal] = {}
         self._halted: set[date] = set()
         self._accepted: set[date] = set()
+        self._reset: str | None = None  # id of the account's last reset
         self.account = account
         self._index(log.events(account))
 
     def append(self, *events: AuditEvent) -> list[AuditEvent]:
         """Append the events that are new, and return them."""
-        new = [event for event in events if event.event_id not in self._ids]
+        own = [event.model_copy(update={"event_id": self._own_id(event.event_id)}) for event in events]
+        new = [event for event in own if event.event_id not in self._ids]
         if new:
             self._log.append(new)
             self._index(new)
@@ -92,7 +94,7 @@ class Journal:
 
     def has(self, event: str) -> bool:
         """Whether there is an event with this id."""
-        return event in self._ids
+        return self._own_id(event) in self._ids
 
     def record(self, plan_id: str) -> PlanRecord | None:
         """Return the record of a plan; None for an unknown plan."""
@@ -123,6 +125,10 @@ class Journal:
         """Whether a person accepted the holdings at the close of a session."""
         return session in self._accepted
 
+    def _own_id(self, event: str) -> str:
+        """Id of an event, other than that of the same event before the account's last reset."""
+        return event if self._reset is None else event_id("reset", self._reset, event)
+
     def _order_ids(self, *kinds: EventKind) -> set[str]:
         """Ids of the orders, or plan ids for whole plans, that have an event of one of the kinds."""
         events = (event for events in self._events_by_plan.values() for event in events if event.kind in kinds)
@@ -131,6 +137,8 @@ class Journal:
     def _index(self, events: Sequence[AuditEvent]) -> None:
         for event in events:
             self._ids.add(event.event_id)
+            if event.kind == "reset":
+                self._reset = event.event_id
             if event.plan_id is not None:
                 self._events_by_plan.setdefault(event.plan_id, []).append(event)
             if event.session is None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nvtrader_pipelines.components.component import kind_of
-from nvtrader_pipelines.components.family import PartError
+from nvtrader_pipelines.components.family import PartError, failure_reason
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.experiments.installed_parts import parts_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -40,10 +40,9 @@ def require_causal_parts(spec: ExperimentSpec, panel: MarketPanel) -> None:
         try:
             known, other = (dict(_outcomes(spec, each, t)) for each in (panel, with_other_future(panel, t)))
         except Exception as error:  # a package's own code
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise PartError(
-                f"the parts {parts} must run on the market, but fail in a trial of {N_STEPS} steps ({reason}); test "
-                "each with nvtrader_pipelines.testing"
+                f"the parts {parts} must run on the market, but fail in a trial of {N_STEPS} steps "
+                f"({failure_reason(error)}); test each with nvtrader_pipelines.testing"
             ) from error
         for name, value in known.items():
             if not np.isfinite(value).all():

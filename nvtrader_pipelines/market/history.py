@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -10,8 +11,22 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.market.calendar import sessions
 
 
+class ReadOnlyArrays:
+    """Base of dataclasses whose arrays no part may change, since every part reads the same ones."""
+
+    def __post_init__(self) -> None:
+        """Make every array read-only."""
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """Rebuild by the constructor, since a pickle does not hold that its arrays are read-only."""
+        return type(self), tuple(vars(self).values())
+
+
 @dataclass(frozen=True, eq=False)
-class PriceHistory:
+class PriceHistory(ReadOnlyArrays):
     """Adjusted closes and volumes of every session from first to last bar; NaN without a bar."""
 
     sessions: NDArray[np.datetime64]  # (T,)

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.family import PartError, failure_reason
 from nvtrader_pipelines.market.history import PriceHistory
 from nvtrader_pipelines.market.panel import MarketPanel, map_arrays
 
@@ -55,12 +56,13 @@ def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Seque
     """Raise if values of a feature change when later sessions are removed.
 
     Raises:
+        PartError: if the feature fails.
         LookAheadError: with the feature, the last session left and the number of values that changed.
     """
     n_sessions = len(history.sessions)
-    known = feature.values(history)
+    known = _values(feature, history)
     for t in cuts or (n_sessions // 3, 2 * n_sessions // 3, n_sessions - 2):
-        past, found = known[: t + 1], feature.values(cut_history(history, t))
+        past, found = known[: t + 1], _values(feature, cut_history(history, t))
         changed = ~((past == found) | (np.isnan(past) & np.isnan(found)))
         if changed.any():
             raise LookAheadError(
@@ -68,3 +70,13 @@ def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Seque
                 f"{history.sessions[t]} change when later sessions are removed; compute each value from its own "
                 "session and earlier ones"
             )
+
+
+def _values(feature: _Feature, history: PriceHistory) -> NDArray[np.float64]:
+    try:
+        return feature.values(history)
+    except Exception as error:  # a package's own code
+        raise PartError(
+            f"the feature {feature.name} must run on the market's prices, but fails ({failure_reason(error)}); test it "
+            "with nvtrader_pipelines.testing"
+        ) from error

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.history import PriceHistory, bar_arrays, forward_fill, price_history
+from nvtrader_pipelines.market.history import PriceHistory, ReadOnlyArrays, bar_arrays, forward_fill, price_history
 from nvtrader_pipelines.market.returns import calendar_gaps
 from nvtrader_pipelines.market.tables import PANELS
 
@@ -29,8 +29,8 @@ class UnusableSymbol(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class MarketPanel:
-    """Aligned arrays of one source; row `t` is known at the close of `sessions[t]`.
+class MarketPanel(ReadOnlyArrays):
+    """Aligned, read-only arrays of one source; row `t` is known at the close of `sessions[t]`.
 
     `close_returns[t]` is earned from the last known close before `t` to the close of `t`. Where a symbol has no price
     at `t`, its return is 0 (positions are valued at the last price) and `tradable` is False.

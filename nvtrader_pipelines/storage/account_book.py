@@ -121,6 +121,12 @@ class SqliteBook:
         rows = self._rows("SELECT document FROM fills WHERE plan_id = ? ORDER BY rowid", plan_id)
         return [self._read(Fill, document) for (document,) in rows]
 
+    def clear(self) -> None:
+        """Remove all states, orders and fills, atomically."""
+        with self._transaction() as book:
+            for table in ("states", "orders", "fills"):
+                book.execute(f"DELETE FROM {table}")
+
     def close(self) -> None:
         """Close the connection."""
         if "_book" in self.__dict__:

@@ -26,6 +26,7 @@ from nvtrader_pipelines.storage.home import Home
 
 FIRST_CHAIN = "0" * 64  # stands for the row before the first
 _BEGIN = b'{"event_id":"'
+_RESET = b'","kind":"reset",'
 _MARK = b',"chain":"'  # a row is the event's JSON with its chain as last field; the JSON before the chain is hashed
 _SUFFIX = len(_MARK) + len(FIRST_CHAIN) + len(b'"}')
 _HEAD = re.compile(  # start of a row, in the order of the event's fields; account names hold no escaped characters
@@ -47,6 +48,11 @@ class AuditRow:
     def event_id(self) -> str:
         """Id of the event, without parsing the row."""
         return self.body[len(_BEGIN) : len(_BEGIN) + 16].decode()
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the event empties its account, without parsing the row."""
+        return self.body.startswith(_RESET, len(_BEGIN) + 16)
 
     @cached_property
     def account(self) -> str | None:
@@ -128,10 +134,23 @@ class JsonlAudit:
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:
         """Events in the sequence they were appended, of one account or of all.
 
+        Events before the last reset of their account are left out: they are history, as `rows`.
+
         Raises:
             StorageError: if the audit is damaged.
         """
-        return [row.event for row in self.rows() if account is None or row.account == account]
+        return [row.event for row in self.current_rows(account)]
+
+    def current_rows(self, account: str | None = None) -> Sequence[AuditRow]:
+        """Rows of one account or of all, from the last reset of their account on.
+
+        Raises:
+            StorageError: if the audit is damaged.
+        """
+        rows = self.rows()
+        resets = {row.account: row.line for row in rows if row.is_reset}
+        wanted = (row for row in rows if account is None or row.account == account)
+        return [row for row in wanted if row.line >= resets.get(row.account, 0)]
 
     def rows(self) -> Sequence[AuditRow]:
         """Rows in the sequence they were appended.

@@ -118,6 +118,7 @@ def read_panel(
         StorageError: if the source has no panel, or a snapshot has expired.
         ValueError: if its bars do not form a panel (a gap longer than `max_gap`, an unknown symbol).
         LookAheadError: if one of `features` depends on later sessions.
+        PartError: if one of `features` fails.
     """
     snapshots = snapshot_ids or pinned_snapshots(tables, source)
     returns, known = (

@@ -1,5 +1,7 @@
 """Checks of reward terms: finite, proportional to the weight, resumable, without look-ahead."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -102,7 +104,9 @@ def check_term_restored_from_a_state_continues_bit_for_bit(term: RewardTerm) -> 
 def check_contribution_at_ruin_is_finite(term: RewardTerm) -> None:
     """Require a finite reward when a name loses everything."""
     panel = eventful_panel()
-    panel.close_returns[50:60, 0] = -1.0
+    returns = panel.close_returns.copy()
+    returns[50:60, 0] = -1.0
+    panel = replace(panel, close_returns=returns)
     accounts = Accounts(panel, spec_with(term, "same_close"), 1, t=45)
     for _ in range(3):
         step = accounts.trade(np.eye(N_NAMES + 1)[[0]], np.array([True]), 5)

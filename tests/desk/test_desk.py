@@ -14,7 +14,7 @@ from nvtrader_pipelines.desk.account_backtests import account_backtest, open_dep
 from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
-from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled, TradingHalted
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.errors import StorageError
@@ -309,21 +309,51 @@ def test_plan_is_decided_once_and_its_orders_follow(home):
         land(store)
 
 
-def test_halted_desk_holds_until_resumed(home):
+def test_halted_account_of_the_present_holds_day_by_day_until_resumed(home):
+    store, _ = home
+    last = days_of(store)[-1]
+    trade(store)
+    halt(store, "ann", "news", lambda: AT)
+    try:
+        for n_later in (1, 2):
+            land(store, N_SESSIONS + n_later)
+            trade(store)
+        fresh = days_of(store)[-2:]
+        assert [state.session for state in states(store)] == [last, *fresh]
+        assert [event.session for event in store.audit.events("paper") if event.kind == "halted"] == fresh
+        assert not states(store)[-1].shares
+        land(store, N_SESSIONS + 4)
+        for refused in (partial(trade, store), desk(store).execute, desk(store).settle):
+            with pytest.raises(TradingHalted) as stopped:
+                refused()
+            assert (stopped.value.account, stopped.value.session) == ("paper", fresh[-1])
+        resume(store, "ann", "over", lambda: AT)
+        trade(store)
+        assert states(store)[-1].session == days_of(store)[-1]
+    finally:
+        land(store)
+
+
+def test_halted_replay_stays_at_its_last_close_until_resumed(home):
     store, run = home
     first = run.as_parent.window[0]
     days = [day for day in days_of(store) if day >= first]
     trade(store, first, days[1])
-    before = states(store)[-1]
+    steps = desk(store).trade(first, days[8], acknowledge=True)
+    next(steps)
     halt(store, "ann", "news", lambda: AT)
-    trade(store, first, days[8])
-    held = states(store)[-1]
-    assert {name: round(n, 6) for name, n in held.shares.items()} == {n: round(x, 6) for n, x in before.shares.items()}
-    halted = [event.session for event in store.audit.events("paper") if event.kind == "halted"]
-    assert halted == days[2:9]
+    before = store.audit.path.read_bytes()
+    for refused in (partial(next, steps), partial(trade, store), partial(trade, store, first, days[8])):
+        with pytest.raises(TradingHalted) as stopped:
+            refused()
+        assert (stopped.value.account, stopped.value.session) == ("paper", days[2])
+        assert "`nvtrader resume`" in str(stopped.value)
+    assert states(store)[-1].session == days[2]
+    assert store.audit.path.read_bytes() == before
     resume(store, "ann", "over", lambda: AT)
-    trade(store, first, days[10])
-    assert states(store)[-1].plan_id is not None or states(store)[-2].plan_id is not None
+    trade(store, first, days[8])
+    assert states(store)[-1].session == days[8]
+    assert not [event for event in store.audit.events("paper") if event.kind == "halted"]
 
 
 def test_account_with_differences_stops_until_they_are_accepted(home, monkeypatch):

@@ -27,6 +27,7 @@ from nvtrader_pipelines.envs.terminations import (
 )
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
+from tests.markets import with_values
 from tests.panels import eventful_panel, with_other_future
 
 SPEC = EnvSpec(lookback=5, episode_len=20, rebal_freq=3)
@@ -150,9 +151,9 @@ def test_rewind_resets_only_portfolios_without_room():
 
 def test_scaler_does_not_depend_on_sessions_between_stretches():
     panel, stretches = eventful_panel(), ((2, 66), (93, 159))
-    between = replace(panel, close_returns=panel.close_returns.copy(), features=panel.features.copy())
-    between.close_returns[67:93] *= 3.0
-    between.features[67:93] += 1.0
+    between = panel
+    for name in ("close_returns", "features"):
+        between = with_values(between, name, np.s_[67:93], 3.0 * getattr(panel, name)[67:93] + 1.0)
     fitted = [fit_scaler(market, SPEC.observation, stretches) for market in (panel, between)]
     assert fitted[0] == fitted[1]
     assert fitted[0] != fit_scaler(panel, SPEC.observation, [(2, 159)])

@@ -25,7 +25,7 @@ from tests.execution.desks import (
     rows_of_orders,
     spec_of,
 )
-from tests.markets import synthetic_panel
+from tests.markets import synthetic_panel, with_values
 
 PANEL = synthetic_panel(60, 4)
 SPEC = spec_of(pipeline=WeightPipeline(risk_limits=RiskLimits(max_position=0.5)))
@@ -185,8 +185,9 @@ def restricted(*names):
 
 @pytest.mark.parametrize(("names", "bought"), [((), ["AAA"]), (("AAA",), [])])
 def test_banned_name_is_not_bought_after_drift(names, bought):
-    panel = synthetic_panel(60, 4)
-    panel.overnight_returns[14, 0] = -0.1  # after the decision, AAA falls below what it shall weigh
+    panel = with_values(
+        synthetic_panel(60, 4), "overnight_returns", (14, 0), -0.1
+    )  # after the decision, AAA falls below what it shall weigh
     traded = Account(Deployed(panel, SPEC, Sheds()), **restricted(*names)).open(10)
     traded.trade(11, 14)
     record = Journal(traded.log, ACCOUNT).records()[1]

@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from nvtrader_pipelines.components.family import PartError
@@ -5,6 +8,7 @@ from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.rewards.term import Stateless
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
 from nvtrader_pipelines.market.look_ahead import LookAheadError, require_causal_feature
+from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.testing.feature_checks import synthetic_history
 from tests import offending_parts as parts
 from tests.experiments.small import EXPERIMENT
@@ -51,6 +55,29 @@ def test_part_that_looks_ahead_is_refused_by_name(spec, part, changed):
 def test_feature_that_looks_ahead_is_refused_by_name():
     with pytest.raises(LookAheadError, match="the feature peek must not look ahead"):
         require_causal_feature(parts.PeekFeature(), synthetic_history())
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        (in_environment(rewards=(parts.WritingReward(),)), "WritingReward"),
+        (in_environment(observation=parts.WritingObservation()), "WritingObservation"),
+        (EXPERIMENT.model_copy(update={"baselines": (parts.WritingRule(),)}), "WritingRule"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_part_that_writes_into_the_market_is_refused_by_name(spec, part):
+    before = panel_digest(replace(PANEL))
+    with pytest.raises(PartError, match=rf"the parts {part} .* write to a copy \(`panel.close_returns.copy\(\)`\)"):
+        require_causal_parts(spec, PANEL)
+    assert panel_digest(replace(PANEL)) == before
+
+
+def test_feature_that_writes_into_the_history_is_refused_by_name():
+    history = synthetic_history()
+    with pytest.raises(PartError, match=r"the feature writing .* write to a copy"):
+        require_causal_feature(parts.WritingFeature(), history)
+    np.testing.assert_array_equal(history.closes, synthetic_history().closes)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 import dataclasses
 import datetime as dt
+import pickle
+from copy import deepcopy
 
 import numpy as np
 import polars as pl
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.features import FEATURES, compute_features
+from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import (
     MarketPanel,
     build_panel,
@@ -55,6 +58,30 @@ def test_panel_begins_with_first_eligible_name_and_has_all_sessions():
     assert panel.eligible.all()
     assert not panel.delisted.any()
     assert_no_nan(panel)
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        lambda panel: panel,
+        lambda panel: pickle.loads(pickle.dumps(panel)),
+        lambda panel: cut_after(panel, 20),
+        deepcopy,
+    ],
+    ids=["built", "unpickled", "cut", "copied"],
+)
+def test_arrays_of_a_panel_are_read_only(received):
+    panel = received(panel_of(TABLES.clean_bars))
+    assert not any(array.flags.writeable for array in arrays(panel))
+    with pytest.raises(ValueError, match="read-only"):
+        panel.feature("return_1")[0] = 0.0
+
+
+def test_unpickled_panel_has_the_same_content():
+    panel = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 7})
+    received = pickle.loads(pickle.dumps(panel))
+    assert panel_digest(received) == panel_digest(panel)
+    assert received.snapshot_ids == panel.snapshot_ids
 
 
 def test_panel_holds_the_values_of_the_tables():

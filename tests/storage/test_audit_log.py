@@ -113,6 +113,18 @@ def test_events_can_be_filtered_by_account(log):
     assert len(log.events()) == 3
 
 
+def test_events_before_the_last_reset_of_their_account_are_rows_only(home, log):
+    ours, theirs = constructed(a_plan()), constructed(a_plan(account="other"))
+    resets = [halt_event(i).model_copy(update={"kind": "reset", "account": ours.account}) for i in (7, 8)]
+    later = judged(a_plan(), "soft")
+    log.append([ours, theirs, halt_event(), *resets, later])
+    for read in (log, JsonlAudit(home)):
+        assert [each.event_id for each in read.events(ours.account)] == [resets[1].event_id, later.event_id]
+        assert [each.event_id for each in read.events("other")] == [theirs.event_id]
+        assert len(read.events()) == 4
+        assert len(read.rows()) == 6
+
+
 def test_append_of_another_instance_is_seen(home, log):
     log.append([halt_event(0)])
     other = JsonlAudit(home)

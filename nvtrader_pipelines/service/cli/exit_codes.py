@@ -12,13 +12,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from nvtrader_pipelines.execution.errors import NotReconciled
+from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.service.cli.output import plain_console
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
-FAILURES = (PipelineError, NotReconciled)
+FAILURES = (PipelineError, NotReconciled, TradingHalted)
 TEMPORARY = re.compile(r"/\.([^/]+)\.[^./]+\.tmp$")  # end of a temporary path, with the final name
 INTERRUPTION = "interrupted; finished steps are stored, run the command again to resume"
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
@@ -72,8 +72,8 @@ def print_error(message: str, code: int, style: str = "red") -> None:
 def exit_on_error(*, verbose: bool) -> Iterator[None]:
     """Exit with a one-line error and an exit code instead of a trace.
 
-    Exit codes: 1 for a failed pipeline, an account that differs or an unexpected error, 3 for bad input or a missing
-    file, 130 for an interruption.
+    Exit codes: 1 for a failed pipeline, an account that differs or is halted, or an unexpected error, 3 for bad input
+    or a missing file, 130 for an interruption.
     """
     try:
         yield

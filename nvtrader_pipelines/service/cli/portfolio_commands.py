@@ -1,4 +1,4 @@
-"""`nvtrader portfolio`: show an account; accept holdings that differ from what was expected."""
+"""`nvtrader portfolio`: show an account, accept holdings that differ, or reset a simulated account."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 EXAMPLES = with_examples("nvtrader portfolio", "nvtrader portfolio --account paper --json")
-app = typer.Typer(help="State of an account, and differences from its expected holdings.", epilog=EXAMPLES)
+app = typer.Typer(help="State of an account, differences from its expected holdings, and its reset.", epilog=EXAMPLES)
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
@@ -68,6 +68,35 @@ def accept_differences(
         else:
             differences = "; ".join(event.detail["differences"])
             print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
+
+
+@app.command(epilog=with_examples('nvtrader portfolio reset --reason "begin with another capital"'))
+def reset(
+    reason: Reason,
+    account: Account = "paper",
+    *,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Empty a simulated account, so that it opens anew; its past stays in the audit.
+
+    `portfolio`, `plans` and the portfolio tables but the audit then begin anew, too. An account at a broker cannot be
+    reset.
+    """
+    from nvtrader_pipelines.desk.desk import Desk
+    from nvtrader_pipelines.storage.views.publishing import publish
+
+    with exit_on_error(verbose=verbose):
+        store, by = open_store(), current_user()
+        desk = Desk.open(store, account, by=by)
+        event = desk.reset(by, reason)
+        desk.mirror()
+        publish(store)
+        if is_json(form, as_json=as_json):
+            write_json(event.model_dump(mode="json"))
+        else:
+            print_line(f"{account} is emptied by {by} at the close of {event.session}; `nvtrader trade` opens it anew")
 
 
 def _show(account: str, *, as_json: bool, verbose: bool) -> None:

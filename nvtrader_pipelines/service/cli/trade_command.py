@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.execution.errors import NotReconciled
+    from nvtrader_pipelines.execution.errors import ExecutionError
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
 EXAMPLES = with_examples(
@@ -59,7 +59,8 @@ def trade(  # noqa: PLR0913 - a parameter per option
     A replay approves soft findings itself, unless --wait is given. Otherwise trading stops at a plan that waits for
     you; the next call resumes, and a plan that is not approved by then has expired. If the account's holdings differ
     from what was expected, the command exits with 1, and nothing trades until you correct the holdings or run
-    `nvtrader portfolio accept-differences`.
+    `nvtrader portfolio accept-differences`. While trading is halted, only the market's last session is recorded; with
+    earlier sessions to trade, the command stops at once and exits with 1.
 
     Orders pass compliance and are placed on the account. `nvtrader runs forward` places none: it walks any run's
     policies over the sessions since their tests, as a new run to compare.
@@ -73,7 +74,7 @@ def trade(  # noqa: PLR0913 - a parameter per option
             require_history(store, account, days)
             desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
             quiet = is_json(form, as_json=as_json)
-            not_reconciled = trade_sessions(desk, days, acknowledge=acknowledge, quiet=quiet)
+            stopped = trade_sessions(desk, days, acknowledge=acknowledge, quiet=quiet)
             desk.mirror()
             publish(store)
             document = trade_document(store, account, days)
@@ -81,8 +82,8 @@ def trade(  # noqa: PLR0913 - a parameter per option
                 write_json(document)
             else:
                 print_account(document)
-            if not_reconciled:
-                raise not_reconciled
+            if stopped:
+                raise stopped
 
 
 def require_history(store: Store, account: str, days: Days) -> None:
@@ -105,20 +106,20 @@ def require_history(store: Store, account: str, days: Days) -> None:
         raise ValueError(f"a history needs a first day, since the account {account} is not open yet; give --from, too")
 
 
-def trade_sessions(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "NotReconciled | None":
+def trade_sessions(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) -> "ExecutionError | None":
     """Trade all due sessions, or up to a plan that waits for a person, and show the progress.
 
     Returns:
-        The error of an account that differs; it is raised after the account is printed.
+        The error of an account that differs or is halted; it is raised after the account is printed.
     """
-    from nvtrader_pipelines.execution.errors import NotReconciled
+    from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
     from nvtrader_pipelines.service.cli.progress_display import show_progress
 
     with show_progress(wide_console(), quiet=quiet) as on_progress:
         try:
             for step in desk.trade(*days, acknowledge=acknowledge, until_waiting=not acknowledge):
                 on_progress(step)
-        except NotReconciled as error:
+        except (NotReconciled, TradingHalted) as error:
             return error
     return None
 

@@ -9,7 +9,7 @@ from nvtrader_pipelines.envs.observations.builder import CLIP, AccountView
 from nvtrader_pipelines.envs.observations.regime_builder import trailing_slopes
 from nvtrader_pipelines.envs.simulation import fit_scaler
 from nvtrader_pipelines.portfolio.anchors import market_returns
-from tests.markets import synthetic_panel
+from tests.markets import synthetic_panel, with_values
 from tests.panels import cut, eventful_panel, with_other_future
 
 PANEL, LOOKBACK, OBSERVATION = synthetic_panel(300, 4), 7, RegimeObservation()
@@ -91,8 +91,8 @@ def test_empty_scaler_gives_raw_slope_and_one_regime():
 def test_cuts_do_not_depend_on_sessions_between_stretches():
     stretches = ((20, 99), (150, 249))
     scaler = fit_scaler(PANEL, OBSERVATION, stretches)
-    returns = PANEL.close_returns.copy()
-    returns[[5, 120, 280]] += 0.3
-    assert fit_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches) == scaler
-    returns[60] += 0.3
-    assert fit_scaler(replace(PANEL, close_returns=returns), OBSERVATION, stretches).cuts != scaler.cuts
+    between, within = (
+        with_values(PANEL, "close_returns", rows, PANEL.close_returns[rows] + 0.3) for rows in ([5, 120, 280], [60])
+    )
+    assert fit_scaler(between, OBSERVATION, stretches) == scaler
+    assert fit_scaler(within, OBSERVATION, stretches).cuts != scaler.cuts

@@ -10,6 +10,7 @@ from nvtrader_pipelines.execution.brokers.live_venue import UNPAID
 from nvtrader_pipelines.execution.brokers.venue import ON_TARGET, TOO_SMALL
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import Account, Deployed, Wants
+from tests.markets import with_values
 
 
 def with_cash(live, cash, to_spend=None):
@@ -81,9 +82,7 @@ def test_plan_equal_to_holdings_is_cancelled_as_on_target():
 
 def test_plan_of_halted_changes_is_cancelled_with_their_names():
     live = Live(0.25, 0.25, 0.25, 0.25, 0.0)
-    halted = replace(PANEL, tradable=PANEL.tradable.copy())
-    halted.tradable[10] = False
-    live.venue._panel = halted
+    live.venue._panel = with_values(PANEL, "tradable", 10, values=False)
     live.open()
     reason = NO_PRICE.format(session=PANEL.sessions[10])
     assert ended(live) == [*((name, reason) for name in PANEL.symbols), (None, f"it makes no order: {reason}")]

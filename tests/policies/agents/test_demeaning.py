@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import numpy as np
 
 from nvtrader_pipelines.policies.agents.demeaning import demean_panel
+from tests.markets import with_values
 from tests.panels import LATE, NEVER, eventful_panel
 
 
@@ -29,8 +28,7 @@ def test_demeaning_leaves_missing_prices_and_the_input_panel_unchanged():
 def test_demeaning_ignores_sessions_between_stretches():
     panel = eventful_panel()
     stretches = [(10, 60), (100, 140)]
-    between = replace(panel, close_returns=panel.close_returns.copy())
-    between.close_returns[61:100] *= 0.5
+    between = with_values(panel, "close_returns", np.s_[61:100], 0.5 * panel.close_returns[61:100])
     shifted, other = (demean_panel(market, stretches).close_returns for market in (panel, between))
     inside = np.r_[10:61, 100:141]
     np.testing.assert_array_equal(shifted[inside], other[inside])

@@ -12,7 +12,7 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap, TurnoverLimit
 from nvtrader_pipelines.storage.tables import TARGET_WEIGHTS
 from tests.execution.plans import a_plan
-from tests.markets import synthetic_panel
+from tests.markets import synthetic_panel, with_values
 from tests.portfolio.pipeline.situations import ALLOCATORS, LIMITS, SELECTORS, TIMINGS, result_of, situation
 
 PANEL = synthetic_panel(160, 4)
@@ -123,15 +123,13 @@ def test_invalid_account_is_refused(account, message):
     ids=lambda stage: next(iter(stage.values())).kind,
 )
 def test_nan_return_is_refused_with_its_symbol(stage):
-    panel = synthetic_panel(160, 4)
-    panel.close_returns[90, 1] = np.nan
+    panel = with_values(synthetic_panel(160, 4), "close_returns", (90, 1), np.nan)
     with pytest.raises(ValueError, match=f"returns up to {panel.sessions[100]} must be finite, but those of BBB"):
         result_of(WeightPipeline(**stage), WITHIN, situation(panel))
 
 
 @pytest.mark.parametrize("selector", SELECTORS[1:], ids=lambda selector: selector.kind)
 def test_nan_feature_is_refused_with_its_symbol(selector):
-    panel = synthetic_panel(160, 4)
-    panel.features[100, 2] = np.nan
+    panel = with_values(synthetic_panel(160, 4), "features", (100, 2), np.nan)
     with pytest.raises(ValueError, match=f" of {panel.sessions[100]} must be finite, but those of CCC"):
         result_of(WeightPipeline(selector=selector), WITHIN, situation(panel))

@@ -8,7 +8,7 @@ from nvtrader_pipelines.market.features import Momentum
 from nvtrader_pipelines.market.panel import build_panel
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity, LowVolatility, MomentumTopK
-from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_panel
+from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_panel, with_values
 from tests.panels import GAP, GAPPY, INELIGIBLE, LATE, LISTED_AT, STEADY, eventful_panel
 from tests.portfolio.pipeline.situations import cash, situation, stage
 
@@ -79,9 +79,14 @@ def test_name_is_liquid_after_a_window_of_prices():
     assert [bool(selected(liquid, panel, t)[LATE]) for t in (LISTED_AT + 18, LISTED_AT + 19)] == [False, True]
 
 
-def test_name_with_unusually_low_volume_is_not_liquid():
+def with_feature(name, values):
+    """Panel with other values of a feature at session 40."""
     panel = synthetic_panel(60, 3)
-    panel.features[40, :, panel.feature_names.index("volume_z_21")] = [-2.1, -2.0, 3.0]
+    return with_values(panel, "features", (40, slice(None), panel.feature_names.index(name)), values)
+
+
+def test_name_with_unusually_low_volume_is_not_liquid():
+    panel = with_feature("volume_z_21", [-2.1, -2.0, 3.0])
     assert selected(Liquidity(), panel, 40).tolist() == [False, True, True]
 
 
@@ -96,8 +101,7 @@ def test_selector_with_unknown_feature_is_refused():
 
 
 def test_weight_of_unselected_names_moves_to_cash_with_a_reason():
-    panel = synthetic_panel(60, 3)
-    panel.features[40, :, panel.feature_names.index("momentum_12_1")] = [0.1, 0.3, 0.2]
+    panel = with_feature("momentum_12_1", [0.1, 0.3, 0.2])
     pipeline = WeightPipeline(selector=MomentumTopK(k=1))
     found = stage(pipeline, "momentum_top_k", [0.2, 0.1, 0.3, 0.4], situation(panel, 40))
     np.testing.assert_allclose(found.weights, [0.0, 0.1, 0.0, 0.9])

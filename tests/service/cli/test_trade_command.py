@@ -20,7 +20,7 @@ from nvtrader_pipelines.service.documents.account_facts import AccountFacts, act
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import AUDIT, FILLS, PORTFOLIO_STATE
+from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from tests.runs.small_runs import land, small_home
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
@@ -109,24 +109,38 @@ def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, 
     assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_halted_sessions_are_counted_and_listed_as_plans(invoke, account, days):
-    trade(invoke, account, "--from", days[0], "--to", days[1])
+def test_halted_replay_stops_at_once_and_resumes(invoke, account, days):
+    before = trade(invoke, account, "--from", days[0], "--to", days[1])
     assert invoke("halt", "--reason", "news").exit_code == 0
     doctor = {row["check"]: row for row in json.loads(invoke("doctor", "--json").stdout)}
-    document = trade(invoke, account, "--to", days[8])
+    stopped = [invoke("trade", "--account", account, *more, "--json") for more in ((), ("--to", str(days[8])))]
     assert invoke("resume").exit_code == 0
-    assert document["halted"] == [str(day) for day in days[2:9]]
-    assert (document["n_sessions"], document["n_plans"]) == (9, 1)
+    assert [each.exit_code for each in stopped] == [FAILED, FAILED]
+    document = json.loads(stopped[0].stdout)
+    assert (document["last_session"], document["n_sessions"]) == (before["last_session"], 2)
+    assert "news" in document["kill_switch"]
+    assert f"stays at the close of {days[1]}" in stopped[0].stderr
     found = doctor[f"account {account}"]
     assert found["result"].startswith("simulated, not traded: ")
     for text in (": news", "stopped trading at", "`nvtrader resume`"):
         assert text in found["result"]
     assert found["problem"] == ""
-    printed = invoke("trade", "--account", account, "--to", str(days[8])).stdout
-    assert f"halted           7 sessions, {days[2]} to {days[8]}\n" in printed
+    resumed = trade(invoke, account, "--to", days[8])
+    assert (resumed["last_session"], resumed["halted"]) == (str(days[8]), [])
+
+
+def test_halted_session_of_the_present_is_counted_and_listed_as_plan(invoke, account, store, days):
+    trade(
+        invoke, account, "--from", planned(store).panel.sessions[-3].item(), "--to", planned(store).panel.sessions[-2]
+    )
+    assert invoke("halt", "--reason", "news").exit_code == 0
+    document = trade(invoke, account)
+    assert invoke("resume").exit_code == 0
+    last = str(planned(store).panel.sessions[-1])
+    assert (document["halted"], document["last_session"]) == ([last], last)
+    assert f"halted           1 session, {last} to {last}\n" in invoke("trade", "--account", account).stdout
     rows = json.loads(invoke("plans", "--account", account, "--json").stdout)
-    assert [row["session"] for row in rows if row["status"] == "halted"] == [str(day) for day in days[8:1:-1]]
-    assert {row["plan"] for row in rows if row["status"] == "halted"} == {None}
+    assert [(row["session"], row["plan"]) for row in rows if row["status"] == "halted"] == [(last, None)]
     assert json.loads(invoke("portfolio", "--account", account, "--json").stdout)["halted"] == document["halted"]
 
 
@@ -194,7 +208,7 @@ def test_trade_with_engaged_kill_switch_places_no_order(store, invoke, account, 
     (switch,) = [line for line in shown.splitlines() if line.startswith("kill switch ")]
     assert "a drill" in switch
     assert "0 placed, 0 filled" in shown
-    assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0] * 7
+    assert [state.equity for state in SqliteBook(store.home, account).states()] == [1.0]
     assert trade(invoke, account, "--to", days[23])["n_orders"] > 0
     assert SqliteBook(store.home, account).open_orders() == []
 
@@ -252,6 +266,28 @@ def test_trade_exits_with_1_until_differences_are_accepted(store, invoke, accoun
     assert "accepted by" in invoke("portfolio", "--account", account).stdout
     assert trade(invoke, account, "--to", days[5])["last_session"] == str(days[5])
     assert "accepted" in store.tables.read(AUDIT, columns=["kind"])["kind"].to_list()
+
+
+def test_reset_account_is_shown_as_new_and_trades_again(store, invoke, account, days):
+    tables = (PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS, ORDERS, FILLS)
+    first = trade(invoke, account, "--from", days[0], "--to", days[11])
+    rows = {table: store.tables.read(table, {"account": [account]}) for table in tables}
+    assert all(len(each) for each in rows.values())
+    found = invoke("portfolio", "reset", "--account", account, "--reason", "a wrong start", "--json")
+    assert found.exit_code == 0, found.stderr
+    event = json.loads(found.stdout)
+    assert (event["kind"], event["reason"], event["session"]) == ("reset", "a wrong start", str(days[11]))
+    shown = json.loads(invoke("portfolio", "--account", account, "--json").stdout)
+    assert (shown["last_plan"], "session" in shown) == (None, False)
+    assert json.loads(invoke("plans", "--account", account, "--json").stdout) == []
+    assert not any(len(store.tables.read(table, {"account": [account]})) for table in tables)
+    assert trade(invoke, account, "--from", days[0], "--to", days[11]) == first
+    again = {table: store.tables.read(table, {"account": [account]}) for table in tables}
+    assert {table.name: len(each) for table, each in again.items()} == {t.name: len(each) for t, each in rows.items()}
+    audit = store.tables.read(AUDIT, columns=["account", "kind"]).filter(account=account)["kind"].to_list()
+    assert (audit.count("reset"), audit.count("filled")) == (1, 2 * first["n_fills"])
+    known = {each["check"]: each["problem"] for each in json.loads(invoke("doctor", "--json").stdout)}
+    assert known[f"account {account}"] == ""
 
 
 def test_doctor_forbids_trading_account_with_missing_book(store, invoke, account):
