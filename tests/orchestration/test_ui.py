@@ -9,11 +9,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
+import yaml
 
+from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.orchestration.ui import LOCATION, server_commands
 from nvtrader_pipelines.orchestration.ui_processes import (
     HOST,
@@ -22,8 +26,10 @@ from nvtrader_pipelines.orchestration.ui_processes import (
     require_free,
     terminate_session,
 )
+from nvtrader_pipelines.storage.code_server import unreachable_url
 from nvtrader_pipelines.storage.home import Home
-from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import KEY, NVTRADER, SPEC, environment, nvtrader, session_processes, small_home
 
 PATIENCE = 300.0  # seconds
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
@@ -205,3 +211,45 @@ def test_server_commands_of_several_locations_leave_them_to_dagster(tmp_path):
     (tmp_path / "workspace.yaml").write_text("load_from: [{python_module: a}, {python_module: b}]")
     (command,) = server_commands(Home(tmp_path), 3000)
     assert command[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
+
+
+@contextmanager
+def serving(home, port):
+    """A running `nvtrader ui` whose code location is loaded."""
+    with subprocess.Popen(
+        [NVTRADER, "ui", "--port", str(port)],
+        env=environment(home),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            until(lambda: automation(port), process)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
+
+
+@pytest.mark.slow
+def test_second_ui_leaves_automation_of_the_first_until_its_socket_is_gone(tmp_path):
+    home, port = small_home(tmp_path / "home"), free_port()
+    (home.landing / "prices.csv").unlink()  # nothing for a sensor to run
+    workspace = home.dagster / "ui-workspace.yaml"
+    with serving(home, port) as process:
+        before = workspace.read_text()
+        second = nvtrader(home, "ui", "--port", str(free_port()))
+        assert (second.returncode, f"http://{HOST}:{port};" in second.stderr) == (3, True)
+        assert workspace.read_text() == before
+        assert unreachable_url(home.dagster) == ""
+        (entry,) = yaml.safe_load(before)["load_from"]
+        Path(entry["grpc_server"]["socket"]).unlink()
+        assert unreachable_url(home.dagster) == f"http://{HOST}:{port}"
+        checks = {each["check"]: each for each in json.loads(nvtrader(home, "doctor", "--json").stdout)}
+        assert checks["ui"]["problem"]
+        (state,) = home_states(Store(home), dt.datetime.now(dt.UTC))["unreachable_ui"]
+        assert f"http://{HOST}:{port}" in state.body
+        assert (process.wait(PATIENCE), "cannot be reached" in process.stderr.read()) == (1, True)
+    assert unreachable_url(home.dagster) == ""
+    require_free(port)
