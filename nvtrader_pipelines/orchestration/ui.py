@@ -14,7 +14,7 @@ from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.home import Home
 
 LOCATION = "nvtrader_pipelines.orchestration.location"
-SUPERSEDED_WARNING = "ignore:Function `dev_command` is superseded"  # a warning of `dagster dev` about itself
+WEB_SERVER = "nvtrader_pipelines.orchestration.ui_web"
 QUIET = ("--log-level", "warning")
 
 
@@ -24,7 +24,6 @@ def serve(home: Home, port: int, note: str) -> NoReturn:
     own = {
         "DAGSTER_HOME": str(folder),
         "NVTRADER_HOME": str(home.root),
-        "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING))),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2"),  # servers have dozens of idle threads
     }
     os.chdir(home.root)
@@ -33,19 +32,20 @@ def serve(home: Home, port: int, note: str) -> NoReturn:
 
 
 def server_commands(home: Home, port: int) -> list[list[str]]:
-    """Build the commands of the servers; `dagster dev` serves several code locations."""
-    bin_folder, web = Path(sys.executable).parent, ["--host", HOST, "--port", str(port)]
-    location = code_location(home)
-    if location is None:
-        return [[str(bin_folder / "dagster"), "dev", *QUIET, *web, "-w", str(home.root / "workspace.yaml")]]
-    name, *target = location
-    workspace = str(home.dagster / WORKSPACE)
-    code = ["api", "grpc", "--socket", SOCKET, "--location-name", name, "--lazy-load-user-code", *QUIET, *target]
-    return [
-        [str(bin_folder / "dagster"), *code],
-        [str(bin_folder / "dagster-webserver"), "--dagster-log-level", "warning", *web, "-w", workspace],
+    """Build the commands of the servers; of several code locations web server and daemon load each."""
+    bin_folder, location = Path(sys.executable).parent, code_location(home)
+    workspace = str(home.dagster / WORKSPACE if location else home.root / "workspace.yaml")
+    quiet = ["--dagster-log-level", "warning", "--code-server-log-level", "warning"]
+    web = [*quiet, "--host", HOST, "--port", str(port), "-w", workspace]
+    shared = [
+        [sys.executable, "-m", WEB_SERVER, *web],
         [str(bin_folder / "dagster-daemon"), "run", *QUIET, "-w", workspace],
     ]
+    if location is None:
+        return shared
+    name, *target = location
+    code = ["api", "grpc", "--socket", SOCKET, "--location-name", name, "--lazy-load-user-code", *QUIET, *target]
+    return [[str(bin_folder / "dagster"), *code], *shared]
 
 
 def workspace_text(home: Home) -> str:

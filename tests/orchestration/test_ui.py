@@ -1,6 +1,7 @@
 """The Dagster UI as `nvtrader ui` serves it, asked by GraphQL."""
 
 import datetime as dt
+import http.client
 import json
 import os
 import signal
@@ -8,8 +9,9 @@ import socket
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -51,6 +53,16 @@ RUNS_OF_BACKFILL = """query ($id: String!) { partitionBackfillOrError(backfillId
     ... on PartitionBackfill { status runs(limit: 10) { tags { key value } } } } }"""
 
 
+MUTATION = "/graphql?" + urllib.parse.urlencode({"query": "mutation { setNuxSeen }"})
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol": "graphql-ws",
+}
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
@@ -82,6 +94,20 @@ def until(found, process):
             return answer
         time.sleep(0.2)
     raise AssertionError("it took too long")
+
+
+def answers_only_its_own_page(port) -> None:
+    own, evil = {"Origin": f"http://{HOST}:{port}", "Sec-Fetch-Site": "same-origin"}, {"Origin": "http://evil.test"}
+
+    def status(method="GET", path="/", **headers):
+        with closing(http.client.HTTPConnection(HOST, port, timeout=30)) as connection:
+            connection.request(method, path, headers={name.replace("_", "-"): headers[name] for name in headers})
+            return connection.getresponse().status
+
+    assert (status(Accept="text/html"), status(Host="evil.test")) == (200, 421)
+    assert [status(method, MUTATION, **own) for method in ("GET", "POST")] == [405, 200]
+    assert [status(method, MUTATION, **evil) for method in ("GET", "POST")] == [403, 403]
+    assert (status(path="/graphql", **UPGRADE, **own), status(path="/graphql", **UPGRADE, **evil)) == (101, 403)
 
 
 def automation(port):
@@ -138,6 +164,7 @@ def test_ui_listens_locally_and_leaves_no_process_behind(tmp_path):
             assert {each["scheduleState"]["status"] for each in repository["schedules"]} == {"RUNNING"}
             assert {each["sensorState"]["status"] for each in repository["sensors"]} == {"RUNNING"}
             assert {each["name"] for each in repository["sensors"]} >= {"landed_file", "experiment_file"}
+            answers_only_its_own_page(port)
             fires_at_half_past_five_in_new_york_across_summer_time(port)
             backfills_every_experiment(port, process)
             servers = psutil.Process(process.pid).children(recursive=True)
@@ -207,10 +234,10 @@ def test_server_commands_of_a_checkout_serve_its_definitions_by_their_name(tmp_p
     assert code[code.index("--location-name") + 1] == "mine"
 
 
-def test_server_commands_of_several_locations_leave_them_to_dagster(tmp_path):
+def test_server_commands_of_several_locations_name_the_homes_workspace(tmp_path):
     (tmp_path / "workspace.yaml").write_text("load_from: [{python_module: a}, {python_module: b}]")
-    (command,) = server_commands(Home(tmp_path), 3000)
-    assert command[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
+    commands = server_commands(Home(tmp_path), 3000)
+    assert [command[-2:] for command in commands] == [["-w", str(tmp_path / "workspace.yaml")]] * 2
 
 
 @contextmanager
