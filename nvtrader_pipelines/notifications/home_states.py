@@ -1,4 +1,4 @@
-"""States of a home that need a person: waiting plans, stale data, the kill switch."""
+"""States of a home that need a person: waiting plans, stale data, the kill switch, the UI."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -7,6 +7,7 @@ from datetime import datetime
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.notifications.notification import CurrentStates, Kind, Notification, text_digest
+from nvtrader_pipelines.storage.code_server import REMEDY, unreachable_url
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
@@ -50,10 +51,20 @@ def kill_switch(store: Store, _at: datetime) -> list[Notification]:
     return [Notification("kill_switch", text_digest(reason), "trading is stopped by the kill switch", body)]
 
 
+def unreachable_ui(store: Store, _at: datetime) -> list[Notification]:
+    """Running UI whose code server cannot be reached."""
+    url = unreachable_url(store.home.dagster)
+    if not url:
+        return []
+    body = f"{url} runs, but its code server cannot be reached; {REMEDY}."
+    return [Notification("unreachable_ui", url, "no schedule or sensor runs", body)]
+
+
 READERS: Mapping[Kind, Callable[[Store, datetime], list[Notification]]] = {
     "waiting_plan": waiting_plans,
     "stale_data": stale_data,
     "kill_switch": kill_switch,
+    "unreachable_ui": unreachable_ui,
 }
 
 

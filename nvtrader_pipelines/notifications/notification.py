@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 from nvtrader_pipelines.components.ids import short_id
 
-Kind = Literal["failed_run", "failed_check", "failed_command", "waiting_plan", "stale_data", "kill_switch"]
+Kind = Literal[
+    "failed_run", "failed_check", "failed_command", "waiting_plan", "stale_data", "kill_switch", "unreachable_ui"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 

@@ -2,20 +2,19 @@
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
 
 from nvtrader_pipelines.orchestration.instance import dagster_home
-from nvtrader_pipelines.orchestration.ui_processes import HOST, run_servers
+from nvtrader_pipelines.orchestration.ui_processes import HOST, SOCKET, run_servers
+from nvtrader_pipelines.storage.code_server import WORKSPACE
 from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.home import Home
 
 LOCATION = "nvtrader_pipelines.orchestration.location"
-WORKSPACE = "ui-workspace.yaml"  # in the folder of the Dagster instance; names the code server
-SUPERSEDED_WARNING = "ignore:Function `dev_command` is superseded"  # a warning of `dagster dev` about itself
+WEB_SERVER = "nvtrader_pipelines.orchestration.ui_web"
 QUIET = ("--log-level", "warning")
 
 
@@ -25,30 +24,36 @@ def serve(home: Home, port: int, note: str) -> NoReturn:
     own = {
         "DAGSTER_HOME": str(folder),
         "NVTRADER_HOME": str(home.root),
-        "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), SUPERSEDED_WARNING))),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2"),  # servers have dozens of idle threads
     }
     os.chdir(home.root)
     message = f"Dagster UI on http://{HOST}:{port} (Ctrl-C stops it)\n{note}"
-    run_servers(folder, port, message, server_commands(home, port), own)
+    run_servers(folder, port, message, server_commands(home, port), own, workspace_text(home))
 
 
 def server_commands(home: Home, port: int) -> list[list[str]]:
-    """Build the commands of the servers; `dagster dev` serves several code locations."""
-    bin_folder, web = Path(sys.executable).parent, ["--host", HOST, "--port", str(port)]
+    """Build the commands of the servers; of several code locations web server and daemon load each."""
+    bin_folder, location = Path(sys.executable).parent, code_location(home)
+    workspace = str(home.dagster / WORKSPACE if location else home.root / "workspace.yaml")
+    quiet = ["--dagster-log-level", "warning", "--code-server-log-level", "warning"]
+    web = [*quiet, "--host", HOST, "--port", str(port), "-w", workspace]
+    shared = [
+        [sys.executable, "-m", WEB_SERVER, *web],
+        [str(bin_folder / "dagster-daemon"), "run", *QUIET, "-w", workspace],
+    ]
+    if location is None:
+        return shared
+    name, *target = location
+    code = ["api", "grpc", "--socket", SOCKET, "--location-name", name, "--lazy-load-user-code", *QUIET, *target]
+    return [[str(bin_folder / "dagster"), *code], *shared]
+
+
+def workspace_text(home: Home) -> str:
+    """Text of the workspace file that names the code server; empty for several code locations."""
     location = code_location(home)
     if location is None:
-        return [[str(bin_folder / "dagster"), "dev", *QUIET, *web, "-w", str(home.root / "workspace.yaml")]]
-    name, *target = location
-    socket = str(Path(tempfile.mkdtemp(prefix="nvtrader-ui-")) / "code")
-    workspace = home.dagster / WORKSPACE
-    workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": {"socket": socket, "location_name": name}}]}))
-    code = ["api", "grpc", "--socket", socket, "--location-name", name, "--lazy-load-user-code", *QUIET, *target]
-    return [
-        [str(bin_folder / "dagster"), *code],
-        [str(bin_folder / "dagster-webserver"), "--dagster-log-level", "warning", *web, "-w", str(workspace)],
-        [str(bin_folder / "dagster-daemon"), "run", *QUIET, "-w", str(workspace)],
-    ]
+        return ""
+    return yaml.safe_dump({"load_from": [{"grpc_server": {"socket": SOCKET, "location_name": location[0]}}]})
 
 
 def code_location(home: Home) -> list[str] | None:

@@ -1,13 +1,13 @@
-"""Servers of the UI, and the process that watches them; it imports only psutil."""
+"""Servers of the UI, and the process that watches them; of other libraries it imports only psutil."""
 
 import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,15 +16,24 @@ from typing import NoReturn
 
 import psutil
 
+from nvtrader_pipelines.storage.code_server import LOCK, WORKSPACE, is_reachable
+
 HOST = "127.0.0.1"
 GRACE_SECONDS = 10.0
 POLL_SECONDS = 0.5
-LOCK = "ui.lock"  # in the folder that a UI shows; holds its URL
-BAD_INPUT = 3  # exit code of the command for a taken home or port
+CHECK_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0  # without an answer of the code server
+SOCKET = "{socket}"  # in a command: socket of the code server
+FAILED, BAD_INPUT = 1, 3  # exit codes of the command for a dead code server, and for a taken home or port
 
 
 def run_servers(
-    folder: Path, port: int, message: str, commands: Sequence[Sequence[str]], settings: Mapping[str, str]
+    folder: Path,
+    port: int,
+    message: str,
+    commands: Sequence[Sequence[str]],
+    settings: Mapping[str, str],
+    workspace: str = "",
 ) -> NoReturn:
     """Replace this process by a small one that runs the servers of a UI until it is stopped.
 
@@ -32,26 +41,68 @@ def run_servers(
         folder: folder that the UI shows, locked against a second UI.
         port: port of 127.0.0.1 on which it listens.
         message: text to print once it listens.
-        commands: command of each server.
+        commands: command of each server; a code server comes first.
         settings: environment variables of the servers, added to those of this process.
+        workspace: text of the workspace file that names the code server, if there is one.
     """
-    arguments = [str(folder / LOCK), str(port), message, json.dumps(commands)]
+    arguments = [str(folder), str(port), message, json.dumps(commands), workspace]
     os.execve(sys.executable, [sys.executable, "-m", __name__, *arguments], {**os.environ, **settings})
 
 
 def main() -> int:
     """Run the servers of a UI, if no other process does; print the message once they listen."""
-    lock, port, message, commands = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
+    folder, port, message, commands, workspace = Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
     try:
-        with only_server(lock, f"http://{HOST}:{port}"):
+        with only_server(folder / LOCK, f"http://{HOST}:{port}"):
             require_free(port)
-            return serve(commands, port, message)
-    except ValueError as error:
+            with tempfile.TemporaryDirectory(prefix="nvtrader-ui-", ignore_cleanup_errors=True) as private:
+                path = f"{private}/code"
+                if workspace:
+                    (folder / WORKSPACE).write_text(workspace.replace(SOCKET, path))
+                full = [[part.replace(SOCKET, path) for part in command] for command in json.loads(commands)]
+                return serve(full, port, message, CodeServer(folder, path) if workspace else None)
+    except (ValueError, ConnectionError) as error:
         sys.stderr.write(f"error: {error}\n")
-        return BAD_INPUT
+        return BAD_INPUT if isinstance(error, ValueError) else FAILED
 
 
-def serve(commands: Sequence[Sequence[str]], port: int, message: str) -> int:
+class CodeServer:
+    """Code server of a UI, which must stay reachable: without it schedules and sensors silently stop."""
+
+    def __init__(self, folder: Path, path: str) -> None:
+        self._lock, self._workspace, self._path = folder / LOCK, folder / WORKSPACE, path
+        self._checked_at = self._reached_at = 0.0
+
+    def is_reachable(self) -> bool:
+        """Whether the servers of the UI can reach it now."""
+        return is_reachable(self._workspace, self._path)
+
+    def record_start(self) -> None:
+        """Add the socket to the lock: from now on it must be reachable."""
+        with self._lock.open("a") as file:
+            file.write(f"\n{self._path}")
+        self._checked_at = self._reached_at = time.monotonic()
+
+    def require_reachable(self) -> None:
+        """Raise if it has been unreachable for a while; checked every few seconds.
+
+        Raises:
+            ConnectionError: with what to do.
+        """
+        if time.monotonic() - self._checked_at < CHECK_SECONDS:
+            return
+        is_reached, self._checked_at = self.is_reachable(), time.monotonic()
+        if is_reached:
+            self._reached_at = self._checked_at
+        elif self._checked_at - self._reached_at > PATIENCE_SECONDS:
+            raise ConnectionError(
+                f"the code server must answer on {self._path}, and {self._workspace} must name this socket, but it "
+                f"cannot be reached for {PATIENCE_SECONDS:.0f} seconds: no schedule or sensor runs, so the UI stops; "
+                "start it again with `nvtrader ui`"
+            )
+
+
+def serve(commands: Sequence[Sequence[str]], port: int, message: str, code: CodeServer | None) -> int:
     """Run commands until one ends or this process is stopped.
 
     Each has a process session of its own; started in the background of a shell it would ignore SIGTERM.
@@ -69,17 +120,18 @@ def serve(commands: Sequence[Sequence[str]], port: int, message: str) -> int:
             stack.callback(server.wait)
             stack.callback(terminate_session, server.pid)
             servers.append(server)
-            if "--socket" in command:
-                path = Path(command[command.index("--socket") + 1])
-                stack.callback(shutil.rmtree, path.parent, ignore_errors=True)
-                while not (path.exists() or stops or server.poll() is not None):  # the others would log an error
-                    time.sleep(POLL_SECONDS)
+            while code and not (code.is_reachable() or stops or server.poll() is not None):
+                time.sleep(POLL_SECONDS)  # the others would log an error
+        if code:
+            code.record_start()
         is_announced = False
         while not stops and all(server.poll() is None for server in servers):
             if not is_announced and is_listening(port):
                 is_announced = True
                 sys.stdout.write(f"{message}\n")
                 sys.stdout.flush()
+            if code:
+                code.require_reachable()
             time.sleep(POLL_SECONDS)
         return 0 if stops else next(server.returncode for server in servers if server.returncode is not None)
 
@@ -96,7 +148,8 @@ def only_server(lock: Path, url: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise ValueError(f"a UI already serves this home on {file.read()}; open it, or stop it first") from None
+            url = file.readline().strip()
+            raise ValueError(f"a UI already serves this home on {url}; open it, or stop it first") from None
         file.truncate(0)
         file.write(url)
         file.flush()

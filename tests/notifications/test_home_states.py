@@ -12,7 +12,8 @@ AT = datetime(2026, 3, 2, 22, tzinfo=UTC)
 
 
 def test_empty_home_has_no_state(store):
-    assert home_states(store, AT) == {"waiting_plan": [], "stale_data": [], "kill_switch": []}
+    kinds = ("waiting_plan", "stale_data", "kill_switch", "unreachable_ui")
+    assert home_states(store, AT) == {kind: [] for kind in kinds}
 
 
 def test_plan_with_soft_findings_waits_with_the_command_that_helps(home, store):

@@ -1,6 +1,7 @@
 """The Dagster UI as `nvtrader ui` serves it, asked by GraphQL."""
 
 import datetime as dt
+import http.client
 import json
 import os
 import signal
@@ -8,12 +9,17 @@ import socket
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
+from contextlib import closing, contextmanager
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
+import yaml
 
+from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.orchestration.ui import LOCATION, server_commands
 from nvtrader_pipelines.orchestration.ui_processes import (
     HOST,
@@ -22,8 +28,10 @@ from nvtrader_pipelines.orchestration.ui_processes import (
     require_free,
     terminate_session,
 )
+from nvtrader_pipelines.storage.code_server import unreachable_url
 from nvtrader_pipelines.storage.home import Home
-from tests.homes import KEY, NVTRADER, SPEC, environment, session_processes, small_home
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import KEY, NVTRADER, SPEC, environment, nvtrader, session_processes, small_home
 
 PATIENCE = 300.0  # seconds
 REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
@@ -43,6 +51,16 @@ BACKFILL = """mutation ($keys: [String!]!) { launchPartitionBackfill(backfillPar
         __typename ... on PythonError { message } ... on LaunchBackfillSuccess { backfillId } } }"""
 RUNS_OF_BACKFILL = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
     ... on PartitionBackfill { status runs(limit: 10) { tags { key value } } } } }"""
+
+
+MUTATION = "/graphql?" + urllib.parse.urlencode({"query": "mutation { setNuxSeen }"})
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol": "graphql-ws",
+}
 
 
 def free_port() -> int:
@@ -76,6 +94,20 @@ def until(found, process):
             return answer
         time.sleep(0.2)
     raise AssertionError("it took too long")
+
+
+def answers_only_its_own_page(port) -> None:
+    own, evil = {"Origin": f"http://{HOST}:{port}", "Sec-Fetch-Site": "same-origin"}, {"Origin": "http://evil.test"}
+
+    def status(method="GET", path="/", **headers):
+        with closing(http.client.HTTPConnection(HOST, port, timeout=30)) as connection:
+            connection.request(method, path, headers={name.replace("_", "-"): headers[name] for name in headers})
+            return connection.getresponse().status
+
+    assert (status(Accept="text/html"), status(Host="evil.test")) == (200, 421)
+    assert [status(method, MUTATION, **own) for method in ("GET", "POST")] == [405, 200]
+    assert [status(method, MUTATION, **evil) for method in ("GET", "POST")] == [403, 403]
+    assert (status(path="/graphql", **UPGRADE, **own), status(path="/graphql", **UPGRADE, **evil)) == (101, 403)
 
 
 def automation(port):
@@ -132,6 +164,7 @@ def test_ui_listens_locally_and_leaves_no_process_behind(tmp_path):
             assert {each["scheduleState"]["status"] for each in repository["schedules"]} == {"RUNNING"}
             assert {each["sensorState"]["status"] for each in repository["sensors"]} == {"RUNNING"}
             assert {each["name"] for each in repository["sensors"]} >= {"landed_file", "experiment_file"}
+            answers_only_its_own_page(port)
             fires_at_half_past_five_in_new_york_across_summer_time(port)
             backfills_every_experiment(port, process)
             servers = psutil.Process(process.pid).children(recursive=True)
@@ -201,7 +234,49 @@ def test_server_commands_of_a_checkout_serve_its_definitions_by_their_name(tmp_p
     assert code[code.index("--location-name") + 1] == "mine"
 
 
-def test_server_commands_of_several_locations_leave_them_to_dagster(tmp_path):
+def test_server_commands_of_several_locations_name_the_homes_workspace(tmp_path):
     (tmp_path / "workspace.yaml").write_text("load_from: [{python_module: a}, {python_module: b}]")
-    (command,) = server_commands(Home(tmp_path), 3000)
-    assert command[-2:] == ["-w", str(tmp_path / "workspace.yaml")]
+    commands = server_commands(Home(tmp_path), 3000)
+    assert [command[-2:] for command in commands] == [["-w", str(tmp_path / "workspace.yaml")]] * 2
+
+
+@contextmanager
+def serving(home, port):
+    """A running `nvtrader ui` whose code location is loaded."""
+    with subprocess.Popen(
+        [NVTRADER, "ui", "--port", str(port)],
+        env=environment(home),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            until(lambda: automation(port), process)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
+
+
+@pytest.mark.slow
+def test_second_ui_leaves_automation_of_the_first_until_its_socket_is_gone(tmp_path):
+    home, port = small_home(tmp_path / "home"), free_port()
+    (home.landing / "prices.csv").unlink()  # nothing for a sensor to run
+    workspace = home.dagster / "ui-workspace.yaml"
+    with serving(home, port) as process:
+        before = workspace.read_text()
+        second = nvtrader(home, "ui", "--port", str(free_port()))
+        assert (second.returncode, f"http://{HOST}:{port};" in second.stderr) == (3, True)
+        assert workspace.read_text() == before
+        assert unreachable_url(home.dagster) == ""
+        (entry,) = yaml.safe_load(before)["load_from"]
+        Path(entry["grpc_server"]["socket"]).unlink()
+        assert unreachable_url(home.dagster) == f"http://{HOST}:{port}"
+        checks = {each["check"]: each for each in json.loads(nvtrader(home, "doctor", "--json").stdout)}
+        assert checks["ui"]["problem"]
+        (state,) = home_states(Store(home), dt.datetime.now(dt.UTC))["unreachable_ui"]
+        assert f"http://{HOST}:{port}" in state.body
+        assert (process.wait(PATIENCE), "cannot be reached" in process.stderr.read()) == (1, True)
+    assert unreachable_url(home.dagster) == ""
+    require_free(port)

@@ -65,7 +65,8 @@ def run_checks(store: Store) -> list[CheckResult]:
     ]
     damaged = check_files(store)
     results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
-    results += [check_locations(store.home), check_kill_switch(store), *check_notifications(store.home)]
+    results += [check_locations(store.home), check_kill_switch(store)]
+    results += [*check_ui(store.home), *check_notifications(store.home)]
     checks = (check_active_policy, check_accounts, lambda store: [check_audit(store)])
     return [*results, *(result for check in checks for result in _run_check(check, store))]
 
@@ -117,6 +118,15 @@ def check_kill_switch(store: Store) -> CheckResult:
     switch = FileKillSwitch(store.home)
     reason = switch.halt_reason()
     return CheckResult("kill switch", f"engaged: {reason}; {switch.remedy}" if reason else "not engaged")
+
+
+def check_ui(home: Home) -> list[CheckResult]:
+    """Check that the code server of a running UI can be reached."""
+    from nvtrader_pipelines.storage.code_server import REMEDY, unreachable_url
+
+    url = unreachable_url(home.dagster)
+    problem = f"its code server cannot be reached, so no schedule or sensor runs: {REMEDY}"
+    return [CheckResult("ui", url, problem)] if url else []
 
 
 def check_notifications(home: Home) -> list[CheckResult]:
