@@ -162,11 +162,14 @@ def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: fl
     ]
     if not trials.known:
         return rows
-    deflation = Deflation.of(trials.sharpe(against), trials.n_trials)
-    own = [({}, []) if trial.unranked_reason else _inference(trial, against, deflation) for trial in trials.known]
+    deflations = [trials.deflation(trial, against) for trial in trials.known]
+    own = [
+        ({}, []) if trial.unranked_reason else _inference(trial, against, deflation)
+        for trial, deflation in zip(trials.known, deflations, strict=True)
+    ]
     adjusted = _adjusted_p_values([found.get("p_value") for found, _ in own], trials.n_trials)
     lower = comparison.lower_bounds(delta)
-    for trial, (found, notes), corrected in zip(trials.known, own, adjusted, strict=True):
+    for trial, deflation, (found, notes), corrected in zip(trials.known, deflations, own, adjusted, strict=True):
         row: dict[str, object] = {**shared, **_window(trial), "run_id": trial.name}
         if trial.unranked_reason:
             rows.append(row | {"note": trial.unranked_reason})

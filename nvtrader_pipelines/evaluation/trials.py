@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.active import active_returns
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
 from nvtrader_pipelines.evaluation.statistics import varies
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
@@ -119,9 +120,9 @@ class Trials:
         """Number of trials ever run, with or without returns on record."""
         return len(self.known) + len(self.without_returns)
 
-    def sharpe(self, against: Against) -> FloatArray:
-        """Sharpe ratios per session of the `deflation_trials`, each over its own sessions."""
-        return np.array([trial.sharpe[against] for trial in deflation_trials(self.known)])
+    def deflation(self, trial: Trial, against: Against) -> Deflation:
+        """Deflation of a trial for all trials; each counts by the share of the trial's sessions that it covers."""
+        return deflation_of(self.known, trial, against, self.n_trials)
 
     def comparable(self) -> tuple[Trial, ...]:
         """Ranked trials over the longest window of sessions.
@@ -142,6 +143,30 @@ def deflation_trials(trials: Iterable[Trial]) -> list[Trial]:
     ranked = [trial for trial in trials if not trial.unranked_reason]
     long = [trial for trial in ranked if len(trial.sessions) >= SESSIONS_PER_YEAR]
     return long if len(long) >= 2 else ranked
+
+
+def shared_fraction(sessions: Days, other: Days) -> float:
+    """Fraction of the sessions between the first and the last session of another trial on the market."""
+    if not len(sessions) or not len(other):
+        return 0.0
+    begin, end = np.searchsorted(sessions, other[0]), np.searchsorted(sessions, other[-1], side="right")
+    return float(end - begin) / len(sessions)
+
+
+def deflation_of(known: Iterable[Trial], trial: Trial, against: Against, n_trials: int) -> Deflation:
+    """Deflation of a trial for the known ones, itself included, and `n_trials` in all.
+
+    A ranked trial counts by the share of the trial's sessions that it covers; every other one counts as one.
+    """
+    ranked = [each for each in known if not each.unranked_reason]
+    shares = {each.name: shared_fraction(trial.sessions, each.sessions) for each in ranked}
+    used = deflation_trials(ranked)
+    return Deflation.of(
+        np.array([each.sharpe[against] for each in used]),
+        np.array([shares[each.name] for each in used]),
+        n_trials,
+        n_trials - len(shares) + sum(shares.values()),
+    )
 
 
 @dataclass(frozen=True, eq=False)

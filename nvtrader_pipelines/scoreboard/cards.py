@@ -169,7 +169,7 @@ def _read_population(store: Store, contest: Contest) -> TrialPopulation:
     """Read the completed trials of the source, within the contest window, and the external attempts."""
     runs = trial_runs(store).filter(pl.col("source") == contest.source)
     trials = trials_of(runs, trial_curves(store, runs), Period("all", *contest.window))
-    return TrialPopulation.of(trials, external_attempts(store, contest.source))
+    return TrialPopulation.of(trials, contest.n_sessions, external_attempts(store, contest.source))
 
 
 def external_attempts(store: Store, source: str) -> dict[str, float | None]:

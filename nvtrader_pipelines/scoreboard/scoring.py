@@ -18,7 +18,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
-from nvtrader_pipelines.evaluation.trials import Trials, sharpe_ratios
+from nvtrader_pipelines.evaluation.trials import Trials, deflation_trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.experiments.code_digest import scoring_code
@@ -67,13 +67,24 @@ class TrialPopulation:
 
     run_ids: tuple[str, ...]
     information_ratio: FloatArray  # per session, against each run's best baseline; of runs with known returns
+    shares: FloatArray  # of the contest's sessions, that each of these runs covers
     n_trials: int  # completed runs
+    n_counted: float  # the same, each run counted by its share
     attempts: Mapping[str, float | None] = field(default_factory=dict)  # external: id to information ratio, if known
 
     @classmethod
-    def of(cls, trials: Trials, attempts: Mapping[str, float | None]) -> "TrialPopulation":
-        """Build from all trials of a market and its earlier external attempts."""
-        return cls(trials.names, trials.sharpe("best_baseline"), trials.n_trials, attempts)
+    def of(cls, trials: Trials, n_sessions: int, attempts: Mapping[str, float | None]) -> "TrialPopulation":
+        """Build from all trials of a market in a contest of so many sessions, and its earlier external attempts."""
+        used = deflation_trials(trials.known)
+        missing = sum(1.0 - len(each.sessions) / n_sessions for each in trials.known if not each.unranked_reason)
+        return cls(
+            trials.names,
+            np.array([trial.sharpe["best_baseline"] for trial in used]),
+            np.array([len(trial.sessions) / n_sessions for trial in used]),
+            trials.n_trials,
+            trials.n_trials - missing,
+            attempts,
+        )
 
     def with_attempts(self, attempts: Mapping[str, float | None]) -> "TrialPopulation":
         """Return a copy that also holds these attempts; a known attempt counts once."""
@@ -81,11 +92,15 @@ class TrialPopulation:
 
     def deflation(self, entrant: Entrant, own: float) -> Deflation:
         """Deflation of one entrant, which adds a trial unless it is one already."""
-        known = [sharpe for sharpe in self.attempts.values() if sharpe is not None]
-        sharpes, n_trials = np.append(self.information_ratio, known), self.n_trials + len(self.attempts)
-        if entrant.run_id in self.run_ids or attempt_id(entrant.configuration) in self.attempts:
-            return Deflation.of(sharpes, n_trials)
-        return Deflation.of(np.append(sharpes, own), n_trials + 1)
+        sharpes, n_more = [sharpe for sharpe in self.attempts.values() if sharpe is not None], len(self.attempts)
+        if entrant.run_id not in self.run_ids and attempt_id(entrant.configuration) not in self.attempts:
+            sharpes, n_more = [*sharpes, own], n_more + 1
+        return Deflation.of(
+            np.append(self.information_ratio, sharpes),
+            np.append(self.shares, np.ones(len(sharpes))),
+            self.n_trials + n_more,
+            self.n_counted + n_more,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +337,7 @@ def _infer(
     if deflation.variance is not None:
         variance = deflation.variance
         deflated = _try_statistic(
-            lambda: deflated_sharpe_ratio(sharpe_moments(active), deflation.n_trials, variance), notes
+            lambda: deflated_sharpe_ratio(sharpe_moments(active), deflation.n_counted, variance), notes
         )
     return Inference(
         probabilistic_sharpe=probabilistic,

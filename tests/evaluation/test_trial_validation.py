@@ -264,13 +264,15 @@ def test_short_trial_changes_count_and_variance_only(n_sessions):
     assert set(others.filter(pl.col("period") == "all")["n_sessions"]) == {700}
 
 
-def test_deflation_variance_is_over_each_trials_own_sessions():
+def test_deflation_counts_each_trial_by_the_sessions_it_shares():
     _, found = with_a_short_one(300)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
-        variance = float(np.var(rows["sharpe"].to_numpy(), ddof=1)) / 252
-        assert rows["expected_maximum_sharpe"].to_list() == pytest.approx(
-            [expected_maximum_sharpe(4, variance) * 252**0.5] * 4
-        )
+        ratios, is_long = rows["sharpe"].to_numpy() / 252**0.5, rows["n_sessions"].to_numpy() == 700
+        shares = np.where(is_long, 1.0, 300 / 700)
+        of_long = expected_maximum_sharpe(3 + 300 / 700, float(np.cov(ratios, aweights=shares)))
+        of_short = expected_maximum_sharpe(4, float(np.var(ratios, ddof=1)))
+        expected = np.where(is_long, of_long, of_short) * 252**0.5
+        assert rows["expected_maximum_sharpe"].to_list() == pytest.approx(expected.tolist())
 
 
 def test_short_trial_counts_but_does_not_inflate_the_variance():
@@ -278,7 +280,7 @@ def test_short_trial_counts_but_does_not_inflate_the_variance():
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
         long = rows.filter(pl.col("n_sessions") >= 252)
         variance = float(np.var(long["sharpe"].to_numpy(), ddof=1)) / 252
-        expected = [expected_maximum_sharpe(4, variance) * 252**0.5] * 3
+        expected = [expected_maximum_sharpe(3 + 20 / 700, variance) * 252**0.5] * 3
         assert long["expected_maximum_sharpe"].to_list() == pytest.approx(expected)
 
 

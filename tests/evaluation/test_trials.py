@@ -5,12 +5,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import (
     Period,
+    deflation_trials,
     mean_correlation,
     periods_of,
     run_returns,
+    shared_fraction,
     sharpe_ratios,
     trials_of,
 )
@@ -120,13 +123,13 @@ def test_a_run_with_no_session_in_the_period_still_counts():
     assert trials.n_trials == 2
     assert [len(trial.sessions) for trial in trials.known] == [0, 400]
     assert [trial.unranked_reason for trial in trials.known] == ["0 sessions in the period, 4 needed", None]
-    assert len(trials.sharpe("zero")) == 1
+    assert len(deflation_trials(trials.known)) == 1
+    assert trials.deflation(trials.known[1], "zero") == Deflation(2, 2.0, None)
 
 
 def test_no_run_at_all_makes_no_trial():
     trials = trials_of(some_runs("a").clear(), run_curves("a").clear(), WHOLE)
     assert (trials.n_trials, trials.known) == (0, ())
-    assert trials.sharpe("anchor").shape == (0,)
 
 
 def test_periods_are_as_long_as_the_longest_that_is_called_so():
@@ -163,7 +166,7 @@ def test_a_run_for_validation_only_counts_and_is_not_ranked():
     trials = trials_of(some_runs("a", "cv", "b", validation_only=["cv"]), curves, WHOLE)
     assert trials.n_trials == 3
     assert [trial.name for trial in trials.comparable()] == ["a", "b"]
-    assert len(trials.sharpe("zero")) == 2
+    assert len(deflation_trials(trials.known)) == 2
     assert trials.known[1].unranked_reason == (
         "validation only (trained on sessions after its tests): counts as a trial, but is not ranked"
     )
@@ -220,3 +223,22 @@ def test_a_trial_that_is_named_twice_is_refused():
 def test_a_run_with_accounts_that_do_not_fit_is_refused_by_name(curves, sentence):
     with pytest.raises(ValueError, match=sentence):
         run_returns(curves())
+
+
+def test_trial_counts_by_the_share_of_sessions_it_covers():
+    curves = pl.concat([run_curves("a"), run_curves("b", seed=1), run_curves("part", first=350, seed=2)])
+    trials = trials_of(some_runs("a", "b", "part", "lost"), curves, WHOLE)
+    a, b, part = trials.known
+    assert [shared_fraction(one.sessions, part.sessions) for one in trials.known] == [0.5, 0.5, 1.0]
+    assert (trials.deflation(a, "zero").n_trials, trials.deflation(a, "zero").n_counted) == (4, 3.5)
+    assert trials.deflation(part, "zero").n_counted == 4.0
+    ratios, weights = [each.sharpe["zero"] for each in (a, b, part)], np.array([2, 2, 1])
+    expected = np.cov(ratios, aweights=weights)  # NumPy's unbiased variance under reliability weights
+    assert trials.deflation(a, "zero").variance == pytest.approx(float(expected), rel=1e-12)
+    assert trials.deflation(part, "zero").variance == pytest.approx(np.var(ratios, ddof=1), rel=1e-12)
+
+
+def test_trial_without_a_shared_session_does_not_deflate():
+    curves = pl.concat([run_curves("a", last=300), run_curves("b", first=300, seed=1)])
+    trials = trials_of(some_runs("a", "b"), curves, WHOLE)
+    assert trials.deflation(trials.known[0], "zero").n_counted == 1.0

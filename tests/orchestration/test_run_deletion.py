@@ -60,7 +60,7 @@ def count(store, table, run_id) -> int:
 def deflation(store):
     runs = trial_runs(store)
     found = trials_of(runs, trial_curves(store, runs), Period("all", DAYS[0], DAYS[-1]))
-    return found.n_trials, found.sharpe("zero").tolist(), found.sharpe("best_baseline").tolist()
+    return found.n_trials, [found.deflation(trial, "best_baseline") for trial in found.known]
 
 
 def test_plan_deletion_counts_what_goes_of_a_trial(trials):

@@ -32,7 +32,7 @@ from tests.markets import synthetic_panel
 
 PANEL = synthetic_panel(320, 3)
 AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
-TRIALS = TrialPopulation(("run-1", "run-2"), np.array([0.02, -0.04]), 3)
+TRIALS = TrialPopulation(("run-1", "run-2"), np.array([0.02, -0.04]), np.ones(2), 3, 3.0)
 
 
 def entrant(name, **weights):
@@ -173,7 +173,7 @@ def test_digest_ignores_training_seconds(cards):
 
 def test_digest_depends_on_inference(runs, cards):
     contest, found = runs
-    other = score_runs(contest, found, replace(TRIALS, n_trials=30), STRESS, AT)
+    other = score_runs(contest, found, replace(TRIALS, n_trials=30, n_counted=30.0), STRESS, AT)
     assert {card.entrant for card in other if card.digest != cards[card.entrant].digest} == {"half", "cash"}
 
 

@@ -21,23 +21,40 @@ _ROUNDING = 1e-12  # difference of the Sharpe ratios of equal trials
 class Deflation:
     """Number of trials, and variance of their Sharpe ratios per session."""
 
-    n_trials: int
-    variance: float | None  # ddof 1; None if fewer than two of several trials have enough returns
+    n_trials: int  # ever run
+    n_counted: float  # a trial counts by the share of the deflated one's sessions that it covers
+    variance: float | None  # unbiased; None if fewer than two of several trials have enough returns
 
     @classmethod
-    def of(cls, sharpe: NDArray[np.float64], n_trials: int) -> Self:
-        """Estimate the deflation from the known Sharpe ratios per session and the number of trials."""
-        if n_trials == 1:
-            return cls(1, 0.0)
+    def of(cls, sharpe: NDArray[np.float64], shares: NDArray[np.float64], n_trials: int, n_counted: float) -> Self:
+        """Estimate the deflation of one trial.
+
+        Args:
+            sharpe: (n,) known Sharpe ratios per session.
+            shares: (n,) share of the deflated trial's sessions that each of them covers; 1 for itself.
+            n_trials: number of trials ever run.
+            n_counted: the same with every trial counted by its share.
+        """
+        if n_counted <= 1.0:
+            return cls(n_trials, n_counted, 0.0)
         if len(sharpe) < 2:
-            return cls(n_trials, None)
-        return cls(n_trials, float(sharpe.var(ddof=1)) if np.ptp(sharpe) > _ROUNDING else 0.0)
+            return cls(n_trials, n_counted, None)
+        if np.ptp(sharpe) <= _ROUNDING:
+            return cls(n_trials, n_counted, 0.0)
+        total = shares.sum()
+        degrees = total - (shares**2).sum() / total if total > 0.0 else 0.0  # n - 1 where all shares are 1
+        if degrees <= _ROUNDING:
+            return cls(n_trials, n_counted, None)
+        spread = (shares * (sharpe - (shares @ sharpe) / total) ** 2).sum()
+        return cls(n_trials, n_counted, float(spread / degrees))
 
     @property
     def notes(self) -> list[str]:
         """Caveats for readers of deflated ratios."""
         if self.n_trials == 1:
             return ["one trial only, so its ratio is not deflated"]
+        if self.n_counted <= 1.0:
+            return ["no other trial has its sessions, so its ratio is not deflated"]
         if self.variance is None:
             return [f"a deflation needs two trials with enough returns, but only one of {self.n_trials} has them"]
         if self.variance == 0.0:
@@ -53,13 +70,13 @@ class Deflation:
         if self.variance is None:
             return {}
         return {
-            "expected_maximum_sharpe": expected_maximum_sharpe(self.n_trials, self.variance) * YEARLY,
-            "deflated_sharpe": deflated_sharpe_ratio(moments, self.n_trials, self.variance),
-            "deflated_sharpe_2025": deflated_sharpe_ratio_2025(moments, self.n_trials, self.variance),
+            "expected_maximum_sharpe": expected_maximum_sharpe(self.n_counted, self.variance) * YEARLY,
+            "deflated_sharpe": deflated_sharpe_ratio(moments, self.n_counted, self.variance),
+            "deflated_sharpe_2025": deflated_sharpe_ratio_2025(moments, self.n_counted, self.variance),
         }
 
 
-def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float) -> float:
+def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: float, variance: float) -> float:
     """Probability that the true Sharpe ratio exceeds the expected maximum of trials without skill.
 
     Arguments and errors are those of `expected_maximum_sharpe`.
@@ -70,7 +87,7 @@ def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: int, variance: float
 
 
 def deflated_sharpe_ratio_2025(
-    moments: SharpeMoments, n_trials: int, variance: float, *, autocorrelation: float = 0.0
+    moments: SharpeMoments, n_trials: float, variance: float, *, autocorrelation: float = 0.0
 ) -> float:
     """Probability of a Sharpe ratio below the observed one, if that is the best of trials without skill.
 

@@ -101,13 +101,13 @@ def _errors_above(moments: SharpeMoments, benchmark: float) -> float:
     return (moments.sharpe - benchmark) / sharpe_ratio_error(moments)
 
 
-def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
+def expected_maximum_sharpe(n_trials: float, variance: float) -> float:
     """Expected maximum of the Sharpe ratios of trials without skill; 0 for one trial or no variance.
 
     Gumbel's approximation, 2.3 % above the exact expectation at 10 trials and 0.9 % at 100.
 
     Args:
-        n_trials: number of independent trials ever made.
+        n_trials: number of independent trials ever made; trials on a part of the sessions may count as a fraction.
         variance: of the trials' Sharpe ratios (ddof 1), per observation.
 
     Raises:
@@ -122,7 +122,8 @@ def expected_maximum_sharpe(n_trials: int, variance: float) -> float:
     if n_trials == 1 or variance == 0.0:
         return 0.0
     quantiles = scipy.special.ndtri([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
-    return float(np.sqrt(variance) * ((1.0 - EULER_GAMMA) * quantiles[0] + EULER_GAMMA * quantiles[1]))
+    # between one and two trials the approximation falls below 0, the expectation of one
+    return max(0.0, float(np.sqrt(variance) * ((1.0 - EULER_GAMMA) * quantiles[0] + EULER_GAMMA * quantiles[1])))
 
 
 def minimum_track_record_length(
@@ -164,7 +165,7 @@ def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
 
 
 def sharpe_ratio_error_2025(
-    moments: SharpeMoments, at: float, *, autocorrelation: float = 0.0, n_trials: int = 1
+    moments: SharpeMoments, at: float, *, autocorrelation: float = 0.0, n_trials: float = 1
 ) -> float:
     """Standard error of the Sharpe ratio at a true ratio `at`, for the largest of some trials.
 
@@ -190,7 +191,7 @@ def sharpe_ratio_error_2025(
 
 
 def probabilistic_sharpe_ratio_2025(
-    moments: SharpeMoments, benchmark: float = 0.0, *, autocorrelation: float = 0.0, n_trials: int = 1
+    moments: SharpeMoments, benchmark: float = 0.0, *, autocorrelation: float = 0.0, n_trials: float = 1
 ) -> float:
     """Probability of a Sharpe ratio below the observed one, if the true one is the benchmark.
 
@@ -201,7 +202,7 @@ def probabilistic_sharpe_ratio_2025(
 
 
 @cache
-def variance_of_maximum(n_trials: int) -> float:
+def variance_of_maximum(n_trials: float) -> float:
     """Variance of the largest of independent standard normals, by quadrature; 1 for one.
 
     Raises:

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation, deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
@@ -14,7 +12,7 @@ from nvtrader_pipelines.evaluation.trials import (
     Period,
     RunReturns,
     Trial,
-    deflation_trials,
+    deflation_of,
     periods_of,
     run_returns,
     trials_in_period,
@@ -116,10 +114,9 @@ def _as_of(trials: pl.DataFrame, returns: Mapping[str, RunReturns], period: Peri
 
 def _deflate_last(trials: Sequence[Trial], against: Against, n_trials: int) -> tuple[float | None, list[str]]:
     """Deflated Sharpe ratio of the last trial, and notes."""
-    deflation = Deflation.of(np.array([trial.sharpe[against] for trial in deflation_trials(trials)]), n_trials)
+    deflation = deflation_of(trials, trials[-1], against, n_trials)
     try:
-        moments = sharpe_moments(trials[-1].returns(against))
-        ratio = None if deflation.variance is None else deflated_sharpe_ratio(moments, n_trials, deflation.variance)
+        ratio = deflation.apply(sharpe_moments(trials[-1].returns(against))).get("deflated_sharpe")
     except ValueError as error:
         return None, [str(error)]
     return ratio, deflation.notes
