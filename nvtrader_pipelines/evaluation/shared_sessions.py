@@ -1,9 +1,13 @@
 """Accounts beside each other on the sessions that all of them have."""
 
+import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.rolling import rolling_sharpe
-from nvtrader_pipelines.evaluation.statistics import compounded_wealth, running_peak, statistics_of
+from nvtrader_pipelines.evaluation.statistics import compounded_wealth, running_peak, sharpe_ratio, statistics_of
+
+DIFFERENCE = ("sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
 
 
 def select_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
@@ -18,13 +22,20 @@ def shared_curves(shared: pl.DataFrame) -> pl.DataFrame:
 
 
 def shared_figures(shared: pl.DataFrame) -> pl.DataFrame:
-    """Statistics over the shared sessions, a row per account; null where undefined."""
+    """Statistics over the shared sessions, a row per account; null where undefined.
+
+    `sharpe_difference` is to the first account, with its paired bootstrap interval.
+    """
+    accounts = shared.partition_by("account", maintain_order=True)
+    returns = np.column_stack([own["net_return"].to_numpy() for own in accounts])
+    sharpes, draws = [sharpe_ratio(column) for column in returns.T], SharpeIntervals().draw(returns)
     rows = [
         {"account": own["account"][0], "first_session": own["session"][0], "last_session": own["session"][-1]}
-        | {"n_sessions": len(own), **statistics_of(own["net_return"].to_numpy())}
-        for own in shared.partition_by("account", maintain_order=True)
+        | {"n_sessions": len(own), **statistics_of(returns[:, i])}
+        | dict(zip(DIFFERENCE, (sharpes[i] - sharpes[0], *draws.difference(i, 0)) if i else (None,) * 3, strict=True))
+        for i, own in enumerate(accounts)
     ]
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=dict.fromkeys(DIFFERENCE, pl.Float64))
 
 
 def _curve(own: pl.DataFrame) -> pl.DataFrame:

@@ -25,7 +25,8 @@ EventKind = Literal[
     "accepted",
     "halted",
     "resumed",
-    "promoted",
+    "activated",
+    "promoted",  # an activation, as recorded by earlier versions
     "reset",
 ]
 

@@ -28,6 +28,7 @@ from nvtrader_pipelines.runs.smoke_run import SmokeRun, smoke_run
 from nvtrader_pipelines.runs.training_time import TrainingEstimate, long_trainings
 from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.scoreboard.overall_results import precompute_results
+from nvtrader_pipelines.scoreboard.trial_history import describe_next_trial
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -117,7 +118,9 @@ class _Materialization:
         except (StorageError, ValueError) as error:
             return " ".join(str(error).split())
         if run_id is None:
-            self.print_progress(title)
+            self.print_progress(
+                f"{title}, {describe_next_trial(self.store, self.store.ledger.read(key).market.source)}"
+            )
             self.launch("experiment", key)
         elif missing := self.judged_runs.missing_tables(run_id):
             self.print_progress(f"{title} lacks {', '.join(table.name for table in missing)}")

@@ -12,6 +12,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 
+ACTIVATIONS = ("activated", "promoted")  # kinds of event; the second is that of earlier versions
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
@@ -45,8 +46,8 @@ class ActivePolicy(BaseModel):
         """Audit event of the activation, equal for equal activations."""
         before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
         return AuditEvent(
-            event_id=event_id("promoted", self.run_id, self.policy, self.sha256, self.activated_at.isoformat()),
-            kind="promoted",
+            event_id=event_id("activated", self.run_id, self.policy, self.sha256, self.activated_at.isoformat()),
+            kind="activated",
             at=self.activated_at,
             by=self.by,
             policy=self.policy,
@@ -71,7 +72,7 @@ def activations(store: Store) -> list[AuditEvent]:
     Raises:
         StorageError: if the audit is damaged.
     """
-    return [event for event in store.audit.events() if event.kind == "promoted"]
+    return [event for event in store.audit.events() if event.kind in ACTIVATIONS]
 
 
 def read_active(store: Store) -> ActivePolicy | None:

@@ -11,6 +11,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.reported_period import reported_period
 
 MIN_DEFLATED = 0.95  # deflated information ratio below which luck is a likely explanation; our choice
+ASKED = f"the check asks for at least {MIN_DEFLATED}"  # the gate only with `require_deflated`
 MAX_OVERFITTING = 0.5  # probability at which the best in sample is at the median out of sample
 ACTIVE = ("best_baseline", "anchor")  # references of active returns
 FINDINGS = {
@@ -101,7 +102,7 @@ def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:
     passed = value >= MIN_DEFLATED
     sentence = (
         f"{run} has an information ratio of {row['sharpe']:+.2f} against {over}, deflated for the trials: "
-        f"probability {format_probability(value, MIN_DEFLATED)} (required: at least {MIN_DEFLATED})"
+        f"probability {format_probability(value, MIN_DEFLATED)} ({ASKED})"
     )
     return found(passed=passed, sentence=sentence)
 

@@ -203,7 +203,7 @@ class PromotionGate(Component):
 
     def _format_deflated(self, deflated: float | None) -> str:
         """Format the deflated information ratio with its requirement."""
-        requirement = f"{MIN_DEFLATED} required" if self.require_deflated else f"{MIN_DEFLATED} not required"
+        requirement = f"the gate {'requires' if self.require_deflated else 'does not require'} {MIN_DEFLATED}"
         value = "unknown" if deflated is None else format_probability(deflated, MIN_DEFLATED)
         return f"deflated information ratio {value} ({requirement})"
 

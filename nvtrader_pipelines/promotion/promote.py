@@ -79,8 +79,15 @@ def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Cl
 
     Raises:
         StorageError: as `evaluate_candidate` and `activate`; the active policy then stays active.
+        ValueError: if it would replace another policy without a reason.
     """
     ref = find_policy(store, policy)
+    before = read_replaceable(store)
+    if before is not None and before.ref != ref and not reason.strip():
+        raise ValueError(
+            f"{label(before.ref)} trades since {before.activated_at:%Y-%m-%d}; to replace it by {label(ref)}, give a "
+            f"reason: {activation_command(ref)}"
+        )
     with file_lock(promotion_lock(store.home)):
         return _Judge(store, clock, [ref]).decide(ref, ("person", by, reason))
 

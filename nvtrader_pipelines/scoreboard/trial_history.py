@@ -36,6 +36,12 @@ def trial_runs(store: Store) -> pl.DataFrame:
     )
 
 
+def describe_next_trial(store: Store, source: str) -> str:
+    """Number of the trial that a new run on a market is, and its effect on the others."""
+    n_trials = trial_runs(store).filter(source=source).height + 1
+    return f"trial {n_trials} on {source}" + ("; it lowers the deflated ratios of the others" if n_trials > 1 else "")
+
+
 def trial_curves(store: Store, runs: pl.DataFrame) -> pl.DataFrame:
     """Read net returns per session of the ensembles and baselines of these runs.
 

@@ -1,6 +1,6 @@
 """Accounts on shared sessions, by hand."""
 
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import polars as pl
@@ -45,3 +45,18 @@ def test_shared_figures_hold_statistics_over_shared_sessions(shared):
 def test_accounts_without_common_session_share_nothing():
     apart = pl.DataFrame({"account": ["a", "b"], "session": DAYS[:2], "net_return": [0.1, 0.1]})
     assert select_shared_sessions(apart).is_empty()
+
+
+def test_difference_to_the_first_account_has_a_paired_interval():
+    returns = np.random.default_rng(0).normal(0.0005, 0.01, 300)
+    days = [date(2024, 1, 1) + timedelta(days=i) for i in range(300)]
+    parts = [("a", returns), ("b", returns + 1e-4), ("c", -returns)]
+    rows = [pl.DataFrame({"account": name, "session": days, "net_return": own}) for name, own in parts]
+    figures = shared_figures(pl.concat(rows))
+    first, above, opposite = figures["sharpe_difference"].to_list()
+    assert first is None
+    assert above == pytest.approx(1e-4 / returns.std(ddof=1) * 252**0.5)
+    assert opposite == pytest.approx(-2.0 * figures["sharpe"][0])
+    assert (
+        above * 0.8 < figures["sharpe_difference_low"][1] < above < figures["sharpe_difference_high"][1] < above * 1.2
+    )

@@ -65,7 +65,7 @@ def test_deflated_ratio_passes_at_its_limit(value, passed):
     assert found.passed is passed
     assert "ppo (run second), the best ranked of 3 trials" in found.sentence
     assert "+0.40 against its best baseline (anchor)" in found.sentence
-    assert found.sentence.endswith("(required: at least 0.95)")
+    assert found.sentence.endswith("(the check asks for at least 0.95)")
 
 
 @pytest.mark.parametrize(("value", "passed"), [(0.5, True), (0.51, False)])

@@ -140,7 +140,7 @@ def test_deflated_ratio_decides_only_where_required(deflated, required, passed):
     verdict = gate.judge(record("new", better(0.0005)), record("old", MARKET), deflated)
     assert verdict.passed is passed
     assert verdict.deflated == deflated
-    assert verdict.sentence.endswith(f"({MIN_DEFLATED} {'' if required else 'not '}required)")
+    assert verdict.sentence.endswith(f"(the gate {'requires' if required else 'does not require'} {MIN_DEFLATED})")
 
 
 def test_gate_rejects_comparison_on_different_costs():

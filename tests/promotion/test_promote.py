@@ -37,7 +37,7 @@ def test_policy_that_beats_its_baseline_is_the_first_active_one(store, runs):
     assert decisions(store) == [("gate", "steady", None, True, True)]
     (event,) = store.audit.events()
     assert (event.kind, event.run_id, event.by, event.reason) == (
-        "promoted",
+        "activated",
         runs["steady"].run_id,
         "gate",
         decision.verdict.sentence,
@@ -95,7 +95,7 @@ def test_every_replacement_by_a_person_is_a_row(store, runs):
     before = PolicyRef(runs["steady"].run_id, "steady")
     for who, at in (("ann", AT), ("bob", LATER)):
         activate(store, before, "desk", "", at)
-        activate_manually(store, "trend", who, "", lambda at=at: at)
+        activate_manually(store, "trend", who, "a test", lambda at=at: at)
     rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
         ("trend", "steady", "ann"),
@@ -350,7 +350,7 @@ def test_deflated_information_ratio_shown_is_of_the_reported_period(store, runs)
     store.tables.replace(VALIDATION, pl.DataFrame(rows, schema=VALIDATION.schema), {})
     decision = judge(store, "steady")
     assert decision.verdict.deflated == 0.5
-    assert decision.verdict.sentence.endswith("deflated information ratio 0.50 (0.95 not required)")
+    assert decision.verdict.sentence.endswith("deflated information ratio 0.50 (the gate does not require 0.95)")
     store.tables.replace(VALIDATION, pl.DataFrame(schema=VALIDATION.schema), {})
 
 

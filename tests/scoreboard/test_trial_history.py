@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.scoreboard import trial_history
-from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
+from nvtrader_pipelines.scoreboard.trial_history import describe_next_trial, trial_curves, trial_runs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.runs.test_run_tables import FORESEEING, run_named
@@ -49,6 +49,13 @@ def test_trials_are_completed_walk_forward_runs_by_finish_time(runs):
     assert runs["source"].to_list() == ["sample", "landing", "sample"]
     assert runs["experiment"].to_list() == ["a", "b", "a"]
     assert runs["finished_at"].is_sorted()
+
+
+def test_next_trial_is_counted_on_its_market(store, runs):
+    names = {source: describe_next_trial(store, source) for source in ("sample", "landing", "yahoo")}
+    assert names["sample"].startswith("trial 3 on sample; ")
+    assert names["landing"].startswith("trial 2 on landing; ")
+    assert names["yahoo"] == "trial 1 on yahoo"
 
 
 def test_run_trained_past_its_tests_is_validation_only(store, home, runs):

@@ -50,7 +50,7 @@ LEGEND = (
     "another opening turns around is luck. "
     "Less best baseline: difference of Sharpe ratios; the baseline is picked with hindsight. Information ratio: Sharpe "
     "ratio of the active return against that baseline. Deflated: probability that the information ratio exceeds what "
-    "the best of all trials reaches by luck; at least .95 is required. Before: rank and Sharpe ratio in the previous "
+    "the best of all trials reaches by luck; the check asks for .95. Before: rank and Sharpe ratio in the previous "
     "scoring."
 )
 NO_ENTRANT = "no entrant is on the market of this contest; train an experiment on it, or name another contest"

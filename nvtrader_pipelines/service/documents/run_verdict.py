@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.timing_luck import Range, difference_range
-from nvtrader_pipelines.promotion.findings import ACTIVE, MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.promotion.findings import ACTIVE, ASKED, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.short_samples import is_short, short_note
@@ -76,7 +76,7 @@ def _deflation_sentence(row: Mapping[str, Any]) -> str:
     trials = "1 trial" if row["n_trials"] == 1 else f"{row['n_trials']} trials"
     return (
         f"information ratio {row['sharpe']:+.2f} against {row['reference']}, deflated for {trials}: probability "
-        f"{format_probability(row['deflated_sharpe'], MIN_DEFLATED)} (required: at least {MIN_DEFLATED})"
+        f"{format_probability(row['deflated_sharpe'], MIN_DEFLATED)} ({ASKED})"
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nvtrader_pipelines.promotion.findings import (
+    ASKED,
     DEFLATED,
     MAX_OVERFITTING,
     MIN_DEFLATED,
@@ -68,7 +69,7 @@ READING = (
     ("trial", "Any walk-forward run ever completed on a market, of any version. The more trials, the better the best "
      "one looks by luck alone."),
     ("deflated", f"Probability that the ratio exceeds what the best of all trials reaches by luck "
-     f"(Bailey and López de Prado 2014); required: at least {MIN_DEFLATED}."),
+     f"(Bailey and López de Prado 2014); {ASKED}."),
     ("probability of overfitting", f"How often the best trial in one half of the sessions is in the worse half of the "
      f"trials in the other (PBO, by CSCV). Above {MAX_OVERFITTING} choosing the best is no better than chance."),
     ("alpha, beta", "Of the net returns on those of the best baseline; alpha per year."),

@@ -150,8 +150,8 @@ def _luck_sentence(results: Results) -> str:
     deflated = UNKNOWN if results.deflated is None else format_probability(results.deflated, MIN_DEFLATED)
     overfitting = UNKNOWN if results.overfitting is None else format_probability(results.overfitting, MAX_OVERFITTING)
     return (
-        f"The deflated information ratio of the best ranked against its best baseline is {deflated} ({MIN_DEFLATED} "
-        "required): the probability that the true ratio exceeds the expected best of "
+        f"The deflated information ratio of the best ranked against its best baseline is {deflated} (the check "
+        f"asks for {MIN_DEFLATED}): the probability that the true ratio exceeds the expected best of "
         f"{results.n_trials} trials without skill. The probability of backtest overfitting is {overfitting} (at most "
         f"{MAX_OVERFITTING} allowed): how often the best in sample is in the worse half out of sample."
     )

@@ -129,7 +129,7 @@ def test_activate_shows_and_records_verdict(invoke, store, run):
     assert f"small/seed-1 of run {run.run_id[:8]} on the account paper" in server
     assert "`nvtrader halt`" in server
     assert verdict.startswith(f"gate: small/seed-1 (run {run.run_id[:8]}) is ")
-    assert now == f"small/seed-1 of run {run.run_id[:8]} decides from the next close on"
+    assert now == f"small/seed-1 (run {run.run_id[:8]}) decides from the next close on"
     active = read_active(store)
     assert active is not None
     assert (active.policy, active.reason) == ("small/seed-1", "I know it")
@@ -143,6 +143,17 @@ def test_activate_shows_and_records_verdict(invoke, store, run):
     assert again[0].endswith("is the active policy already")
     assert again[1] == f"small/seed-1 of run {run.run_id[:8]} keeps trading"
     assert read_active(store) == active
+
+
+def test_activate_in_place_of_another_policy_needs_a_reason(invoke, store, run):
+    invoke("policies", "activate", "small")
+    refused = invoke("policies", "activate", "small/seed-1")
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_line_error(refused.stderr)
+    assert read_active(store).policy == "small"
+    given = invoke("policies", "activate", "small/seed-1", "--reason", "steadier")
+    assert given.stdout.splitlines()[1].endswith(f"in place of small (run {run.run_id[:8]})")
+    assert [event.kind for event in activations(store)] == ["activated", "activated"]
 
 
 def test_activate_of_tampered_active_policy_is_refused(invoke, store, run):

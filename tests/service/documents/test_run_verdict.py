@@ -44,7 +44,9 @@ def test_verdict_claims_only_what_survives_deflation(validated, probability, cla
     assert verdict.startswith(f"mine {claim} its best baseline, mean_cvar, reported period from 2019: ")
     for text in ("1.00 [0.20, 1.80]", "+0.30 [+0.10, +0.50]", "equal_weight has 0.70"):
         assert text in verdict
-    assert ("too short" if probability is None else f"probability {probability} (required: at least 0.95)") in verdict
+    assert (
+        "too short" if probability is None else f"probability {probability} (the check asks for at least 0.95)"
+    ) in verdict
 
 
 def test_verdict_of_a_replay_is_not_deflated(store):

@@ -9,7 +9,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.promotion.decision_log import PromotionRow
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
-from nvtrader_pipelines.promotion.promote import activation_command
+from nvtrader_pipelines.promotion.promote import activation_command, label
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
 from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
 from nvtrader_pipelines.service.documents.short_samples import short_note
@@ -107,10 +107,8 @@ def print_decision(row: PromotionRow) -> None:
     """Print the gate's verdict and which policy trades now."""
     print_line(row.verdict.sentence if row.decision == "gate" else f"gate: {row.verdict.sentence}")
     if row.activated:
-        print_line(
-            f"{row.candidate.policy} of run {short_id(row.candidate.run_id)} decides from the next close on",
-            "bold",
-        )
+        replaced = f", in place of {label(row.active)}" if row.active and row.active != row.candidate else ""
+        print_line(f"{label(row.candidate)} decides from the next close on{replaced}", "bold")
         if row.warning:
             print_line(f"note: {row.warning}", "bold yellow")
     elif row.active is None:

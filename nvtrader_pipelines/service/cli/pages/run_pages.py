@@ -17,7 +17,14 @@ from nvtrader_pipelines.service.cli.output import (
     wide_console,
     write_rows,
 )
-from nvtrader_pipelines.service.cli.summary import COLUMNS, annual_cell, figure_cells, print_period, sharpe_cells
+from nvtrader_pipelines.service.cli.summary import (
+    COLUMNS,
+    annual_cell,
+    difference_cells,
+    figure_cells,
+    print_period,
+    sharpe_cells,
+)
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.run_facts import stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
@@ -27,8 +34,17 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
     from nvtrader_pipelines.service.documents.run_facts import RunComparison
 
-FIGURES = COLUMNS[1:]
-SHARED_COLUMNS = ("account", "net Sharpe", "CAGR", "volatility", "max DD", "total return")
+FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
+SHARED_COLUMNS = (
+    "account",
+    "net Sharpe",
+    "less first",
+    "difference 95 %",
+    "CAGR",
+    "volatility",
+    "max DD",
+    "total return",
+)
 
 
 def print_runs(runs: pl.DataFrame) -> None:
@@ -136,7 +152,7 @@ def _print_shared(drawn: "SharedSessions") -> None:
         return
     rows = list(drawn.figures.iter_rows(named=True))
     cells = [
-        (row["account"], annual_cell(row, "sharpe", ".2f"), annual_cell(row, "cagr", ".1%"),
+        (row["account"], annual_cell(row, "sharpe", ".2f"), *difference_cells(row), annual_cell(row, "cagr", ".1%"),
          annual_cell(row, "volatility", ".1%"), f"{row['max_drawdown']:.0%}", f"{row['total_return']:+.1%}")
         for row in rows
     ]  # fmt: skip
@@ -149,7 +165,8 @@ def _print_shared(drawn: "SharedSessions") -> None:
 
 def _own_figures(run: Mapping[str, Any]) -> list[str]:
     """Cells of a run's figures; empty without a verdict."""
-    return [""] * len(FIGURES) if run["n_sessions"] is None else figure_cells({**run, "policy": ""})[1:]
+    cells = dict(zip(COLUMNS, figure_cells({**run, "policy": ""}), strict=True)) if run["n_sessions"] else {}
+    return [cells.get(name, "") for name in FIGURES]
 
 
 def format_window(run: Mapping[str, Any]) -> str:
