@@ -34,5 +34,5 @@ def difference_range(openings: Openings, other: Openings) -> Range | None:
 
 def is_difference(interval: Interval, openings: Range | None) -> bool:
     """Whether an interval excludes zero, and the sign is the same with every opening."""
-    low, high = openings or (interval.point, interval.point)
+    low, high = openings or (interval.low, interval.high)
     return (interval.low > 0.0 and low > 0.0) or (interval.high < 0.0 and high < 0.0)

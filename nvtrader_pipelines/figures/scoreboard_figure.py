@@ -42,7 +42,7 @@ def _explanation(n_entrants: int) -> str:
     more = f" Not drawn: {left_out} more." if left_out > 0 else ""
     return (
         "Bars: 95 % intervals, stationary bootstrap; ticks: other openings. Info. ratio: information ratio against\n"
-        "the best baseline, with hindsight. Deflated: probability that it exceeds the best of all trials by luck."
+        "the best baseline, with hindsight. Deflated: probability that it exceeds the luck of the best trial."
         f"{more}"
     )
 

@@ -74,8 +74,17 @@ def list_(
 
 
 @app.command(epilog=with_examples("nvtrader runs show ppo-residual", "nvtrader runs show 3f2a --json"))
-def show(run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Show a run: verdict, version, data, policies by digest, figures, events and views."""
+def show(  # noqa: PLR0913 - a parameter per option
+    run: Prefix,
+    *,
+    spec: Annotated[bool, typer.Option("--spec", help="Also every field of its spec.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="Also ids, policies by digest, and views.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Also its events by stage.")] = False,
+    form: PageForm = PageFormat.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show a run: verdict, version, market and figures; JSON has everything."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_run
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, run_document
 
@@ -85,7 +94,8 @@ def show(run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = Fa
         if is_json(form, as_json=as_json):
             write_json(document)
         else:
-            print_run(document)
+            details = {"spec": spec, "files": files, "events": events}
+            print_run(document, [name for name, wanted in details.items() if wanted])
 
 
 @app.command(

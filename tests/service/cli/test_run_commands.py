@@ -78,8 +78,17 @@ def test_message_of_failed_run_is_below_the_table(failed_home, command):
     assert "\naa110000 failed: no data\n" in command(failed_home)("runs").stdout
 
 
-def test_show_prints_spec_policies_figures_events_and_views(invoke, run):
+def test_show_prints_verdict_and_figures_and_names_the_details(invoke, run):
     shown = invoke("runs", "show", run.run_id[:6]).stdout
+    assert shown.startswith("tiny is not shown to beat its best baseline, ")
+    assert shown.endswith("\nmore: --spec, --files, --events\n")
+    assert "all (2016-10-04 to 2018-01-02), net of costs" in shown
+    assert "agent.total_timesteps" not in shown
+    assert run.spec_hash not in shown
+
+
+def test_show_prints_spec_policies_events_and_views_on_request(invoke, run):
+    shown = invoke("runs", "show", run.run_id[:6], "--spec", "--files", "--events").stdout
     assert shown.startswith("tiny is not shown to beat its best baseline, ")
     assert f"\nrun_id               {run.run_id}\n" in shown
     assert run.spec_hash in shown
@@ -108,7 +117,7 @@ def test_show_by_experiment_or_version_finds_newest_training_run(invoke, run, na
 
 
 def test_a_run_without_a_verdict_can_be_shown(failed_home, command):
-    shown = command(failed_home)("runs", "show", "aa11").stdout
+    shown = command(failed_home)("runs", "show", "aa11", "--files", "--events").stdout
     for message in ("no trained policy yet", "no verdict yet", "no event yet"):
         assert message in shown
 

@@ -1,7 +1,7 @@
 """Pages of runs: the list, a run, its figures, and comparisons."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,7 +13,6 @@ from nvtrader_pipelines.service.cli.output import (
     print_line,
     print_part,
     print_table,
-    print_title,
     wide_console,
     write_rows,
 )
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.service.documents.run_facts import RunComparison
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
+RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",
+             "window_last", "seeds", "finished_at", "deleted_at")  # fmt: skip
+RUN_DETAILS = ("spec", "files", "events")
 SHARED_COLUMNS = (
     "account",
     "net Sharpe",
@@ -73,27 +75,37 @@ def print_runs(runs: pl.DataFrame) -> None:
         print_line(f"{short_id(run['run_id'])} {run['status']}: {run['message']}")
 
 
-def print_run(document: Mapping[str, Any]) -> None:
-    """Print a run: verdict, facts, spec, policies, figures, events, views and warnings."""
+def print_run(document: Mapping[str, Any], details: Collection[str] = ()) -> None:
+    """Print a run: verdict, facts and figures, with `spec`, `files` and `events` among the details."""
+    run = document["run"]
     wide_console().print(f"{document['verdict']}\n", style="bold")
-    for name, value in document["run"].items():
-        if value not in (None, {}, []):
-            print_line(f"{name:<20} {_format_value(value)}")
-    print_part("spec", _spec_rows(document["spec"]), "")
-    print_part("policies", pl.DataFrame(document["policies"]), "no trained policy yet")
+    _print_facts({name: run[name] for name in RUN_FACTS})
+    if "spec" in details:
+        print_part("spec", _spec_rows(document["spec"]), "")
+    if "files" in details:
+        _print_facts({name: value for name, value in run.items() if name not in RUN_FACTS})
+        print_part("policies", pl.DataFrame(document["policies"]), "no trained policy yet")
+        for line in document["views"]:
+            print_line(f"  {line}")
+    if "events" in details:
+        events = pl.DataFrame(document["events"], infer_schema_length=None)
+        print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
     if document["figures"]:
         print_figures(pl.DataFrame(document["figures"], infer_schema_length=None))
     else:
-        print_part(
-            "figures", pl.DataFrame(), "none: the run is deleted" if document["run"]["deleted_at"] else "no verdict yet"
-        )
-    events = pl.DataFrame(document["events"], infer_schema_length=None)
-    print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
-    for title in ("views", "warnings"):
-        if document[title]:
-            print_title(title)
-            for line in document[title]:
-                print_line(f"  {line}")
+        print_part("figures", pl.DataFrame(), "none: the run is deleted" if run["deleted_at"] else "no verdict yet")
+    for line in document["warnings"]:
+        print_line(f"note: {line}", "yellow")
+    hidden = [f"--{name}" for name in RUN_DETAILS if name not in details]
+    if hidden:
+        print_line(f"more: {', '.join(hidden)}", "dim")
+
+
+def _print_facts(facts: Mapping[str, Any]) -> None:
+    """Print the facts that are known, a line each."""
+    for name, value in facts.items():
+        if value not in (None, {}, []):
+            print_line(f"{name:<20} {_format_value(value)}")
 
 
 def print_deletion(deletion: "Deletion") -> None:
