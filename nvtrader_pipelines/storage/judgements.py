@@ -1,5 +1,7 @@
 """Results of the judgement by the digest of their inputs, so that none is computed twice."""
 
+import hashlib
+import io
 import json
 import os
 import shutil
@@ -14,7 +16,7 @@ import polars as pl
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 
-DOCUMENT = "result.json"
+DOCUMENT, MANIFEST = "result.json", "manifest.json"  # the manifest has the digest of every other file
 
 
 class Result(NamedTuple):
@@ -41,36 +43,37 @@ class ResultStore(Protocol):
 
 
 class Judgements:
-    """Results as folders of `warehouse/judgements`; a deleted one is computed again."""
+    """Results as folders of `warehouse/judgements`; a missing or damaged one is computed again."""
 
     def __init__(self, home: Home) -> None:
         self._folder = home.judgements
 
     def __contains__(self, digest: str, /) -> bool:
-        """Whether there is a result of this digest."""
-        return (self._folder / digest / DOCUMENT).exists()
+        """Whether a result of this digest is stored; `get` verifies its files."""
+        return (self._folder / digest / MANIFEST).exists()
 
     def get(self, digest: str, /) -> Result | None:
-        """Return the result of this digest; None if missing. A damaged one is deleted and missing."""
+        """Return the result of this digest; None if missing. One whose files are not as stored is deleted."""
         place = self._folder / digest
         try:
-            document = json.loads((place / DOCUMENT).read_bytes())
-            frames = {path.stem: pl.read_parquet(path, glob=False) for path in sorted(place.glob("*.parquet"))}
-            os.utime(place)
-        except FileNotFoundError:
+            files = {path.name: path.read_bytes() for path in place.iterdir()}
+            if json.loads(files.pop(MANIFEST)) != _digests(files):
+                raise ValueError(f"the files of {digest} are not as stored")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError, ValueError):
+            _delete(place)
             return None
-        except (ValueError, pl.exceptions.PolarsError):
-            shutil.rmtree(place)
-            return None
-        return Result(document, frames)
+        os.utime(place)
+        document = json.loads(files.pop(DOCUMENT))
+        return Result(document, {Path(name).stem: pl.read_parquet(content) for name, content in files.items()})
 
     def __setitem__(self, digest: str, result: Result, /) -> None:
         """Store a result; the first of two processes with the same one prevails."""
+        files = {f"{name}.parquet": _parquet(rows) for name, rows in result.frames.items()}
+        files[DOCUMENT] = json.dumps(result.document).encode()
         aside = self._folder / f".{digest}.{uuid4().hex}"
         aside.mkdir(parents=True)
-        for name, rows in result.frames.items():
-            rows.write_parquet(aside / f"{name}.parquet")
-        (aside / DOCUMENT).write_text(json.dumps(result.document))
+        for name, content in {**files, MANIFEST: json.dumps(_digests(files)).encode()}.items():
+            (aside / name).write_bytes(content)
         try:
             aside.rename(self._folder / digest)
         except OSError:  # it exists
@@ -87,8 +90,27 @@ class Judgements:
         """Delete the results that were last used before a moment; return their number."""
         unused = [path for path in self._all() if path.stat().st_mtime < before.timestamp()]
         for path in unused:
-            path.unlink() if path.suffix == ".lock" else shutil.rmtree(path)
+            _delete(path)
         return sum(path.suffix != ".lock" for path in unused)
 
     def _all(self) -> list[Path]:
         return list(self._folder.iterdir()) if self._folder.exists() else []
+
+
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of each file."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def _parquet(rows: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    rows.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _delete(path: Path) -> None:
+    """Delete a file or folder, which another process may have deleted."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

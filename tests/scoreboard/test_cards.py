@@ -1,6 +1,7 @@
 import datetime as dt
 import hashlib
 import json
+import os
 import re
 import shutil
 
@@ -264,6 +265,24 @@ def test_shard_of_another_process_is_not_judged_again(store, season, tmp_path):
     n_known, n_new = (int(count) for count in re.findall(r"(\d+) (?:entrants|are new)", known))
     assert n_known >= 3
     assert n_known - n_new in (0, 1)
+
+
+def test_results_that_lack_files_are_computed_again_to_equal_cards(store, season, tmp_path):
+    shutil.copytree(store.home.root, tmp_path / "home")
+    home = Home(tmp_path / "home")
+    curves = sorted(home.judgements.glob("*/curves.parquet"))
+    for path in curves[::2]:
+        path.unlink()
+    for path in curves[1::2]:
+        os.truncate(path.with_name("actions.parquet"), 100)
+    again = score_all(Store(home), START + dt.timedelta(days=9), lambda _: None).cards
+    before, after = (
+        {card.entrant: card.digest for card in cards if not card.refusal}
+        for cards in (season["changed"][0].cards, again)
+    )
+    assert after == before
+    whole = [path for path in curves if path.exists() and path.with_name("actions.parquet").stat().st_size > 100]
+    assert len(whole) == len(before)  # those of earlier updates stay damaged
 
 
 def test_run_that_is_not_to_be_judged_is_no_entrant_but_a_trial(store, season, tmp_path):

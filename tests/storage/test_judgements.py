@@ -1,9 +1,12 @@
 import datetime as dt
+import json
 import multiprocessing
 import os
+import shutil
 import time
 
 import polars as pl
+import pytest
 
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.judgements import Judgements, Result
@@ -29,6 +32,49 @@ def test_stored_result_is_read_back_bit_for_bit(home):
 def test_home_whose_path_reads_as_a_pattern_keeps_its_results(tmp_path):
     results = Judgements(Home(tmp_path / "a [b] *c"))
     results["one"] = Result(1.0, {"curves": ROWS})
+    found = results.get("one")
+    assert found is not None
+    assert found.frames["curves"].equals(ROWS)
+
+
+def replace_folder_by_file(folder):
+    shutil.rmtree(folder)
+    folder.write_text("{}")
+
+
+def write_without_digests(folder):
+    (folder / "manifest.json").unlink()
+    (folder / "result.json").write_text(json.dumps({"seconds": 0.1}))
+
+
+DAMAGE = {
+    "missing frame": lambda folder: (folder / "curves.parquet").unlink(),
+    "missing document": lambda folder: (folder / "result.json").unlink(),
+    "missing manifest": lambda folder: (folder / "manifest.json").unlink(),
+    "torn frame": lambda folder: os.truncate(folder / "curves.parquet", 40),
+    "torn document": lambda folder: os.truncate(folder / "result.json", 3),
+    "torn manifest": lambda folder: os.truncate(folder / "manifest.json", 30),
+    "changed document": lambda folder: (folder / "result.json").write_text('{"seconds": 0.2}'),
+    "changed frame": lambda folder: ROWS.head(1).write_parquet(folder / "curves.parquet"),
+    "renamed frame": lambda folder: (folder / "curves.parquet").rename(folder / "actions.parquet"),
+    "added frame": lambda folder: ROWS.write_parquet(folder / "untimed_curves.parquet"),
+    "manifest without a frame": lambda folder: (folder / "manifest.json").write_text("{}"),
+    "manifest of another type": lambda folder: (folder / "manifest.json").write_text("[1]"),
+    "dangling link": lambda folder: (folder / "more.parquet").symlink_to(folder / "nowhere"),
+    "folder in place of a frame": lambda folder: (folder / "more.parquet").mkdir(),
+    "file in place of the folder": replace_folder_by_file,
+    "older format": write_without_digests,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_result_is_absent_and_stored_again(home, damage):
+    results, result = Judgements(home), Result({"seconds": 0.1}, {"curves": ROWS})
+    results["one"] = result
+    damage(home.judgements / "one")
+    assert results.get("one") is None
+    assert "one" not in results
+    assert results.compute_once("one", lambda: result) == result
     found = results.get("one")
     assert found is not None
     assert found.frames["curves"].equals(ROWS)
