@@ -258,10 +258,10 @@ class Pipeline:
         return mask_short(read_scoreboard(self.store))
 
     def sql(self, query: str) -> "pl.DataFrame":
-        """Run a query of DuckDB's SQL over all tables.
+        """Run a query of DuckDB's SQL over all tables; COPY writes as in `nvtrader sql`.
 
         Raises:
-            StorageError: if there are no tables yet, or the query is invalid.
+            StorageError: if there are no tables yet, or the query is invalid or refused.
         """
         from nvtrader_pipelines.storage.views.queries import query_views
 

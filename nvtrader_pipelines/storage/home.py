@@ -51,6 +51,7 @@ class Home:
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
+    exports = _Place("exports")  # files that queries write
     mlflow = _Place("warehouse/mlflow")  # MLflow store
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 

@@ -156,21 +156,21 @@ def mlflow(
 @app.command(
     epilog=with_examples(
         "nvtrader sql",
-        "nvtrader sql 'SHOW TABLES'",
         "nvtrader sql 'SELECT policy, period, sharpe FROM evaluation.walk_forward_evaluation' --format csv",
+        "nvtrader sql \"COPY rl.equity_curves TO 'exports/curves.parquet'\"",
     )
 )
 def sql(
     query: Annotated[str | None, typer.Argument(help="SQL query; without one, an interactive shell starts.")] = None,
     *,
     allow_files: Annotated[
-        bool, typer.Option("--allow-files", help="Allow the query files outside the home, and DuckDB's extensions.")
+        bool, typer.Option("--allow-files", help="Allow the query to read and write any file, and DuckDB's extensions.")
     ] = False,
     form: Form = Format.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Query every table with DuckDB SQL."""
+    """Query every table with DuckDB SQL; COPY writes below the working folder or the home's exports/."""
     from nvtrader_pipelines.service.cli.sql_shell import answer, run_shell
 
     with exit_on_error(verbose=verbose):

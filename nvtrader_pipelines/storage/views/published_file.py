@@ -46,14 +46,6 @@ def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
     return Path(root)
 
 
-def restrict_files(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
-    """Restrict a connection for good to the files below the home; nothing is downloaded."""
-    folders = {f"{root}/" for root in (home.root.absolute(), home.root.resolve())}  # a link and its target
-    connection.execute("SET allowed_directories = $folders", {"folders": sorted(folders)})
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-
-
 def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
     """Run a query and return its rows; a statement without a result returns an empty frame."""
     found = connection.sql(query)

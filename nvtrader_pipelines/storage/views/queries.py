@@ -15,8 +15,8 @@ from nvtrader_pipelines.storage.views.published_file import (
     open_published,
     published_root,
     read_query,
-    restrict_files,
 )
+from nvtrader_pipelines.storage.views.restricted_query import run_restricted
 
 
 def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.DataFrame:
@@ -24,20 +24,18 @@ def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.Da
 
     Args:
         store: store of the home.
-        query: SQL statement, which reads and writes only files of the home.
-        allow_files: also allow files outside the home and extensions.
+        query: SQL statements, which read files of the home; COPY writes below `exports/` or the working folder.
+        allow_files: allow all files and statements, and extensions.
 
     Raises:
-        StorageError: if there are no tables yet, the query is invalid, or files are missing.
+        StorageError: if there are no tables yet, the query is invalid or refused, or files are missing.
     """
     home = store.home
     if not home.catalog.exists():
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
     try:
         with _open_current(store) as connection:
-            if not allow_files:
-                restrict_files(connection, home)
-            return read_query(connection, query)
+            return read_query(connection, query) if allow_files else run_restricted(connection, home, query)
     except duckdb.Error as error:
         if "No files found" in str(error) and str(home.iceberg) in str(error):
             raise StorageError(
@@ -46,6 +44,8 @@ def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.Da
         hint = ""
         if isinstance(error, duckdb.PermissionException):
             hint = "; a query reads only files of the home, unless `nvtrader sql --allow-files`"
+        elif "read-only mode" in str(error):
+            hint = "; select the rows, or write them to a file: COPY (query) TO 'file'"
         elif str(home.iceberg.absolute()) in str(error):
             hint = f"; a file of a table is damaged, see `nvtrader doctor`: {rebuild_remedy(home)}"
         raise StorageError(f"the query failed: {one_line(error)}{hint}") from error

@@ -38,6 +38,71 @@ def test_query_outside_the_home_is_refused(query, store, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "outside.csv"]
 
 
+WRITES = [
+    "COPY (SELECT 1 AS a) TO '{home}/warehouse/ledger.db'",
+    "COPY (SELECT 1 AS a) TO '{home}/exports/../warehouse/ledger.db'",
+    "COPY (SELECT 1 AS a) TO '{home}/exports/link.db'",
+    "COPY (SELECT 1 AS a) TO '{home}/exports/linked/ledger.db'",
+    "COPY (SELECT 1 AS a) TO 'warehouse/ledger.db'",
+    "COPY (SELECT 1 AS a) TO ('warehouse/' || 'ledger.db')",
+    "COPY (SELECT 1 AS a) TO /* 'exports/a.csv' */ E'warehouse\\x2fledger.db'",
+    "COPY (SELECT 1 AS a) TO 'new.csv'",
+    "SELECT 1; COPY (SELECT 1 AS a) TO 'warehouse/ledger.db'",
+    "WITH c AS (COPY (SELECT 1) TO 'warehouse/ledger.db') FROM c",
+    "COPY (WITH c AS (COPY (SELECT 1) TO 'warehouse/ledger.db') FROM c) TO 'exports/a.csv'",
+    "EXPLAIN ANALYZE COPY (SELECT 1 AS a) TO 'warehouse/ledger.db'",
+    "EXPLAIN ANALYZE WITH c AS (COPY (SELECT 1) TO 'warehouse/ledger.db') FROM c",
+    "PREPARE p AS COPY (SELECT 1) TO 'warehouse/ledger.db'; EXECUTE p",
+    "COPY (SELECT 1 a, 2 b) TO 'exports/p' (FORMAT csv, PARTITION_BY a, FILENAME_PATTERN '../../../warehouse/a')",
+    "COPY (SELECT 1 a, 2 b) TO '{home}/..' (FORMAT csv, PARTITION_BY a)",
+    "EXPORT DATABASE 'exports/all'",
+    "IMPORT DATABASE 'exports'",
+    "ATTACH '{home}/warehouse/new.db' AS n (READ_WRITE)",
+    "CREATE TABLE main.mine AS SELECT 1",
+    "CREATE PERSISTENT SECRET s (TYPE http)",
+    "CALL enable_logging(storage = 'file', storage_path = '{home}/warehouse/logs')",
+    "COPY silver.clean_bars FROM 'exports/a.csv'",
+]
+
+
+def test_query_that_writes_into_the_home_is_refused(store, monkeypatch):
+    home = store.home
+    home.exports.mkdir()
+    (home.exports / "linked").symlink_to(home.warehouse)
+    (home.exports / "link.db").symlink_to(home.ledger)
+    before = {path: path.read_bytes() for path in home.root.rglob("*") if path.is_file()}
+    for folder, query in [
+        *((home.root, query) for query in WRITES),
+        (home.warehouse, "COPY (SELECT 1) TO 'ledger.db'"),
+    ]:
+        monkeypatch.chdir(folder)
+        with pytest.raises(StorageError):
+            query_views(store, query.format(home=home.root))
+    assert {path: path.read_bytes() for path in home.root.rglob("*") if path.is_file()} == before
+
+
+COPIES = [
+    ("COPY (SELECT 1 AS a, 'é' AS b) TO '{home}/exports/it''s é.csv'", "home/exports/it's é.csv"),
+    ("COPY (SELECT 1 AS a) TO 'own.parquet' (FORMAT parquet, COMPRESSION zstd);", "own.parquet"),
+    ("-- rows\ncopy silver.clean_bars to $$own.csv$$ -- end", "own.csv"),
+    ("COPY (PIVOT (VALUES (1, 2)) v(a, b) ON a USING sum(b)) TO 'own.json'", "own.json"),
+    ("COPY (SELECT 1 a, 2 b) TO 'folder' (FORMAT csv, PARTITION_BY a)", "folder/a=1/data_0.csv"),
+    ("SELECT 1; COPY (SELECT 1 AS \"copy\") TO 'own.csv'", "own.csv"),
+]
+
+
+def test_copy_writes_below_exports_and_the_working_folder(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for query, written in COPIES:
+        assert query_views(store, query.format(home=store.home.root)).columns == ["Count"]
+        assert (tmp_path / written).stat().st_size > 0
+
+
+def test_query_that_reads_only_works(store):
+    for query in ("EXPLAIN SELECT 1", "SHOW TABLES", "CREATE TEMP TABLE t AS SELECT 1; FROM t"):
+        assert not query_views(store, query).is_empty()
+
+
 def test_query_outside_the_home_works_if_allowed(store, tmp_path):
     outside = tmp_path / "outside.csv"
     outside.write_text("secret\n42\n")
