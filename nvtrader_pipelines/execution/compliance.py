@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Rule
+from nvtrader_pipelines.market.symbol_groups import name_symbols
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
@@ -171,12 +172,13 @@ def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
 
 def _sectors(plan: RebalancePlan, limits: RiskLimits, sectors: Mapping[str, str]) -> list[Finding]:
     bound, sums, found = limits.max_sector, dict[str, float](), list[Finding]()
+    without = [name for name, _, wanted in _names(plan) if name not in sectors and abs(wanted) > ROUNDING]
+    if without:
+        sentence = f"{name_symbols(without)}: no sector is known; add a row per symbol to data/compliance/sectors.csv"
+        found.append(_sector_finding(without[0] if len(without) == 1 else None, None, bound, sentence))
     for name, _, wanted in _names(plan):
         if name in sectors:
             sums[sectors[name]] = sums.get(sectors[name], 0.0) + abs(wanted)
-        elif abs(wanted) > ROUNDING:
-            sentence = f"{name} would weigh {wanted:.2%}, but its sector is not known; add it to the table of sectors"
-            found.append(_sector_finding(name, None, bound, sentence))
     for sector in sorted(sums):
         if sums[sector] > bound + ROUNDING:
             sentence = f"sector {sector} would weigh {sums[sector]:.2%}, above the {bound:.2%} that one may weigh"

@@ -17,6 +17,7 @@ from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
+from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
@@ -133,7 +134,7 @@ class RunPlan:
     def warnings(self) -> tuple[str, ...]:
         """Caveats for readers of the results."""
         found = [SURVIVORSHIP] if self.panel.source == "sample" else []
-        found += self.panel.left_out.values()
+        found += group_by_message(self.panel.left_out.items())
         if any(fold.trains_on_the_future for fold in self.folds):
             found.append(VALIDATION_ONLY)
         cost_bps = self.spec.environment.turnover_cost_bps

@@ -76,7 +76,7 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
             .alias("parsed_adj_close"),
             pl.lit(today).alias("today"),
         )
-        .with_columns(_without_intraday_days())
+        .with_columns(_without_intraday_days(), moment_day=pl.coalesce("moment_day", "parsed_session"))
         .with_columns(pl.col("parsed_session").is_in(sessions.implode()).alias("is_session"))
     )
 

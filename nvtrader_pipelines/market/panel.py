@@ -47,7 +47,7 @@ class MarketPanel(ReadOnlyArrays):
     features: NDArray[np.float64]  # (T, N, F), 0 where not eligible
     feature_names: tuple[str, ...]
     snapshot_ids: Mapping[str, int] = field(default_factory=dict)  # table name to Iceberg snapshot id
-    left_out: Mapping[str, str] = field(default_factory=dict)  # symbol to a sentence: why, and the cure
+    left_out: Mapping[str, str] = field(default_factory=dict)  # symbol to a message: why, and the cure
 
     def feature(self, name: str) -> NDArray[np.float64]:
         """Return one feature as (T, N).
@@ -146,7 +146,7 @@ def build_panel(
         features=np.where(eligible[:, :, None], known, 0.0)[start:],
         feature_names=tuple(names),
         snapshot_ids=dict(snapshot_ids or {}),
-        left_out={name: f"{name} is left out of the market: it {why}; {cure}" for name, why, cure in unusable},
+        left_out={name: f"left out of the market ({why}); {cure}" for name, why, cure in unusable},
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from nvtrader_pipelines.market.calendar import all_sessions, session_numbers
+from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.market.tables import RETURNS
 
 
@@ -42,14 +43,13 @@ def calendar_gaps(returns: pl.DataFrame) -> pl.DataFrame:
 
 
 def describe_gaps(gaps: pl.DataFrame, max_gap: int) -> Sequence[str]:
-    """Describe each gap in a sentence, and what to do if gaps up to `max_gap` are accepted."""
+    """Describe gaps, in a sentence for symbols that share one, and what to do if gaps up to `max_gap` are accepted."""
     if gaps.is_empty():
         return ["no symbol lacks a session between its first and its last bar"]
-    sentences = [
-        f"{source}: {symbol} has no bar on {n} session{'s' if n > 1 else ''}, "
-        + (f"{first} to {last}" if n > 1 else str(first))
+    sentences = group_by_message(
+        (symbol, f"no bar of {source} on " + (f"{n} sessions, {first} to {last}" if n > 1 else f"1 session, {first}"))
         for source, symbol, first, last, n in gaps.iter_rows()
-    ]
+    )
     rule = (
         f"gaps up to {max_gap} sessions are accepted: the name is not tradable, and its next bar has the whole return"
     )

@@ -160,11 +160,17 @@ ROW_RULES: tuple[Rule, ...] = (
         "a symbol is 1 to 20 letters, digits and . - = ^, and starts with a letter, a digit or ^",
     ),
     Rule(
+        "intraday_bar",
+        parsed_column("session").is_null() & pl.col("moment_day").is_not_null(),
+        pl.col("date"),
+        "intraday bars are not supported yet: a bar is of a whole day, so its date has no time of day and its day no "
+        "other bar; deliver daily bars",
+    ),
+    Rule(
         "unparseable_date",
         parsed_column("session").is_null(),
         pl.col("date"),
-        "the date is neither YYYY-MM-DD nor YYYYMMDD (a daily bar has no time of day, and its day no other bar), nor "
-        "MM/DD/YYYY or DD/MM/YYYY in a file whose dates show which",
+        "the date is neither YYYY-MM-DD nor YYYYMMDD, nor MM/DD/YYYY or DD/MM/YYYY in a file whose dates show which",
     ),
     Rule("future_date", parsed_column("session") > pl.col("today"), pl.col("date"), "the session lies in the future"),
     Rule(

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.calendar import all_sessions
-from nvtrader_pipelines.market.cleaning import CORRECTED
+from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
+from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
 from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
@@ -33,7 +35,7 @@ class MarketSummary:
 def summarize_market(store: Store) -> MarketSummary:
     """Summarize the clean bars and the quarantine of a home."""
     tables = store.tables
-    kept = tables.read(CLEAN_BARS, columns=[*_NAME, "session", "year", "file"])
+    kept = tables.read(CLEAN_BARS, columns=[*_NAME, "session", "year", "file", "adj_close", "volume"])
     quarantine = tables.read(QUARANTINE).with_columns(parse_symbol())
     rows = quarantine.filter(pl.col("line") > 0)
     files = _count_files(tables.read(DELIVERIES), kept, rows)
@@ -49,6 +51,7 @@ def summarize_market(store: Store) -> MarketSummary:
             *_file_warnings(files),
             *_correction_warnings(kept, rows),
             *_symbol_warnings(symbols, rows),
+            *_split_warnings(kept),
         ),
     )
 
@@ -135,17 +138,33 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
 
 
 def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
-    """Sentence per symbol with too many refused rows."""
+    """Sentence on symbols with too many refused rows, one for those with equal counts and rule."""
     refused = _rows_with_symbol(rows).filter(~_IS_REPEATED)
+    found: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
     for row in symbols.filter(pl.col("refused_share") > MAX_REFUSED_SHARE).rows(named=True):
         own = refused.filter(source=row["source"], symbol=row["symbol"])
         rule = own["rule"].value_counts(sort=True)["rule"][0]
-        first = own.filter(rule=rule).row(0, named=True)
-        n_rows = row["n_kept"] + row["n_refused"]
+        counts = row["n_refused"], row["n_kept"] + row["n_refused"]
+        found.setdefault((*counts, rule), []).append(own.filter(rule=rule).row(0, named=True))
+    for (n_refused, n_rows, rule), own in found.items():
         yield (
-            f"{row['symbol']}: {row['n_refused']:,} of {n_rows:,} rows were refused ({row['refused_share']:.0%}, more "
-            f"than {MAX_REFUSED_SHARE:.0%}), most of them by {rule}, first {first['file']}, line {first['line']}: "
-            f"{first['reason']}"
+            f"{name_symbols([each['symbol'] for each in own])}: {n_refused:,} of {n_rows:,} rows were refused "
+            f"({n_refused / n_rows:.0%}, more than {MAX_REFUSED_SHARE:.0%}), most of them by {rule}, first "
+            f"{own[0]['file']}, line {own[0]['line']}: {own[0]['reason']}"
+        )
+
+
+def _split_warnings(kept: pl.DataFrame) -> Iterator[str]:
+    """Sentence per symbol whose adjusted close moved with volume as a split that is not adjusted does."""
+    factor = pl.col("adj_close") / pl.col("adj_close").shift()
+    moves = kept.sort(*_NAME, "session").with_columns(factor=factor.over(_NAME))
+    moves = moves.filter(((pl.col("factor") - 1.0).abs() > MAX_MOVE) & (pl.col("volume") > 0.0))
+    first = moves.group_by(_NAME, maintain_order=True).agg(pl.col("session", "factor").first(), n=pl.len())
+    for _, symbol, session, factor, n in first.iter_rows():
+        more = f" (the first of {n} such moves)" if n > 1 else ""
+        yield (
+            f"{symbol}: the adjusted close moved by a factor of {factor:.3g} on {session}{more}, with volume; if that "
+            "is a split, deliver closes that are adjusted for it, in a column `adj_close`; the bars stay as they are"
         )
 
 
@@ -156,4 +175,4 @@ def _panel_warnings(store: Store, kept: pl.DataFrame) -> Iterator[str]:
         if source not in panels:
             yield f"{source} has no panel, so no experiment can use it: {panel_problem(store.tables, source)}"
         elif len(symbols) > len(panels[source]):
-            yield from store.panels.read(MarketChoice(source=source)).left_out.values()
+            yield from group_by_message(store.panels.read(MarketChoice(source=source)).left_out.items())

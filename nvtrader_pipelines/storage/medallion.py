@@ -16,6 +16,7 @@ from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
+from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
@@ -221,7 +222,7 @@ def pin_panels(tables: Warehouse, at: datetime) -> PinnedPanels:
             continue
         rows.append(panel_row(panel, at))
         if panel.left_out:
-            left_out[source] = "; ".join(panel.left_out.values())
+            left_out[source] = "; ".join(group_by_message(panel.left_out.items()))
     tables.replace(MARKET_PANEL, pl.concat(rows), {})
     return PinnedPanels(len(rows) - 1, left_out)
 

@@ -181,6 +181,12 @@ def test_a_name_with_weight_and_no_sector_is_a_finding_and_no_pass():
     assert finding.figure is None
 
 
+def test_names_without_a_sector_are_one_finding():
+    finding = only(a_plan(), LIMITS, ComplianceData({}))
+    assert (finding.rule, finding.symbol, finding.figure) == ("sector_concentration_max", None, None)
+    assert finding.sentence.startswith("5 symbols (A, B, C, D, E): no sector is known")
+
+
 def test_a_name_without_weight_needs_no_sector():
     without = ComplianceData({name: sector for name, sector in DATA.sectors.items() if name != "E"})
     assert found(a_plan((0.2, 0.2, 0.2, 0.2, 0.0, 0.2)), LIMITS, without) == []

@@ -68,8 +68,8 @@ def test_gaps_are_listed_with_symbol_and_sessions():
         ("landing", "KO", dt.date(2020, 1, 3), dt.date(2020, 1, 3), 1),
     ]
     long, short, action = describe_gaps(gaps, 3)
-    assert long == "landing: AB has no bar on 3 sessions, 2021-12-31 to 2022-01-04"
-    assert short == "landing: KO has no bar on 1 session, 2020-01-03"
+    assert long == "AB: no bar of landing on 3 sessions, 2021-12-31 to 2022-01-04"
+    assert short == "KO: no bar of landing on 1 session, 2020-01-03"
     assert action.startswith("no action needed")
     assert "deliver the missing bars" in describe_gaps(gaps, 2)[-1]
 

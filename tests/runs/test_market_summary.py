@@ -62,13 +62,37 @@ def test_two_symbols_under_one_name_are_a_warning(home, store):
     assert "nasdaq_msft.csv replaced 2 rows of nasdaq_aapl.csv" in warning
 
 
+def test_equal_warnings_of_symbols_are_one(home, store):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    bars = "".join(f"S{k},2020-01-02 09:30,1\n" for k in range(7))
+    (home.landing / "a.csv").write_text(f"symbol,date,close\n{bars}")
+    (warning,) = [each for each in summarize_landed(store).warnings if "intraday bars are not supported yet" in each]
+    assert warning.startswith("7 symbols (S0, S1, S2, S3, S4 and 2 more): 1 of 1 rows were refused")
+    assert "most of them by intraday_bar, first a.csv, line 2" in warning
+
+
+def test_move_with_volume_like_a_split_is_a_warning_and_stays(home, store):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    closes = {"SPLIT": (100, 24, 24), "TWICE": (10, 17, 28), "SOLD": (10, 4.1, 4.1)}
+    days = "236"
+    rows = [
+        f"{name},2020-01-0{day},{close},9\n" for name in closes for day, close in zip(days, closes[name], strict=True)
+    ]
+    (home.landing / "a.csv").write_text(f"symbol,date,close,volume\n{''.join(rows)}")
+    summary = summarize_landed(store)
+    split, twice = [each for each in summary.warnings if "if that is a split" in each]
+    assert split.startswith("SPLIT: the adjusted close moved by a factor of 0.24 on 2020-01-03, with volume")
+    assert twice.startswith(
+        "TWICE: the adjusted close moved by a factor of 1.7 on 2020-01-03 (the first of 2 such moves)"
+    )
+    assert summary.symbols["n_kept"].to_list() == [3, 3, 3]
+
+
 def test_page_counts_the_warnings_and_cuts_the_values_it_does_not_show(home, store):
     home.market_file.write_text("sources: [{kind: landing}]\n")
-    names = [f"S{k}" for k in range(MAX_WARNINGS + 5)]
-    broken = "x" * 5000
-    (home.landing / "a.csv").write_text("symbol,date,close\n" + "".join(f"{name},{broken},1\n" for name in names))
+    (home.landing / "a.csv").write_text(f"symbol,date,close\nA,{'x' * 5000},1\n")
     console = Console(record=True, width=200, file=io.StringIO())
-    print_market(summarize_landed(store), console)
+    print_market(summarize_landed(store), console, ["again"] * (MAX_WARNINGS + 4))
     shown = console.export_text()
     assert shown.count("warning: ") == MAX_WARNINGS
     assert "5 more warnings" in shown

@@ -21,18 +21,21 @@ Files = Annotated[
 def ingest(
     files: Files = None, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
-    """Ingest and clean files without training; show rows kept, refused, and coverage."""
+    """Ingest and clean files without training; show rows kept, refused, and coverage, if anything is new."""
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import update_market
-    from nvtrader_pipelines.runs.market_state import deliver_prices
+    from nvtrader_pipelines.runs.market_state import deliver_prices, market_is_current
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.runs.registration import experiment_warnings
-    from nvtrader_pipelines.service.cli.pages.market_page import print_market
+    from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
 
     with exit_on_error(verbose=verbose):
         store, quiet = open_store(), is_json(form, as_json=as_json)
         deliver_prices(store.home, files or [])
+        if market_is_current(store) and not quiet:
+            print_unchanged(summarize_market(store))
+            return
         update_market(store, quiet=quiet)
         summary, experiments = summarize_market(store), experiment_warnings(store)
         if not quiet:

@@ -129,8 +129,8 @@ def test_spelling_of_the_symbol_column_tells_the_symbols_apart(column):
     [
         ("03/04/2020", "unparseable_date"),  # the month may be either
         ("13/13/2020", "unparseable_date"),
-        ("2020-01-31 16:00:00", "unparseable_date"),
-        ("1580428860000", "unparseable_date"),  # a minute past midnight
+        ("2020-01-31 16:00:00", "intraday_bar"),
+        ("1580428860000", "intraday_bar"),  # a minute past midnight
     ],
 )
 def test_date_that_may_be_read_in_two_ways_is_refused(date, rule):
@@ -146,6 +146,7 @@ def test_file_in_which_months_and_days_change_places_is_refused():
 INTRADAY = {
     "clock": "date,close\n2020-01-30 00:00:00,1\n2020-01-30 01:00:00,2\n2020-01-31,3\n",
     "milliseconds": "time,close\n1580342400000,1\n1580346000000,2\n1580428800000,3\n",
+    "day and clock": "date,close\n2020-01-30,1\n2020-01-30 01:00:00,2\n2020-01-31,3\n",
     "own column": "<DATE>,<TIME>,<CLOSE>\n20200130,000000,1\n20200130,010000,2\n20200131,000000,3\n",
 }
 
@@ -153,7 +154,7 @@ INTRADAY = {
 @pytest.mark.parametrize("form", INTRADAY)
 def test_midnight_bar_among_bars_of_its_day_is_refused(form):
     tables = market_tables(LandedFile("A.csv", INTRADAY[form].encode()))
-    assert tables.quarantine.select("line", "rule").rows() == [(2, "unparseable_date"), (3, "unparseable_date")]
+    assert tables.quarantine.select("line", "rule").rows() == [(2, "intraday_bar"), (3, "intraday_bar")]
     assert tables.clean_bars["close"].to_list() == [3.0]
 
 
@@ -165,7 +166,7 @@ def test_adjusted_close_of_an_early_yahoo_file_is_read():
 
 def test_bar_with_a_time_of_day_in_its_own_column_is_refused():
     content = b"<TICKER>,<PER>,<DATE>,<TIME>,<CLOSE>\nA,5,20200131,153000,1\n"
-    assert market_tables(LandedFile("a.txt", content)).quarantine["rule"].to_list() == ["unparseable_date"]
+    assert market_tables(LandedFile("a.txt", content)).quarantine["rule"].to_list() == ["intraday_bar"]
 
 
 def test_same_bar_twice_without_a_symbol_column_is_one_symbol():

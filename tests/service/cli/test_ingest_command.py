@@ -17,10 +17,11 @@ def copied(built_home, tmp_path):
     return Home(tmp_path / "home")
 
 
-def test_ingest_of_an_ingested_home_shows_its_market(copied, command):
+def test_ingest_of_an_unchanged_market_prints_one_line(copied, command):
     shown = command(copied)("ingest")
     assert shown.exit_code == 0, shown.output
-    assert "market: 1 file, 2,268 rows, 2,268 kept" in shown.output
+    (line,) = shown.output.splitlines()
+    assert line.startswith("nothing new: 3 symbols, 2015-01-02 to 2018-01-02")
     document = json.loads(command(copied)("ingest", "--json").output)
     assert [(row["file"], row["n_kept"]) for row in document["files"]] == [("prices.csv", 2268)]
     assert [row["symbol"] for row in document["symbols"]] == ["AAA", "BBB", "CCC"]
@@ -53,7 +54,7 @@ def test_each_printed_cure_of_a_long_gap_works(tmp_path, command):
         return row["problem"], [each for each in row["warnings"] or () if "BBB" in each]
 
     shown = at_home("ingest")
-    (warning,) = [line for line in shown.output.split("\n") if line.startswith("warning: BBB is left out")]
+    (warning,) = [line for line in shown.output.split("\n") if line.startswith("warning: BBB: left out")]
     longer = int(re.findall(r"raise the experiment's market.max_gap to (\d+)", warning)[0])
     assert longer == 30
     assert validate() == (None, [warning.removeprefix("warning: ")])

@@ -6,7 +6,7 @@ import polars as pl
 from rich.console import Console
 
 from nvtrader_pipelines.runs.market_summary import MarketSummary
-from nvtrader_pipelines.service.cli.output import print_table
+from nvtrader_pipelines.service.cli.output import print_line, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.report.cell_formats import pluralize
 
@@ -32,6 +32,13 @@ def print_market(summary: MarketSummary, console: Console, more_warnings: Sequen
     console.print("\nsee more")
     for line in NEXT:
         console.print(f"  {line}", soft_wrap=True)
+
+
+def print_unchanged(summary: MarketSummary) -> None:
+    """Print the extent of a market that has nothing new."""
+    symbols = summary.symbols.filter(pl.col("n_kept") > 0)
+    span = f"{symbols['first'].min()} to {symbols['last'].max()}"
+    print_line(f"nothing new: {pluralize(len(symbols), 'symbol')}, {span}; `nvtrader ingest --json` shows them")
 
 
 def draw_coverage(shares: Sequence[float] | None) -> str:
