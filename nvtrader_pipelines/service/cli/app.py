@@ -233,7 +233,7 @@ def doctor(
         home = require_home()
         repaired = repair_home(home) if repair else []
         rows = [asdict(each) for each in [*repaired, *run_checks(Store(home))]]
-        write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json))
+        write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json), ["problem"])
         if any(row["problem"] for row in rows):
             raise typer.Exit(FAILED)
 

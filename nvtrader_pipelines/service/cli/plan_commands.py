@@ -63,7 +63,7 @@ def list_(
         if output_format(form, as_json=as_json) is Format.TABLE and rows.is_empty():
             wide_console().print("no plan yet: nvtrader trade", style="dim")
         else:
-            write_rows(rows, output_format(form, as_json=as_json))
+            write_rows(rows, output_format(form, as_json=as_json), ["reason"])
 
 
 @app.command(epilog=with_examples("nvtrader plans show 3f2a"))

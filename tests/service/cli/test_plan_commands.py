@@ -38,15 +38,16 @@ def test_show_prints_findings_stages_and_weights(home, invoke):
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert f"plan {stored_plan.plan_id}" in lines
     assert "status waiting" in lines
-    findings = lines.index("level rule symbol figure bound sentence")
-    assert lines[findings + 1].startswith("soft turnover_pct_warn 0.75 0.2 75 % is turned over")
-    assert lines[findings + 2].startswith("warn min_diversification 2 4 2 names")
-    stages = lines.index("stage up down change why")
+    findings = lines.index("rule level symbol figure bound")
+    assert lines[findings + 1 : findings + 3] == ["turnover_pct_warn soft 0.75 0.2", "min_diversification warn 2 4"]
+    assert f"turnover_pct_warn: {TURNOVER.sentence}" in lines
+    stages = lines.index("stage up down change")
     assert lines[stages + 1 : stages + 4] == [
         "policy 2 0 0.75",
         "static_universe 0 0 0",
-        "position_cap 0 1 0.25 AAA cut to 25.0%",
+        "position_cap 0 1 0.25",
     ]
+    assert "position_cap: AAA cut to 25.0%" in lines
     weights = lines.index("name held policy position_cap")  # stages without a change have no column
     assert lines[weights + 1 : weights + 4] == ["AAA 0 50 25", "BBB 0 25 25", "cash 100 25 50"]
 

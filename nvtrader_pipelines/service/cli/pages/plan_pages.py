@@ -71,15 +71,15 @@ def print_plan(record: PlanRecord) -> None:
     }
     print_lines(lines, width=24)
     if_empty = "not checked by compliance yet" if record.cleared_at is None else "no finding"
-    print_part("findings", finding_rows(record), if_empty)
-    print_part("stages", stage_rows(plan), "")
+    print_part("findings", finding_rows(record), if_empty, ["sentence"])
+    print_part("stages", stage_rows(plan), "", ["why"])
     print_part("weights", weight_rows(plan), "all in cash")
 
 
 def finding_rows(record: PlanRecord) -> pl.DataFrame:
     """Rows of findings, blocking ones first."""
     found = sorted(record.findings, key=lambda finding: LEVELS.index(finding.level))
-    names = ("level", "rule", "symbol", "figure", "bound", "sentence")
+    names = ("rule", "level", "symbol", "figure", "bound", "sentence")
     kinds = (pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
     rows = [[getattr(finding, name) for name in names] for finding in found]
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
