@@ -23,7 +23,8 @@ from nvtrader_pipelines.service.cli import (
     scoreboard_commands,
     trade_command,
 )
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, JsonErrorGroup, exit_on_error
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
+from nvtrader_pipelines.service.cli.help_panels import PanelGroup
 from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
@@ -44,7 +45,7 @@ from nvtrader_pipelines.storage.store import Store
 
 app = typer.Typer(
     name="nvtrader",
-    cls=JsonErrorGroup,
+    cls=PanelGroup,
     epilog=with_examples("nvtrader materialize", "nvtrader scoreboard", "nvtrader runs show ppo-residual"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
