@@ -21,6 +21,7 @@ from nvtrader_pipelines.service.cli import (
     portfolio_commands,
     run_commands,
     scoreboard_commands,
+    status_command,
     trade_command,
 )
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
@@ -63,6 +64,7 @@ app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
 app.command("halt", epilog=halt_commands.HALT_EXAMPLES)(halt_commands.halt)
 app.command("resume", epilog=halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
+app.command("status", epilog=status_command.EXAMPLES)(status_command.status)
 app.command("notify", epilog=notify_command.EXAMPLES)(notify_command.notify)
 app.command("backup", epilog=backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
 app.command("restore", epilog=backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)

@@ -9,7 +9,7 @@ PANELS: Mapping[str, Sequence[str]] = {
     "Research": ("ingest", "components", "schema", "experiments", "materialize", "mlflow"),
     "Results": ("runs", "scoreboard", "report", "tables", "sql"),
     "Trading": ("policies", "trade", "portfolio", "plans", "halt", "resume"),
-    "Home": ("init", "ui", "doctor", "notify", "backup", "restore"),
+    "Home": ("init", "status", "ui", "doctor", "notify", "backup", "restore"),
 }
 
 
