@@ -161,9 +161,9 @@ def test_day_that_does_not_exist_is_refused_with_an_example(failed_home, command
 @pytest.mark.slow
 def test_runs_are_compared_side_by_side(sweep):
     names = [key.partition("@")[0] for key in SWEPT]
-    shown = sweep("runs", "compare", *names).stdout
+    shown = sweep("runs", "compare", *names, env={"COLUMNS": "240"}).stdout
     assert {"experiment", "CAGR", "turnover/y", "kind", "window"} <= set(" ".join(shown.splitlines()[:2]).split())
-    assert [line.split()[1] for line in shown.splitlines()[2:4]] == SWEPT
+    assert [words[1] for words in map(str.split, shown.splitlines()) if "walk_forward" in words] == SWEPT
     assert "  environment.turnover_cost_bps: 0.0 -> 20.0\n" in shown.partition("differences of the specs\n")[2]
     document = json.loads(sweep("runs", "compare", *names, "--json").stdout)
     assert [row["partition_key"] for row in document["runs"]] == SWEPT
