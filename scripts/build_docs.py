@@ -10,6 +10,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
+from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
@@ -71,6 +72,8 @@ def commands() -> str:
     text = re.sub(r"^\* `--help`: .*\n", "", text.replace(f"{EPILOG}\n", ""), flags=re.MULTILINE)
     text = re.sub(r"^(\* `[\w-]+`): .*\.\.\.$", r"\1", text, flags=re.MULTILINE)  # each has a section of its own
     text = text.replace("**Options**:\n\n\n", "")
+    for panel, (first, *_) in PANELS.items():
+        text = text.replace(f"\n* `{first}`", f"\n\n{panel}:\n\n* `{first}`", 1)
     return text.replace("# `nvtrader`\n", f"# Command line\n\n{EPILOG}\n", 1)
 
 

@@ -9,6 +9,7 @@ import pytest
 from typer.main import get_command
 
 from nvtrader_pipelines.service.cli.app import app
+from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.tables import TABLES
 from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, tables
@@ -66,8 +67,14 @@ def test_tables_page_has_every_table_and_column():
 
 @pytest.mark.slow
 def test_commands_page_has_every_command():
-    titles = re.findall(r"^##+ `(nvtrader [^`]+)`$", commands(), flags=re.MULTILINE)
+    page = commands()
+    titles = re.findall(r"^##+ `(nvtrader [^`]+)`$", page, flags=re.MULTILINE)
     assert {*titles, "nvtrader"} == command_names(get_command(app), "nvtrader")
+    listed = page.partition("**Commands**:")[2].partition("\n## ")[0]
+    assert re.findall(r"^\* `([a-z]+)`", listed, flags=re.MULTILINE) == [
+        name for each in PANELS.values() for name in each
+    ]
+    assert re.findall(r"^(\w+):$", listed, flags=re.MULTILINE) == list(PANELS)
 
 
 def test_results_page_is_the_readmes_table():

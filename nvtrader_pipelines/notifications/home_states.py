@@ -1,7 +1,7 @@
 """States of a home that need a person: waiting plans, stale data, the kill switch, the UI."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT
@@ -68,12 +68,12 @@ READERS: Mapping[Kind, Callable[[Store, datetime], list[Notification]]] = {
 }
 
 
-def home_states(store: Store, at: datetime) -> CurrentStates:
+def home_states(store: Store, at: datetime, kinds: Iterable[Kind] = tuple(READERS)) -> CurrentStates:
     """Read the states by kind; a kind whose files are damaged is left out."""
     found: dict[Kind, list[Notification]] = {}
-    for kind, read in READERS.items():
+    for kind in kinds:
         try:
-            found[kind] = read(store, at)
+            found[kind] = READERS[kind](store, at)
         except (StorageError, ValueError, OSError) as error:
             _LOG.warning("no notification of the kind %s can be sent: %s", kind, error)
     return found

@@ -25,13 +25,23 @@ def is_reachable(workspace: Path, path: str) -> bool:
 
 def unreachable_url(folder: Path) -> str:
     """URL of a running UI whose code server cannot be reached; empty if there is none."""
+    url, *sockets = _locked_lines(folder)
+    return "" if all(is_reachable(folder / WORKSPACE, path) for path in sockets) else url
+
+
+def running_url(folder: Path) -> str:
+    """URL of a running UI; empty if none runs."""
+    return _locked_lines(folder)[0]
+
+
+def _locked_lines(folder: Path) -> list[str]:
+    """Lines of the lock of a running UI; an empty one if none runs."""
     lock = folder / LOCK
     if not lock.exists():
-        return ""
+        return [""]
     with lock.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            url, *sockets = file.read().splitlines()
-            return "" if all(is_reachable(folder / WORKSPACE, path) for path in sockets) else url
-    return ""
+            return file.read().splitlines() or [""]
+    return [""]

@@ -21,9 +21,11 @@ from nvtrader_pipelines.service.cli import (
     portfolio_commands,
     run_commands,
     scoreboard_commands,
+    status_command,
     trade_command,
 )
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, JsonErrorGroup, exit_on_error
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
+from nvtrader_pipelines.service.cli.help_panels import PanelGroup
 from nvtrader_pipelines.service.cli.options import (
     AsJson,
     Form,
@@ -44,7 +46,7 @@ from nvtrader_pipelines.storage.store import Store
 
 app = typer.Typer(
     name="nvtrader",
-    cls=JsonErrorGroup,
+    cls=PanelGroup,
     epilog=with_examples("nvtrader materialize", "nvtrader scoreboard", "nvtrader runs show ppo-residual"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -62,6 +64,7 @@ app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
 app.command("halt", epilog=halt_commands.HALT_EXAMPLES)(halt_commands.halt)
 app.command("resume", epilog=halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
+app.command("status", epilog=status_command.EXAMPLES)(status_command.status)
 app.command("notify", epilog=notify_command.EXAMPLES)(notify_command.notify)
 app.command("backup", epilog=backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
 app.command("restore", epilog=backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
@@ -233,7 +236,7 @@ def doctor(
         home = require_home()
         repaired = repair_home(home) if repair else []
         rows = [asdict(each) for each in [*repaired, *run_checks(Store(home))]]
-        write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json))
+        write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json), ["problem"])
         if any(row["problem"] for row in rows):
             raise typer.Exit(FAILED)
 

@@ -24,6 +24,7 @@ from nvtrader_pipelines.service.cli.options import (
 from nvtrader_pipelines.service.cli.output import (
     Format,
     PageFormat,
+    print_differences,
     print_line,
     wide_console,
     write_json,
@@ -113,11 +114,8 @@ def diff(
             write_rows(comparison.fields, output_format(form, as_json=as_json))
         elif comparison.left is None:
             wide_console().print(f"{comparison.right} has no earlier registered version")
-        elif comparison.fields.is_empty():
-            wide_console().print(f"{comparison.left} and {comparison.right} are the same")
         else:
-            names = {"left": comparison.left, "right": comparison.right} if comparison.left != comparison.right else {}
-            write_rows(comparison.fields.rename(names), Format.TABLE)
+            print_differences(comparison.fields, comparison.left, comparison.right)
 
 
 @app.command(
@@ -236,7 +234,7 @@ def validate(
 
     with exit_on_error(verbose=verbose):
         rows = validate_experiments(open_store(), experiment or [])
-        write_rows(rows, output_format(form, as_json=as_json))
+        write_rows(rows, output_format(form, as_json=as_json), ["warnings", "problem"])
         if rows["problem"].is_not_null().any():
             raise typer.Exit(BAD_INPUT)
 

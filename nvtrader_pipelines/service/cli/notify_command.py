@@ -42,6 +42,7 @@ def notify(*, test: Test = False, form: Form = Format.TABLE, as_json: AsJson = F
         write_rows(
             pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String), orient="row"),
             output_format(form, as_json=as_json),
+            ["problem"],
         )
         if any(problem for *_, problem in rows):
             raise typer.Exit(FAILED)

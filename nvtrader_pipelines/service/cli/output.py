@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -94,19 +94,46 @@ def write_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
 
 
-def write_rows(rows: "pl.DataFrame", form: Format) -> None:
-    """Write rows to standard output."""
+def write_rows(rows: "pl.DataFrame", form: Format, sentences: Sequence[str] = ()) -> None:
+    """Write rows to standard output; columns of `sentences` follow a table instead of being part."""
     if form is Format.JSON:
         sys.stdout.write(rows.write_json() + "\n")
     elif form is Format.CSV:
         sys.stdout.write(rows.select(flatten_column(rows[name]) for name in rows.columns).write_csv())
     else:
-        numeric = [i for i, kind in enumerate(rows.dtypes) if kind.is_numeric()]
-        cells = [[format_cell(value) for value in row] for row in rows.head(MAX_ROWS).iter_rows()]
-        print_table(CellTable(rows.columns, cells, numeric))
+        shown, table = rows.head(MAX_ROWS), rows.head(MAX_ROWS).drop(sentences)
+        numeric = [i for i, kind in enumerate(table.dtypes) if kind.is_numeric()]
+        cells = [[format_cell(value) for value in row] for row in table.iter_rows()]
+        print_table(CellTable(table.columns, cells, numeric))
         count = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
         more = f"… {len(rows) - MAX_ROWS:,} more; --format csv writes all of the {count}"
         wide_console().print(more if len(rows) > MAX_ROWS else count, style="dim")
+        for column in sentences:
+            print_sentences(zip(shown.to_series(0).to_list(), shown[column].to_list(), strict=True))
+
+
+def print_sentences(sentences: Iterable[tuple[object, object]], console: Console | None = None) -> None:
+    """Print lines `<names>: <sentence>`, whole at every width and each sentence once.
+
+    Args:
+        sentences: name of a row, with its sentence or list of sentences; empty ones are left out.
+        console: console; default: of standard output.
+    """
+    names: dict[str, list[str]] = {}
+    for name, value in sentences:
+        for sentence in value if isinstance(value, list) else [value]:
+            if sentence:
+                names.setdefault(str(sentence), []).append(format_cell(name))
+    for sentence, rows in names.items():
+        (console or wide_console()).print(f"{', '.join(rows)}: {sentence}", style="yellow", soft_wrap=True)
+
+
+def print_differences(fields: "pl.DataFrame", left: str, right: str) -> None:
+    """Print a line per field in which two documents differ, whole at every width."""
+    print_line(f"{left} and {right} are the same" if fields.is_empty() else f"{left} -> {right}", "bold")
+    for field, *sides in fields.select("field", "left", "right").iter_rows():
+        before, after = ("absent" if side is None else side for side in sides)
+        print_line(f"  {field}: {before} -> {after}")
 
 
 def print_table(table: CellTable, title: str = "", console: Console | None = None) -> None:
@@ -126,13 +153,13 @@ def print_table(table: CellTable, title: str = "", console: Console | None = Non
         console.print(f"left out: {', '.join(left_out)}; a wider terminal or --json shows them", style="dim")
 
 
-def print_part(title: str, rows: "pl.DataFrame", if_empty: str) -> None:
-    """Print a titled table, or a message if it is empty."""
+def print_part(title: str, rows: "pl.DataFrame", if_empty: str, sentences: Sequence[str] = ()) -> None:
+    """Print a titled table, its `sentences` columns below, or a message if it is empty."""
     print_title(title)
     if rows.is_empty():
         wide_console().print(if_empty, style="dim")
     else:
-        write_rows(rows, Format.TABLE)
+        write_rows(rows, Format.TABLE, sentences)
 
 
 def print_title(text: str) -> None:

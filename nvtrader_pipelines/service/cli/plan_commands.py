@@ -20,18 +20,19 @@ from nvtrader_pipelines.service.cli.options import (
     output_format,
     with_examples,
 )
-from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.audit import AuditEvent
     from nvtrader_pipelines.execution.plan_records import PlanRecord
 
-EXAMPLES = with_examples("nvtrader plans", "nvtrader plans --account paper --format csv", "nvtrader plans show 3f2a")
+EXAMPLES = with_examples("nvtrader plans", "nvtrader plans --waiting --account paper", "nvtrader plans show 3f2a")
 app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.", epilog=EXAMPLES)
 MAX_CANDIDATES = 5  # ids in a message
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
+Waiting = Annotated[bool, typer.Option("--waiting", help="Only plans that wait for a person.")]
 RequiredReason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit and in the preference data.")]
 
 
@@ -40,30 +41,43 @@ def plans(
     context: typer.Context,
     *,
     account: AccountFilter = None,
+    waiting: Waiting = False,
     form: Form = Format.TABLE,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """List all plans, newest first, or run a subcommand on one of them."""
+    """List all plans, those that wait for you first, or run a subcommand on one of them."""
     if is_without_command(context):
-        list_(account=account, form=form, as_json=as_json, verbose=verbose)
+        list_(account=account, waiting=waiting, form=form, as_json=as_json, verbose=verbose)
 
 
 @app.command("list", epilog=with_examples("nvtrader plans list", "nvtrader plans list --account paper --json"))
 def list_(
-    *, account: AccountFilter = None, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
+    *,
+    account: AccountFilter = None,
+    waiting: Waiting = False,
+    form: Form = Format.TABLE,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
-    """List all plans, and sessions that `nvtrader halt` left without one, newest first."""
+    """List all plans, newest first, and sessions that `nvtrader halt` left without one.
+
+    A table begins with the plans that wait for you, and ends with the ranges of halted sessions.
+    """
     from nvtrader_pipelines.execution.plan_records import plan_records
-    from nvtrader_pipelines.service.cli.pages.plan_pages import plan_rows
+    from nvtrader_pipelines.service.cli.pages.plan_pages import plan_rows, print_plans
 
     with exit_on_error(verbose=verbose):
         events = _events(open_store(), account)
         rows = plan_rows(plan_records(events), events)
-        if output_format(form, as_json=as_json) is Format.TABLE and rows.is_empty():
-            wide_console().print("no plan yet: nvtrader trade", style="dim")
-        else:
+        if waiting:
+            rows = rows.filter(status="waiting")
+        if output_format(form, as_json=as_json) is not Format.TABLE:
             write_rows(rows, output_format(form, as_json=as_json))
+        elif rows.is_empty():
+            print_line("no plan waits for you" if waiting else "no plan yet: nvtrader trade", "dim")
+        else:
+            print_plans(rows)
 
 
 @app.command(epilog=with_examples("nvtrader plans show 3f2a"))

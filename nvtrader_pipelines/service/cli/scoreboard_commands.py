@@ -21,6 +21,7 @@ from nvtrader_pipelines.service.cli.output import (
     format_cell,
     format_interval,
     print_line,
+    print_sentences,
     print_table,
     wide_console,
     write_json,
@@ -42,7 +43,6 @@ HISTORY = (
     "information_ratio",
     "deflated_information_ratio",
     "contest",
-    "note",
 )
 LEGEND = (
     "Ranked by net Sharpe ratio within one contest: the same sessions, fills, costs, leverage and start in cash. "
@@ -197,5 +197,6 @@ def _show_history(rows: "pl.DataFrame", name: str, form: Format) -> None:
     cells = [[format_cell(row[column]) for column in HISTORY] for row in rows.iter_rows(named=True)]
     table = CellTable([column.replace("_", " ") for column in HISTORY], cells)
     print_table(table, f"{name}: all scorings, newest first")
+    print_sentences(rows.select("judged_at", "note").iter_rows())
     if note := short_note(rows["n_sessions"]):
         print_line(note, "dim")

@@ -195,7 +195,7 @@ class Ledger:
         """
         dead, closed = set(dead_launchers), []
         for run in self._read_runs(RUNS.c.status == "running"):
-            message = reason if reason and run.dagster_run_id in dead else _death_reason(run, dead)
+            message = reason if reason and run.dagster_run_id in dead else death_reason(run, dead)
             if message is None:
                 continue
             same = (RUNS.c.run_id == run.run_id, RUNS.c.status == "running", RUNS.c.attempts == run.attempts)
@@ -338,7 +338,7 @@ def _running_row(row: RunRow) -> dict[str, Any]:
     }
 
 
-def _death_reason(run: LedgerRun, dead_launchers: Collection[str]) -> str | None:
+def death_reason(run: LedgerRun, dead_launchers: Collection[str] = ()) -> str | None:
     """Reason why a run cannot be running any more, or None if it may be."""
     if run.dagster_run_id in dead_launchers:
         return f"the Dagster run {run.dagster_run_id} ended before it did"

@@ -183,9 +183,9 @@ def test_doctor_shows_the_persons_own_path_of_a_linked_home(tmp_path, monkeypatc
 
 
 def test_doctor_of_empty_home_exits_with_1(empty):
-    found = CliRunner().invoke(app, ["doctor"])
+    found = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "80"})
     assert found.exit_code == FAILED
-    assert "missing: create it" in found.stdout
+    assert "experiments, landing: missing: create it" in found.stdout
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,11 @@ def test_diff_accepts_name_version_or_file(home, at_home, right):
         {"field": "report_from", "left": "2017-01-01", "right": "2018-01-01"},
     ]
     shown = at_home("experiments", "diff", KEY, named).stdout
-    assert shown.split()[:3] == ["field", KEY, *named.split()[:1]]
+    assert shown.splitlines() == [
+        f"{KEY} -> {named}",
+        "  name: tiny -> other",
+        "  report_from: 2017-01-01 -> 2018-01-01",
+    ]
     comma = list(csv.DictReader(io.StringIO(at_home("experiments", "diff", KEY, named, "-f", "csv").stdout)))
     assert comma == rows
 
@@ -140,7 +144,7 @@ def test_diff_of_changed_file_uses_version_before_it(home, at_home):
     version = ledger.register(specs(home)["tiny"])
     assert json.loads(at_home("experiments", "diff", "tiny", "--json").stdout) == expected
     assert json.loads(at_home("experiments", "diff", version, "--json").stdout) == expected
-    assert at_home("experiments", "diff", "tiny").stdout.split()[:3] == ["field", KEY, "tiny"]
+    assert at_home("experiments", "diff", "tiny").stdout == f"{KEY} -> tiny\n  seeds.2: 2 -> 5\n"
 
 
 def test_diff_of_equal_experiments_prints_the_same(at_home):
@@ -202,6 +206,8 @@ def test_validate_reports_each_file_and_registers_nothing(home, at_home):
     problems = {row["experiment"]: row["problem"] for row in json.loads(found.stdout)}
     assert problems["broken"].startswith("broken.yaml is not a valid experiment: seeds")
     assert problems["tiny"].startswith("there is no panel of source 'landing'")
+    lines = at_home("experiments", "validate", env={"COLUMNS": "80"}).stdout.splitlines()
+    assert {f"{name}: {problem}" for name, problem in problems.items()} <= set(lines)
     assert Store(home).ledger.versions().is_empty()
     assert at_home("experiments", "validate", "tinny").exit_code == BAD_INPUT
 

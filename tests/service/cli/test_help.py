@@ -1,13 +1,16 @@
 """Rules that every command of the command line keeps: examples, and one spelling of the output format."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
+from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 
 ROOT = typer.main.get_command(app)
@@ -57,6 +60,15 @@ def test_command_takes_format_and_json_in_one_spelling(path):
     assert {"--format", "-f", "--json"} <= options.keys()
     assert options["--format"] is options["-f"]
     assert options["--format"].help in ("table, csv or json.", "table or json.")  # the two shared declarations
+
+
+def test_help_lists_every_command_in_one_panel_in_order():
+    listed = [name for names in PANELS.values() for name in names]
+    assert list(ROOT.commands) == listed
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    titles = re.findall(r"^╭─ (\w+) ─", shown, flags=re.MULTILINE)
+    assert titles == ["Options", *PANELS]
+    assert re.findall(r"^│ ([a-z]+) ", shown, flags=re.MULTILINE) == listed
 
 
 def test_example_with_an_unknown_option_does_not_parse():

@@ -35,6 +35,7 @@ LISTS = {  # on a home with runs and a scoreboard, each in a process of its own
     "experiments list": {"numba", "pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
     "policies list": {"numba", "pandas", "duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
     "portfolio": {"numba", "pandas", "duckdb", "pyarrow.dataset"},
+    "status": {"numba", "pandas", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
 }
 STAGES = {  # in this order in one process: a stage sees the imports of earlier ones
     "kill switch": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),

@@ -1,8 +1,9 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.service.cli.output import MAX_ROWS, Format, print_line, write_rows
+from nvtrader_pipelines.service.cli.output import MAX_ROWS, Format, print_differences, print_line, write_rows
 
+SENTENCE = "one sentence that is far longer than the terminal is wide, so a table would leave its column out"
 MARKUP = "[bold]x [/x] :smile: pip install '.[yahoo]'"
 
 
@@ -30,3 +31,38 @@ def test_table_is_cut_after_its_largest_number_of_rows(capsys, n_rows, footer):
 def test_csv_is_never_cut(capsys):
     write_rows(pl.DataFrame({"n": range(MAX_ROWS + 1)}), Format.CSV)
     assert len(capsys.readouterr().out.splitlines()) == 1 + MAX_ROWS + 1
+
+
+@pytest.mark.parametrize("columns", ["20", "80", "120"])
+def test_sentences_follow_a_table_whole_at_every_width(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    rows = pl.DataFrame({"name": ["a", "b", "c", "d"], "n": range(4), "problem": [SENTENCE, "", None, SENTENCE]})
+    write_rows(rows, Format.TABLE, ["problem"])
+    head, *_, count, sentence = capsys.readouterr().out.splitlines()
+    assert head.split() == ["name", "n"]
+    assert (count, sentence) == ("4 rows", f"a, d: {SENTENCE}")
+
+
+def test_every_sentence_of_a_list_has_its_line(capsys):
+    write_rows(pl.DataFrame({"name": ["a"], "warnings": [["first", "second"]]}), Format.TABLE, ["warnings"])
+    assert capsys.readouterr().out.splitlines()[-2:] == ["a: first", "a: second"]
+
+
+@pytest.mark.parametrize("form", [Format.CSV, Format.JSON])
+def test_sentences_stay_columns_of_csv_and_json(capsys, form):
+    rows = pl.DataFrame({"name": ["a"], "problem": [SENTENCE]})
+    write_rows(rows, form)
+    plain = capsys.readouterr().out
+    write_rows(rows, form, ["problem"])
+    assert capsys.readouterr().out == plain
+
+
+def test_differences_show_both_sides_at_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    fields = pl.DataFrame({"field": ["description", "seed"], "left": [SENTENCE, None], "right": ["short", "5"]})
+    print_differences(fields, "aa11", "bb22")
+    assert capsys.readouterr().out.splitlines() == [
+        "aa11 -> bb22",
+        f"  description: {SENTENCE} -> short",
+        "  seed: absent -> 5",
+    ]

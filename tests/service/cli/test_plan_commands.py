@@ -3,9 +3,11 @@ import json
 
 import pytest
 
+from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.storage.store import Store
 from tests.service.cli.error_lines import is_one_line_error
-from tests.service.cli.sample_plans import ABOVE_CAP, FEW_NAMES, SESSION, TURNOVER, append_plan, plan
+from tests.service.cli.sample_plans import ABOVE_CAP, AT, FEW_NAMES, SESSION, TURNOVER, append_plan, plan
 
 LATER = SESSION + dt.timedelta(days=7)
 
@@ -32,21 +34,68 @@ def test_plans_are_listed_newest_first_with_findings_by_level(home, invoke):
     assert plan().plan_id in invoke("plans").stdout
 
 
+def halt_sessions(home, *days, account="paper", reason="news"):
+    events = [
+        AuditEvent(
+            event_id=event_id("halted", account, day),
+            kind="halted",
+            at=AT,
+            by="desk",
+            account=account,
+            session=SESSION + dt.timedelta(days=day),
+            reason=reason,
+        )
+        for day in days
+    ]
+    Store(home).audit.append(events)
+
+
+def test_waiting_plans_come_first_and_alone_with_the_option(home, invoke):
+    waits = append_plan(home, plan(), TURNOVER)
+    blocked = append_plan(home, plan(LATER), ABOVE_CAP)
+    halt_sessions(home, 9)
+    rows = [line.split()[0] for line in invoke("plans").stdout.splitlines()[1:3]]
+    assert rows == [waits.plan_id, blocked.plan_id]
+    assert [row["plan"] for row in json.loads(invoke("plans", "--waiting", "--json").stdout)] == [waits.plan_id]
+    assert invoke("plans", "list", "--waiting", "--account", "paper").stdout.count(waits.plan_id) == 1
+
+
+def test_plans_of_which_none_waits_are_not_listed_with_waiting(home, invoke):
+    append_plan(home, plan(), ABOVE_CAP)
+    assert invoke("plans", "--waiting").stdout == "no plan waits for you\n"
+
+
+def test_halted_sessions_between_two_plans_are_one_range(home, invoke):
+    append_plan(home, plan(LATER))
+    halt_sessions(home, 1, 2, 3, 8)
+    halt_sessions(home, 9, reason="a drill")
+    halt_sessions(home, 1, account="other")
+    lines = [line for line in invoke("plans", env={"COLUMNS": "60"}).stdout.splitlines() if "halted" in line]
+    assert lines == [
+        "2024-01-11: 1 session of paper without a decision, halted: a drill",
+        "2024-01-10: 1 session of paper without a decision, halted: news",
+        "2024-01-03 to 2024-01-05: 3 sessions of paper without a decision, halted: news",
+        "2024-01-03: 1 session of other without a decision, halted: news",
+    ]
+    assert len(json.loads(invoke("plans", "--json").stdout)) == 7
+
+
 def test_show_prints_findings_stages_and_weights(home, invoke):
     stored_plan = append_plan(home, plan(), FEW_NAMES, TURNOVER)
     shown = invoke("plans", "show", stored_plan.plan_id[:5]).stdout
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert f"plan {stored_plan.plan_id}" in lines
     assert "status waiting" in lines
-    findings = lines.index("level rule symbol figure bound sentence")
-    assert lines[findings + 1].startswith("soft turnover_pct_warn 0.75 0.2 75 % is turned over")
-    assert lines[findings + 2].startswith("warn min_diversification 2 4 2 names")
-    stages = lines.index("stage up down change why")
+    findings = lines.index("rule level symbol figure bound")
+    assert lines[findings + 1 : findings + 3] == ["turnover_pct_warn soft 0.75 0.2", "min_diversification warn 2 4"]
+    assert f"turnover_pct_warn: {TURNOVER.sentence}" in lines
+    stages = lines.index("stage up down change")
     assert lines[stages + 1 : stages + 4] == [
         "policy 2 0 0.75",
         "static_universe 0 0 0",
-        "position_cap 0 1 0.25 AAA cut to 25.0%",
+        "position_cap 0 1 0.25",
     ]
+    assert "position_cap: AAA cut to 25.0%" in lines
     weights = lines.index("name held policy position_cap")  # stages without a change have no column
     assert lines[weights + 1 : weights + 4] == ["AAA 0 50 25", "BBB 0 25 25", "cash 100 25 50"]
 

@@ -6,7 +6,7 @@ import polars as pl
 from rich.console import Console
 
 from nvtrader_pipelines.runs.market_summary import MarketSummary
-from nvtrader_pipelines.service.cli.output import print_line, print_table
+from nvtrader_pipelines.service.cli.output import print_line, print_sentences, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.report.cell_formats import pluralize
 
@@ -87,13 +87,12 @@ def _print_reasons(reasons: pl.DataFrame, console: Console) -> None:
             row["rule"],
             f"{row['file']}:{row['line']}",
             (row["value"] or "")[:MAX_VALUE],
-            row["reason"],
         ]
         for row in reasons.head(MAX_REASONS).rows(named=True)
     ]
-    print_table(
-        CellTable(["rows", "rule", "first at", "found", "reason"], cells, [0]), "\nrefused or repeated", console
-    )
+    print_table(CellTable(["rows", "rule", "first at", "found"], cells, [0]), "\nrefused or repeated", console)
+    shown = reasons.head(MAX_REASONS).select(pl.format("{}:{}", "file", "line"), "reason")
+    print_sentences(shown.iter_rows(), console)
     _print_rest(len(reasons), MAX_REASONS, "reasons", console)
 
 

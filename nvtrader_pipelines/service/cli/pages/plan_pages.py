@@ -8,7 +8,7 @@ import polars as pl
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events
-from nvtrader_pipelines.service.cli.output import print_lines, print_part
+from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
 
 LEVELS = ("hard", "soft", "warn")
 PLAN_SCHEMA = {
@@ -49,6 +49,36 @@ def plan_rows(records: Mapping[str, PlanRecord], events: Sequence[AuditEvent]) -
     return pl.DataFrame(rows, schema=PLAN_SCHEMA).reverse().sort("session", descending=True, maintain_order=True)
 
 
+def print_plans(rows: pl.DataFrame) -> None:
+    """Print plans, those that wait for a person first, then a line per range of halted sessions."""
+    plans = rows.filter(pl.col("plan").is_not_null())
+    if len(plans):
+        write_rows(plans.sort(pl.col("status") != "waiting", maintain_order=True), Format.TABLE, ["reason"])
+    for account, first, last, n_sessions, reason in halted_ranges(rows).iter_rows():
+        days, count = (f"{first}", "1 session") if n_sessions == 1 else (f"{first} to {last}", f"{n_sessions} sessions")
+        print_line(f"{days}: {count} of {account} without a decision, halted: {reason}", "yellow")
+
+
+def halted_ranges(rows: pl.DataFrame) -> pl.DataFrame:
+    """Ranges of sessions of an account halted for one reason without a plan between, newest first."""
+    is_halted = pl.col("plan").is_null()
+    part = pl.struct("account", is_halted, pl.when(is_halted).then("reason").alias("halt")).rle_id()
+    ranges = (
+        rows.sort("account", "session")
+        .with_columns(part=part)
+        .filter(is_halted)
+        .group_by("part")
+        .agg(
+            pl.col("account").first(),
+            pl.col("session").min().alias("first"),
+            pl.col("session").max().alias("last"),
+            pl.len().alias("n_sessions"),
+            pl.col("reason").first(),
+        )
+    )
+    return ranges.sort("last", "account", descending=[True, False]).drop("part")
+
+
 def count_findings(record: PlanRecord) -> dict[str, int]:
     """Count the findings of a plan by level."""
     return {level: sum(finding.level == level for finding in record.findings) for level in LEVELS}
@@ -71,15 +101,15 @@ def print_plan(record: PlanRecord) -> None:
     }
     print_lines(lines, width=24)
     if_empty = "not checked by compliance yet" if record.cleared_at is None else "no finding"
-    print_part("findings", finding_rows(record), if_empty)
-    print_part("stages", stage_rows(plan), "")
+    print_part("findings", finding_rows(record), if_empty, ["sentence"])
+    print_part("stages", stage_rows(plan), "", ["why"])
     print_part("weights", weight_rows(plan), "all in cash")
 
 
 def finding_rows(record: PlanRecord) -> pl.DataFrame:
     """Rows of findings, blocking ones first."""
     found = sorted(record.findings, key=lambda finding: LEVELS.index(finding.level))
-    names = ("level", "rule", "symbol", "figure", "bound", "sentence")
+    names = ("rule", "level", "symbol", "figure", "bound", "sentence")
     kinds = (pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
     rows = [[getattr(finding, name) for name in names] for finding in found]
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")

@@ -83,10 +83,13 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
         for fold in card.folds
     ]
     print_part("folds", pl.DataFrame(folds), "")
-    files = [{**file, "matches": "yes" if file["matches"] else "no"} for file in card.files]
+    files = [
+        {"file": file["file"], "matches": "yes" if file["matches"] else "no", "sha256": file["sha256"]}
+        for file in card.files
+    ]
     print_part("files", pl.DataFrame(files), "")
     decisions = promotions.select("considered_at", "decision", "sentence", "passed", "activated", "by", "reason")
-    print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote")
+    print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote", ["sentence", "reason"])
     for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         print_line(f"note: {warning}", "yellow")
 

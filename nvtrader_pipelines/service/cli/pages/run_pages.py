@@ -10,9 +10,11 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
+    print_differences,
     print_line,
     print_part,
     print_table,
+    print_title,
     wide_console,
     write_rows,
 )
@@ -153,8 +155,10 @@ def print_comparison(comparison: "RunComparison") -> None:
     if note := short_note(runs["n_sessions"]):
         print_line(note, "dim")
     _print_shared(drawn)
-    first = short_id(runs["run_id"][0])
-    print_part("differences of the specs", differ.rename({"left": first, "right": "other"}), "the specs are the same")
+    print_title("differences of the specs")
+    first, *others = runs.select(pl.col("run_id").map_elements(short_id, pl.String), "partition_key").iter_rows()
+    for other in others:
+        print_differences(differ.filter(run=other[0]), " ".join(first), " ".join(other))
     print_line(f"picture  {drawn.picture}" if drawn.picture else str(drawn.problem))
 
 

@@ -1,0 +1,67 @@
+"""Page of a home's state, which fits a screen of 80 by 24 characters."""
+
+from collections.abc import Sequence
+
+from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.service.cli.output import print_line, wide_console
+from nvtrader_pipelines.service.documents.home_status import HomeStatus, RunState
+
+MAX_LINES = 4  # of a part; the rest is counted
+LABEL = 9  # characters
+WHOLE = {"home", "next"}  # parts to copy, never cut
+STYLES = {"waits": "yellow", "failed": "red", "halted": "bold red"}
+
+
+def print_status(status: HomeStatus) -> None:
+    """Print each part in at most `MAX_LINES` lines, and the next command."""
+    waiting = [f"plan {each.identity}: {each.subject}" for each in status.waiting_plans]
+    waiting += [_name_problem(name, problem) for name, problem in status.refused_files.items()]
+    failed = [
+        *map(_format_run, status.failed_runs),
+        *(f"`{name}`: {why}" for name, why in status.failed_commands.items()),
+    ]
+    parts = {
+        "home": [status.home],
+        "trades": [_format_active(status), *_format_accounts(status)],
+        "runs": list(map(_format_run, status.running)) or ["nothing"],
+        "waits": waiting or ["nothing"],
+        "failed": failed or ["nothing"],
+        "ui": [each.body for each in status.ui_problems] or [status.ui or "not running: no schedule or sensor runs"],
+        "halted": [status.halted or "no"],
+        "next": [status.next_command],
+    }
+    quiet = {"waits": not waiting, "failed": not failed, "halted": status.halted is None}
+    for label, lines in parts.items():
+        _print_part(label, lines, None if quiet.get(label) else STYLES.get(label))
+
+
+def _print_part(label: str, lines: Sequence[str], style: str | None) -> None:
+    room = max(wide_console().width - LABEL, LABEL)
+    more = [f"… {len(lines) - MAX_LINES + 1} more; --json shows all"] if len(lines) > MAX_LINES else []
+    shown = [*lines[: MAX_LINES - 1], *more] if more else lines
+    for i, line in enumerate(shown):
+        text = " ".join(line.split())
+        cut = text if len(text) <= room or label in WHOLE else f"{text[: room - 1]}…"
+        print_line(f"{label if i == 0 else '':<{LABEL}}{cut}", style)
+
+
+def _format_active(status: HomeStatus) -> str:
+    active = status.active
+    if active is None:
+        return "no policy is active: nvtrader policies activate NAME"
+    return f"{active.policy} of run {short_id(active.run_id)}, since {active.activated_at:%Y-%m-%d} by {active.by}"
+
+
+def _format_accounts(status: HomeStatus) -> list[str]:
+    return [
+        f"{each.account}: {each.value:,.2f} at {each.session}, {each.equity - 1:+.2%} since its opening"
+        for each in status.accounts
+    ]
+
+
+def _format_run(run: RunState) -> str:
+    return f"{short_id(run.run_id)} {run.partition_key} {run.status}: {run.state}"
+
+
+def _name_problem(name: str, problem: str) -> str:
+    return problem if problem.startswith(name) else f"{name}: {problem}"
