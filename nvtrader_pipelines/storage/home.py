@@ -52,6 +52,7 @@ class Home:
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
     mlflow = _Place("warehouse/mlflow")  # MLflow store
+    mlflow_database = _Place("warehouse/mlflow/mlflow.db")
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
     @property
