@@ -3,7 +3,8 @@
 `python -m tests.kill_drill 60 --seed 1` kills `ingest`, `experiments run`, `policies activate` and `trade` sixty times,
 some of them twice, alone or with the processes that they started, and prints a line per rerun. Tables, policy files and
 the exit code of `doctor` must equal those of an undisturbed home, or the drill ends with 1; other homes stay in the
-folder that is printed first. Sixty kills take half an hour on two cores.
+folder that is printed first. Sixty kills take half an hour on two cores. `--aim mlflow` kills only first runs of an
+experiment, when MLflow's database has grown to a random part of its size.
 """
 
 import argparse
@@ -34,6 +35,8 @@ CHANGES = {  # one short training
 }
 UNEQUAL = ("event_id", "promotion_id", "snapshot_ids", "chain", "at")  # columns with a time or an id made from one
 TIMES = ("_at", "_seconds")  # ends of names
+AIMS = {"mlflow": ["ingest", "run"]}  # commands up to the one that is killed
+MLFLOW_BYTES = 950_000  # size of a new database of MLflow
 
 
 def contents(home: Home) -> dict[str, str]:
@@ -47,10 +50,23 @@ def contents(home: Home) -> dict[str, str]:
     return found
 
 
-def kill_during(home: Home, arguments: list[str], seconds: float, *, alone: bool) -> bool:
-    """Kill a command after some seconds, with its processes unless alone; whether it was running."""
+def mlflow_bytes(home: Home) -> int:
+    """Size of MLflow's database, made in place or aside."""
+    with contextlib.suppress(FileNotFoundError):  # renamed just now
+        return max((path.stat().st_size for path in home.mlflow.glob("*mlflow.db*")), default=0)
+    return 0
+
+
+def kill_during(home: Home, arguments: list[str], seconds: float, *, alone: bool, n_bytes: int = 0) -> bool:
+    """Kill a command some seconds after MLflow's database has a size, with its processes unless alone.
+
+    Returns:
+        Whether the command was running.
+    """
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
     process = subprocess.Popen([NVTRADER, *arguments], env=environment(home), cwd=home.root.parent, **quiet)
+    while process.poll() is None and mlflow_bytes(home) < n_bytes:
+        time.sleep(0.002)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
     running = process.poll() is None
@@ -69,16 +85,16 @@ def run_again(home: Home, arguments: list[str]) -> str:
     return f"exit code {done.returncode}: {done.stderr[-500:]}" if done.returncode else ""
 
 
-def build_stages(root: Path) -> tuple[dict[str, Home], dict[str, float]]:
+def build_stages(root: Path, names: list[str]) -> tuple[dict[str, Home], dict[str, float]]:
     """Build the homes before each command and at the end; return them and the seconds of each."""
     home = small_home(root / "home")
     write_experiment(home, **CHANGES)
     stages, seconds = {}, {}
-    for name, arguments in COMMANDS.items():
+    for name in names:
         stages[name] = copy(home, root / f"before-{name}")
         start = time.perf_counter()
-        if problem := run_again(home, arguments):
-            sys.exit(f"`nvtrader {' '.join(arguments)}` failed without any kill: {problem}")
+        if problem := run_again(home, COMMANDS[name]):
+            sys.exit(f"`nvtrader {' '.join(COMMANDS[name])}` failed without any kill: {problem}")
         seconds[name] = time.perf_counter() - start
     return {**stages, "end": home}, seconds
 
@@ -94,21 +110,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kills", type=int, nargs="?", default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--aim", choices=AIMS)
     options = parser.parse_args()
     root, generator = Path(tempfile.mkdtemp(prefix="kill-drill-")), random.Random(options.seed)
     print(f"homes are in {root}", flush=True)
-    stages, seconds = build_stages(root)
-    names = list(COMMANDS)
+    names = AIMS.get(options.aim, list(COMMANDS))
+    stages, seconds = build_stages(root, names)
     expected = {name: contents(stages[after]) for name, after in zip(names, [*names[1:], "end"], strict=True)}
+    names = names[-1:] if options.aim else names
     kills = failed = number = 0
     while kills < options.kills:
         name = names[number % len(names)]
         home = copy(stages[name], root / f"rerun-{number}")
         hits = []
-        for _ in range(generator.choice([1, 1, 1, 2])):
-            moment, alone = generator.uniform(0.1, 1.0) * seconds[name], generator.random() < 0.5
-            if kill_during(home, COMMANDS[name], moment, alone=alone):
-                hits.append(f"{moment:.1f} s{' alone' if alone else ''}")
+        for _ in range(1 if options.aim else generator.choice([1, 1, 1, 2])):
+            share, alone = generator.uniform(0.1, 1.0), generator.random() < 0.5
+            moment, n_bytes = (0.0, int(share * MLFLOW_BYTES)) if options.aim else (share * seconds[name], 0)
+            if kill_during(home, COMMANDS[name], moment, alone=alone, n_bytes=n_bytes):
+                at = f"{n_bytes} bytes" if options.aim else f"{moment:.1f} s"
+                hits.append(f"{at}{' alone' if alone else ''}")
         kills += len(hits)
         problem, found = run_again(home, COMMANDS[name]), contents(home)
         different = sorted(key for key in expected[name].keys() | found if expected[name].get(key) != found.get(key))

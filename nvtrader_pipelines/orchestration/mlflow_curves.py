@@ -1,6 +1,5 @@
 """Curves of trainings in MLflow while they run: one MLflow run per fold and seed."""
 
-import logging
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
@@ -99,15 +98,9 @@ class LiveCurves:
         return list(self._client.search_runs([self._experiment_id], tagged, max_results=N_LISTED))
 
     def _write(self, training: _Training) -> None:
-        """Write the pending points; if the store fails they stay pending, and training continues."""
-        from mlflow import MlflowException  # takes seconds to import
-
-        try:
-            self._client.log_batch(training.mlflow_run_id, metrics=training.pending)
-        except MlflowException as error:
-            logging.getLogger(__name__).warning("curves are not in MLflow yet: %s", error)
-        else:
-            training.pending = []
+        """Write the pending points."""
+        self._client.log_batch(training.mlflow_run_id, metrics=training.pending)
+        training.pending = []
 
     def _finish(self, key: FoldSeed, status: str) -> None:
         training = self._open.pop(key)

@@ -2,18 +2,18 @@
 
 import json
 import logging
-import os
 import shutil
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import dagster as dg
 import polars as pl
+from pydantic import PrivateAttr
 
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.orchestration.mlflow_curves import (
@@ -25,10 +25,14 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
     is_mark_alive,
     process_mark,
 )
+from nvtrader_pipelines.orchestration.mlflow_database import Warn, open_database, rewrite_artifact_uris, store_errors
+from nvtrader_pipelines.orchestration.progress_log import Watch
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+Result = TypeVar("Result")
+LOGGER = logging.getLogger(__name__)
 EXPERIMENT = "nvtrader"  # of MLflow, with a run per experiment run
 TRAININGS = "nvtrader trainings"  # of MLflow, with a run per fold and seed
 CURVE_POINTS = 200
@@ -83,17 +87,6 @@ class TrackedRun:
             self.mlflow_run_id, [DatasetInput(market, [InputTag("mlflow.data.context", "training")])]
         )
 
-    @contextmanager
-    def live_curves(self, name: str) -> Iterator[LiveCurves]:
-        """Yield the live curves of an experiment's trainings, and end them with the context."""
-        curves = LiveCurves(self.client, self.trainings_id, self.run_id, name)
-        try:
-            yield curves
-        except BaseException as error:
-            curves.close(end_status(error))
-            raise
-        curves.close("FINISHED")
-
     def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
         """Log the mean learning curve and the policy files."""
         mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
@@ -141,6 +134,74 @@ class TrackedRun:
         self.client.log_artifacts(self.mlflow_run_id, str(folder), folder.name)
 
 
+class MirroredRun:
+    """MLflow run of an experiment run that does not need MLflow.
+
+    The first failure of MLflow's store is a warning; after it nothing more is logged.
+    """
+
+    def __init__(self, start: Callable[[], TrackedRun], warn: Warn) -> None:
+        self._warn = warn
+        self.tracked = self._attempt(start)
+        self.mlflow_run_id = self.tracked.mlflow_run_id if self.tracked else None
+        self.metadata = self.tracked.metadata if self.tracked else {}
+
+    def log_plan(self, plan: RunPlan) -> None:
+        """Log the spec, the warnings and the market, before the training."""
+        self._log(lambda run: run.log_plan(plan))
+
+    @contextmanager
+    def live_curves(self, name: str) -> Iterator[Watch]:
+        """Yield the function that logs the curves of an experiment's trainings, and end them with the context."""
+        curves = self._log(lambda run: LiveCurves(run.client, run.trainings_id, run.run_id, name))
+
+        def write(to: Callable[[LiveCurves], None]) -> None:
+            if curves and self.tracked:
+                self._attempt(partial(to, curves))
+
+        with _ending(lambda status: write(lambda curves: curves.close(status))):
+            yield lambda step: write(lambda curves: curves.log(step))
+
+    def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
+        """Log the mean learning curve and the policy files."""
+        self._log(lambda run: run.log_training(curves, folder))
+
+    def log_verdict(self, verdict: pl.DataFrame) -> None:
+        """Log the figures of the ensemble per period, and the whole verdict as a file."""
+        self._log(lambda run: run.log_verdict(verdict))
+
+    def log_pictures(self, folder: Path, partition_key: str) -> None:
+        """Log the plots of an experiment, which `folder` holds by asset."""
+        self._log(lambda run: run.log_pictures(folder, partition_key))
+
+    def end(self, status: str) -> None:
+        """End the MLflow run."""
+        self._log(lambda run: run.client.set_terminated(run.mlflow_run_id, status))
+
+    def _log(self, write: Callable[[TrackedRun], Result]) -> Result | None:
+        return self._attempt(partial(write, self.tracked)) if self.tracked else None
+
+    def _attempt(self, action: Callable[[], Result]) -> Result | None:
+        try:
+            return action()
+        except store_errors() as error:
+            self.tracked = None
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            self._warn(f"MLflow's store failed and lacks the rest of this run, whose results are complete: {reason}")
+            return None
+
+
+@contextmanager
+def _ending(end: Callable[[str], None]) -> Iterator[None]:
+    """Call a function with the status of an MLflow run when the context ends."""
+    try:
+        yield
+    except BaseException as error:
+        end(end_status(error))
+        raise
+    end("FINISHED")
+
+
 def curves_path(trainings_id: str, search: str = "") -> str:
     """Path of the charts of trainings in the MLflow web page, restricted by a search."""
     query = {**({"searchFilter": search} if search else {}), "compareRunsMode": "CHART"}
@@ -155,48 +216,36 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return named
 
 
-def rewrite_artifact_uris(database: Path, old: str, new: str) -> None:
-    """Rewrite the recorded URIs of artifacts, after the home was moved or copied."""
-    with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
-        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
-            moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
-            inside = f"{column} = ? OR substr({column}, 1, ?) = ?"
-            connection.execute(f"{moved} WHERE {inside}", (new, len(old) + 1, old, len(old) + 1, f"{old}/"))
-
-
 class MlflowTracking(dg.ConfigurableResource):
     """MLflow store under `warehouse/mlflow`."""
 
     folder: str
+    _warned: set[str] = PrivateAttr(default_factory=set)  # ids of runs
 
-    def _client(self) -> "MlflowClient":
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # MLflow would report its use over the network
-        from mlflow import MlflowClient  # takes seconds to import
-
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs every table it creates
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
-        return MlflowClient(f"sqlite:///{self.folder}/mlflow.db")
+    @property
+    def _database(self) -> Path:
+        return Path(self.folder) / "mlflow.db"
 
     def delete(self, run_id: str) -> None:
         """Delete the MLflow runs of an experiment run and their artifacts, if there are any."""
-        if not (Path(self.folder) / "mlflow.db").exists():
+        if not self._database.exists():
             return
         client, *experiment_ids = self.open()
         for run in client.search_runs(experiment_ids, f"tags.`{RUN_TAG}` = '{run_id}'", max_results=N_LISTED):
             shutil.rmtree(Path(self.folder) / "artifacts" / run.info.run_id, ignore_errors=True)
             client.delete_run(run.info.run_id)
 
-    def open(self) -> "tuple[MlflowClient, str, str]":
+    def open(self, warn: Warn = LOGGER.warning) -> "tuple[MlflowClient, str, str]":
         """Open the MLflow store of the home, and mark the runs of dead processes as killed.
 
         Returns:
             The client, and the ids of the MLflow experiments with runs and with trainings.
         """
-        client = self._client()
         artifacts = (Path(self.folder) / "artifacts").as_uri()
+        client = open_database(self._database, (EXPERIMENT, TRAININGS), artifacts, warn)
         found = client.get_experiment_by_name(EXPERIMENT)
         if found and found.artifact_location != artifacts and found.artifact_location.endswith(ARTIFACTS):
-            rewrite_artifact_uris(Path(self.folder) / "mlflow.db", found.artifact_location, artifacts)
+            rewrite_artifact_uris(self._database, found.artifact_location, artifacts)
         names = (EXPERIMENT, TRAININGS)
         known = {each.name: each.experiment_id for each in map(client.get_experiment_by_name, names) if each}
         runs_id, trainings_id = (known.get(name) or client.create_experiment(name, artifacts) for name in names)
@@ -207,17 +256,22 @@ class MlflowTracking(dg.ConfigurableResource):
         return client, runs_id, trainings_id
 
     @contextmanager
-    def run(self, run_id: str, name: str) -> Iterator[TrackedRun]:
-        """Open the MLflow run of an experiment run, found by its tag or new."""
-        client, experiment_id, trainings_id = self.open()
+    def run(self, run_id: str, name: str, warn: Warn = LOGGER.warning) -> Iterator[MirroredRun]:
+        """Open the MLflow run of an experiment run, found by its tag or new; a store that fails is one warning."""
+
+        def warn_once(message: str) -> None:
+            if run_id not in self._warned:
+                self._warned.add(run_id)
+                warn(message)
+
+        mirrored = MirroredRun(lambda: self._start(run_id, name, warn), warn_once)
+        with _ending(mirrored.end):
+            yield mirrored
+
+    def _start(self, run_id: str, name: str, warn: Warn) -> TrackedRun:
+        client, experiment_id, trainings_id = self.open(warn)
         runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
         run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)
         client.set_tag(run.info.run_id, PROCESS_TAG, process_mark())
         client.update_run(run.info.run_id, "RUNNING")
-        tracked = TrackedRun(client, experiment_id, run.info.run_id, run_id, trainings_id)
-        try:
-            yield tracked
-        except BaseException as error:
-            client.set_terminated(run.info.run_id, end_status(error))
-            raise
-        client.set_terminated(run.info.run_id, "FINISHED")
+        return TrackedRun(client, experiment_id, run.info.run_id, run_id, trainings_id)

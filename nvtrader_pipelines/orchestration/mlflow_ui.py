@@ -20,7 +20,7 @@ def mlflow_command(home: Home, port: int) -> list[str]:
     """Build the command that serves the MLflow store of a home."""
     mlflow = str(Path(sys.executable).with_name("mlflow"))
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
-    store = f"sqlite:///{home.mlflow}/mlflow.db"
+    store = f"sqlite:///{home.mlflow_database}"
     stores = ["--backend-store-uri", store, "--registry-store-uri", store, "--no-serve-artifacts"]
     return [mlflow, "server", *address, *stores, "--uvicorn-opts", "--log-level warning"]
 

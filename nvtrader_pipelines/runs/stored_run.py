@@ -28,8 +28,8 @@ class Tracker(Protocol):
     """MLflow run that tracks a run."""
 
     @property
-    def mlflow_run_id(self) -> str:
-        """Its id."""
+    def mlflow_run_id(self) -> str | None:
+        """Its id; None if MLflow failed before the run began."""
         ...
 
     def log_verdict(self, verdict: pl.DataFrame) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import glob
 import hashlib
+import itertools
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 
 DATABASE_REMEDY = "see `nvtrader doctor`"
+JOURNALS = ("-journal", "-wal", "-shm")  # ends of the names of a database's files
 MAX_HASHED_BYTES = 256 << 20
 
 
@@ -58,6 +60,19 @@ def remove_aside(temporary: Path) -> None:
             shutil.rmtree(left)
         else:
             left.unlink()
+
+
+def set_aside(path: Path) -> Path | None:
+    """Rename a damaged file, with the journals of a database, to a free name; return that, or None without the file.
+
+    Journals come first: SQLite would write one that is left behind into the next database of this name.
+    """
+    numbers = (f"-{count}" if count > 1 else "" for count in itertools.count(1))
+    end = next(end for end in map(".damaged{}".format, numbers) if not path.with_name(path.name + end).exists())
+    for part in JOURNALS:
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + part).replace(path.with_name(path.name + part + end))
+    return path.replace(path.with_name(path.name + end)) if path.exists() else None
 
 
 def _sync_folder(path: Path) -> None:

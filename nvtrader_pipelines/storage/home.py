@@ -53,6 +53,7 @@ class Home:
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
     exports = _Place("exports")  # files that queries write
     mlflow = _Place("warehouse/mlflow")  # MLflow store
+    mlflow_database = _Place("warehouse/mlflow/mlflow.db")
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
 
     @property

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import unquote
 
+from nvtrader_pipelines.storage.damage.file_problems import mlflow_problem
 from nvtrader_pipelines.storage.files import open_sqlite
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.locations import TABLES_PART
@@ -16,7 +17,9 @@ def recorded_roots(home: Home) -> dict[str, set[str]]:
         StorageError: if a database or the views cannot be read.
     """
     tables = _column(home.catalog, "SELECT metadata_location FROM iceberg_tables")
-    artifacts = _column(home.mlflow / "mlflow.db", "SELECT artifact_uri FROM runs")
+    path = home.mlflow_database
+    is_usable = path.exists() and mlflow_problem(path) is None
+    artifacts = _column(path, "SELECT artifact_uri FROM runs") if is_usable else []
     folder = f"/{home.mlflow.relative_to(home.root).as_posix()}/"
     return {
         "tables": {location.rpartition(TABLES_PART)[0].removeprefix("file://") for location in tables},

@@ -1,8 +1,7 @@
-import logging
 import shutil
 
 import pytest
-from mlflow import MlflowClient, MlflowException
+from mlflow import MlflowClient
 
 from nvtrader_pipelines.orchestration import mlflow_curves, mlflow_tracking
 from nvtrader_pipelines.orchestration.mlflow_curves import MAX_POINTS, LiveCurves
@@ -91,18 +90,3 @@ def test_completed_run_finishes_trainings_that_a_kill_left_open(opened):
     later.log(point(STEP, seed=1))
     later.close("FINISHED")
     assert statuses(opened) == {0: "FINISHED", 1: "FINISHED"}
-
-
-def test_locked_store_stops_no_training_and_its_points_follow(opened, monkeypatch, caplog):
-    def refuse(*_, **__):
-        raise MlflowException("database is locked")
-
-    curves = LiveCurves(*opened, "run", "tiny")
-    curves.log(point(STEP))
-    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr(mlflow_curves, "SECONDS_BETWEEN_WRITES", 0.0)
-        patch.setattr(opened[0], "log_batch", refuse)
-        curves.log(point(2 * STEP))
-    assert "database is locked" in caplog.text
-    curves.log(end())
-    assert [step for step, _ in history(opened, "mean_reward")] == [STEP, 2 * STEP]

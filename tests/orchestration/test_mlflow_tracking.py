@@ -1,6 +1,7 @@
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 from mlflow import MlflowClient
 
@@ -11,7 +12,7 @@ from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
 from tests.homes import KEY, N_POLICIES
-from tests.orchestration.training_points import point
+from tests.orchestration.training_points import end, point
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,8 @@ def tracking(built_home, tmp_path, monkeypatch):
     return MlflowTracking(folder=str(tmp_path))
 
 
-def status(tracked) -> str:
-    return tracked.client.get_run(tracked.mlflow_run_id).info.status
+def status(run) -> str:
+    return run.tracked.client.get_run(run.mlflow_run_id).info.status
 
 
 def test_mlflow_run_is_named_after_its_partition_and_finished(logged, built_home):
@@ -83,17 +84,18 @@ def test_mlflow_input_is_the_panel_by_its_digest(logged, built_home):
 
 
 def test_run_of_a_dead_process_is_killed_when_the_store_opens(tracking):
-    with tracking.run("run-4", "name") as tracked:
-        tracked.client.set_tag(tracked.mlflow_run_id, PROCESS_TAG, "1 2000-01-01T00:00:00+00:00")
+    with tracking.run("run-4", "name") as run:
+        run.tracked.client.set_tag(run.mlflow_run_id, PROCESS_TAG, "1 2000-01-01T00:00:00+00:00")
         tracking.open()
-        assert status(tracked) == "KILLED"
+        assert status(run) == "KILLED"
 
 
 def test_deletion_removes_the_run_and_its_trainings(tracking):
-    with tracking.run("run-5", "name") as tracked, tracked.live_curves("tiny") as live:
-        live.log(point(128))
+    with tracking.run("run-5", "name") as run, run.live_curves("tiny") as log:
+        log(point(128))
     tracking.delete("run-5")
-    left = tracked.client.search_runs([tracked.experiment_id, tracked.trainings_id], "tags.`nvtrader.run_id` = 'run-5'")
+    client, *experiment_ids = tracking.open()
+    left = client.search_runs(experiment_ids, "tags.`nvtrader.run_id` = 'run-5'")
     assert list(left) == []
 
 
@@ -115,7 +117,8 @@ def test_logging_on_a_retry_duplicates_nothing(tracking, tmp_path):
     (folder / "fold-0-seed-0.zip").write_bytes(b"policy")
     points = [(step, step / 10) for step in range(CURVE_POINTS)]
     for _ in range(2):
-        with tracking.run("run-1", "name") as tracked:
+        with tracking.run("run-1", "name") as run:
+            tracked = run.tracked
             tracked.log({"name": "tiny"}, {"all/sharpe": 0.5})
             tracked.log_curve("mean_reward", points)
             tracked.log_files(folder)
@@ -128,5 +131,31 @@ def test_logging_on_a_retry_duplicates_nothing(tracking, tmp_path):
 
 def test_log_curve_too_many_points_raises(tracking):
     with pytest.raises(ValueError, match="more than 200"), tracking.run("run-3", "x") as run:
-        run.log_curve("loss", [(step, 0.0) for step in range(CURVE_POINTS + 1)])
+        run.tracked.log_curve("loss", [(step, 0.0) for step in range(CURVE_POINTS + 1)])
     assert status(run) == "FAILED"
+
+
+def test_store_damaged_during_a_run_is_one_warning(tracking, tmp_path):
+    warnings, database = [], tmp_path / "mlflow.db"
+    with tracking.run("run-6", "name", warnings.append) as run, run.live_curves("tiny") as log:
+        log(point(128))
+        database.write_bytes(bytes(9000))
+        log(point(256))
+        log(end())
+        run.log_training(pl.DataFrame({"timesteps": [1], "mean_reward": [0.5]}), tmp_path)
+        run.log_verdict(pl.DataFrame({"kind": ["ensemble"]}))
+    assert len(warnings) == 1
+    assert run.mlflow_run_id in run.metadata.values()
+    database.unlink()
+    database.mkdir()
+    with tracking.run("run-6", "name", warnings.append):
+        pass
+    assert len(warnings) == 1
+
+
+def test_error_of_a_run_passes_a_store_that_failed(tmp_path):
+    (tmp_path / "mlflow").write_bytes(b"")
+    warnings, tracking = [], MlflowTracking(folder=str(tmp_path / "mlflow"))
+    with pytest.raises(FileNotFoundError), tracking.run("run-7", "name", warnings.append) as run:
+        raise FileNotFoundError("of the training")
+    assert (run.mlflow_run_id, run.metadata, len(warnings)) == (None, {}, 1)

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from nvtrader_pipelines.storage.errors import DamagedFileError
-from nvtrader_pipelines.storage.files import open_sqlite, write_atomically
+from nvtrader_pipelines.storage.files import open_sqlite, set_aside, write_atomically
 
 
 def test_write_atomically_creates_file_and_folders(tmp_path):
@@ -38,3 +38,14 @@ def test_open_sqlite_refuses_a_damaged_file_but_not_a_wrong_query(tmp_path):
     sqlite3.connect(path).execute("CREATE TABLE u (n)")
     with pytest.raises(sqlite3.OperationalError, match="no such table"), open_sqlite(path) as database:
         database.execute("SELECT 1 FROM t")
+
+
+def test_set_aside_renames_a_database_with_its_journals_and_keeps_all(tmp_path):
+    path, names = tmp_path / "a.db", ("a.db", "a.db-journal", "a.db-wal")
+    for end in (".damaged", ".damaged-2"):
+        for name in names:
+            (tmp_path / name).write_text(end)
+        assert set_aside(path) == tmp_path / f"a.db{end}"
+    found = {each.name: each.read_text() for each in tmp_path.iterdir()}
+    assert found == {name + end: end for name in names for end in (".damaged", ".damaged-2")}
+    assert set_aside(path) is None

@@ -33,7 +33,7 @@ def walk_forward_evaluation(
     """Sharpe ratio with interval, growth, drawdown, turnover and cost per account and period."""
     plan = reopen_plan(store, store.policies.read_latest(context.partition_key))
     launch = Launch(context.run.run_id, context.run.run_id)
-    with mlflow.run(plan.run_id, context.partition_key) as tracked:
+    with mlflow.run(plan.run_id, context.partition_key, context.log.warning) as tracked:
         verdict = drain(judge_run(store, plan, launch, tracked), progress.reporter(context))
         tracked.log_pictures(store.home.pictures, context.partition_key)
     return table_result(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})

@@ -3,14 +3,40 @@
 import contextlib
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 DUCKDB, PARQUET = b"DUCK", b"PAR1"
 EMPTY, TORN, MISSING = "is empty", "ends too early", "is missing"
+HALF_MADE = "was made or migrated only in part"
+MLFLOW_TABLES = {"alembic_version", "experiments", "runs"}  # of every version of MLflow
 
 
 def sqlite_problem(path: Path) -> str | None:
-    """Problem of a SQLite database, or None.
+    """Problem of a SQLite database, or None."""
+    return _sqlite_problem(path, lambda _: None)
+
+
+def mlflow_problem(path: Path) -> str | None:
+    """Problem of MLflow's database that MLflow cannot mend, or None; an older schema is none, since MLflow migrates it.
+
+    MLflow adds the first experiment last, so a database without one was never complete.
+    """
+    return _sqlite_problem(path, _mlflow_schema_problem)
+
+
+def _mlflow_schema_problem(database: sqlite3.Connection) -> str | None:
+    (integrity,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if integrity != "ok":
+        return f"is damaged ({integrity})"
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if not tables >= MLFLOW_TABLES or any(name.startswith("_alembic_tmp_") for name in tables):
+        return HALF_MADE
+    return None if database.execute("SELECT 1 FROM alembic_version, experiments LIMIT 1").fetchone() else HALF_MADE
+
+
+def _sqlite_problem(path: Path, problem_of: Callable[[sqlite3.Connection], str | None]) -> str | None:
+    """Problem of a SQLite database: that of its file, or the one found in its content.
 
     SQLite finds it: closing a file that this process opened itself would free the locks of its connections.
     """
@@ -19,11 +45,11 @@ def sqlite_problem(path: Path) -> str | None:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
             database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return problem_of(database)
     except sqlite3.OperationalError:  # locked or not writable, which is no damage
         return None
     except sqlite3.DatabaseError as error:
         return f"cannot be read as a SQLite database ({error})"
-    return None
 
 
 def json_problem(path: Path) -> str | None:

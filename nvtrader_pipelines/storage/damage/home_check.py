@@ -1,11 +1,17 @@
-"""Check of the databases, states and metadata files that every command depends on."""
+"""Check of the databases, states and metadata files that every command depends on, and of MLflow's mirror."""
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nvtrader_pipelines.storage.damage.file_problems import EMPTY, ending_problem, json_problem, sqlite_problem
+from nvtrader_pipelines.storage.damage.file_problems import (
+    EMPTY,
+    ending_problem,
+    json_problem,
+    mlflow_problem,
+    sqlite_problem,
+)
 from nvtrader_pipelines.storage.damage.remedies import REPAIR, rebuild_remedy
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.files import open_sqlite
@@ -22,11 +28,19 @@ def require_intact(home: Home) -> None:
     Raises:
         DamagedFileError: with the first such file and its remedy.
     """
-    for error in find_damage(home):
+    for error in _find_needed_damage(home):
         raise error
 
 
 def find_damage(home: Home) -> Iterator[DamagedFileError]:
+    """Find damaged files: those that every command depends on, and MLflow's database."""
+    yield from _find_needed_damage(home)
+    path = home.mlflow_database
+    if path.exists() and (problem := mlflow_problem(path)):
+        yield DamagedFileError(path, problem, REPAIR)
+
+
+def _find_needed_damage(home: Home) -> Iterator[DamagedFileError]:
     """Find damaged files that every command depends on; takes a few milliseconds."""
     for path, problem_of, remedy in _watched_files(home):
         if path.exists() and (problem := problem_of(path)):
@@ -45,7 +59,6 @@ def _watched_files(home: Home) -> Iterator[tuple[Path, Callable[[Path], str | No
     yield from ((home.warehouse / name, json_problem, REPAIR) for name in STATES)
     yield home.dagster / "dagster.yaml", _empty_problem, REPAIR
     yield from ((home.dagster / name, sqlite_problem, REPAIR) for name in DAGSTER_DATABASES)
-    yield home.mlflow / "mlflow.db", sqlite_problem, REPAIR
 
 
 def _empty_problem(path: Path) -> str | None:

@@ -1,6 +1,7 @@
 """Database of the ledger, SQLite or Postgres; processes may open it concurrently."""
 
 import os
+import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +21,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
 
 VARIABLE = "NVTRADER_LEDGER_URL"
+DATABASE_ERRORS = (SQLAlchemyError, sqlite3.Error, OSError)
 SCHEMA = "ledger"  # Postgres schema; Dagster and MLflow have tables of the same names
 MIGRATION_LOCK = 7_239_148_204  # advisory lock in Postgres; an arbitrary number
 BUSY_TIMEOUT = 60  # seconds to wait for another writer in SQLite

@@ -1,7 +1,9 @@
 """Empty and torn files of a built home: what doctor and an everyday command answer, and what the remedies make."""
 
+import contextlib
 import shlex
 import shutil
+import sqlite3
 import subprocess
 
 import pytest
@@ -25,8 +27,8 @@ REPAIRED = {  # files that `doctor --repair` rebuilds
     "warehouse/dagster/history/runs.db": ("empty", "torn", "zeros"),
     "warehouse/dagster/history/runs/index.db": ("empty", "torn", "zeros"),
     "warehouse/dagster/schedules/schedules.db": ("empty", "torn", "zeros"),
-    "warehouse/mlflow/mlflow.db": ("empty", "torn", "zeros"),
 }
+MLFLOW = "warehouse/mlflow/mlflow.db"  # a mirror: only doctor names it
 REBUILT = {  # files that only a backup or a new warehouse restores, with a command that reads them
     "warehouse/ledger.db": ("runs", "list"),
     "warehouse/iceberg/gold/returns/metadata/*.metadata.json": ("runs", "list"),
@@ -66,7 +68,31 @@ def test_damaged_file_has_a_sentence_with_the_remedy(pattern, kind, everyday, re
     assert "unexpected" not in found.output + answer.output
 
 
-@pytest.mark.parametrize("file", REPAIRED)
+@pytest.mark.parametrize("kind", [*DAMAGES, "half-migrated"])
+def test_damaged_mlflow_database_is_named_by_doctor_only(kind, damaged_home, command):
+    path, invoke = damaged_home.root / MLFLOW, command(damaged_home)
+    before = path.read_bytes()
+    if kind == "half-migrated":
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE _alembic_tmp_experiments (n)")
+            database.execute("DROP TABLE runs")
+    else:
+        path.write_bytes(DAMAGES[kind](before))
+    try:
+        found, answer, repaired = (
+            invoke(*words)
+            for words in (("doctor", "--json"), ("experiments", "list"), ("doctor", "--repair", "--json"))
+        )
+        assert not path.exists()
+    finally:
+        path.write_bytes(before)
+    assert (found.exit_code, answer.exit_code) == (1, 0)
+    assert "doctor --repair" in found.stdout
+    assert f"{path}" in repaired.stdout
+    assert "unexpected" not in found.output + answer.output + repaired.output
+
+
+@pytest.mark.parametrize("file", [*REPAIRED, MLFLOW])
 def test_repaired_home_equals_the_undisturbed_home(file, built_home, tmp_path, command):
     home = Home(tmp_path / "home")
     shutil.copytree(built_home.root, home.root)
@@ -116,6 +142,19 @@ def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, t
     assert again.returncode == 0, again.stderr
     assert policy_files(home) == expected
     assert Store(home).policies.is_intact(*Store(home).ledger.runs().select("partition_key", "run_id").row(0))
+
+
+def test_training_without_mlflow_gives_the_same_bytes_and_one_warning(short_home, tmp_path, fast_nvtrader):
+    home, expected = Home(tmp_path / "home"), policy_files(short_home)
+    shutil.copytree(short_home.root, home.root)
+    next(home.policies.rglob("fold-0-seed-0.zip")).unlink()
+    shutil.rmtree(home.mlflow)
+    home.mlflow.write_bytes(b"")
+    again = nvtrader(home, "experiments", "run", "tiny", "--no-judge", command=fast_nvtrader)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count("MLflow's store failed") == 1
+    assert policy_files(home) == expected
+    assert Store(home).ledger.runs()["status"].to_list() == ["done"]
 
 
 def test_tampered_active_policy_is_refused_until_it_is_trained_again(short_home, tmp_path, fast_nvtrader):

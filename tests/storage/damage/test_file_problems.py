@@ -1,10 +1,11 @@
+import contextlib
 import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
+from nvtrader_pipelines.storage.damage.file_problems import HALF_MADE, mlflow_problem, sqlite_problem
 
 WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.0).execute('BEGIN IMMEDIATE')"
 
@@ -46,3 +47,33 @@ def test_damage_is_found(database, content, problem):
     path.write_bytes(content(path.read_bytes()))
     found = sqlite_problem(path)
     assert found is None if problem is None else problem in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("SELECT 1", None),
+        ("CREATE TABLE _alembic_tmp_experiments (n)", HALF_MADE),
+        ("DROP TABLE alembic_version", HALF_MADE),
+        ("DELETE FROM alembic_version", HALF_MADE),
+        ("DELETE FROM experiments", HALF_MADE),
+        ("DROP TABLE runs", HALF_MADE),
+    ],
+)
+def test_half_made_mlflow_database_is_found(change, problem, tmp_path):
+    path = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("alembic_version", "experiments", "runs"):
+            connection.execute(f"CREATE TABLE {table} (n)")
+            connection.execute(f"INSERT INTO {table} VALUES (1)")
+        connection.execute(change)
+    assert mlflow_problem(path) == problem
+
+
+def test_damaged_page_of_mlflow_database_is_found(database):
+    path, connection = database
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    path.write_bytes(path.read_bytes()[:4096] + b"x" * 4096 + path.read_bytes()[8192:])
+    assert sqlite_problem(path) is None
+    assert mlflow_problem(path) not in {None, HALF_MADE}
