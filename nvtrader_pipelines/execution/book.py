@@ -73,7 +73,8 @@ class AccountState(BaseModel):
         if unknown:
             raise ExecutionError(
                 f"the account must hold names of the active policy's market only, but holds {', '.join(unknown)}; "
-                "sell them with a policy that trades them, or use another account"
+                "sell them with a policy that trades them, empty a simulated account by `nvtrader portfolio reset`, or "
+                "use another account"
             )
         weights = np.array([held.get(name, 0.0) for name in names])
         return Account(weights, self.equity, self.peak, np.array(self.recent_returns))

@@ -11,7 +11,6 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
 LATEST = "standing.json"
-OPENINGS = ("openings", "baseline_openings")
 SAME_SHARPE = 1e-9
 NOT_SCORED = (
     "there is no scoreboard yet; `nvtrader materialize` trains and scores every experiment, `nvtrader scoreboard "
@@ -32,23 +31,25 @@ def read_scoreboard(store: Store) -> pl.DataFrame:
 
 
 def with_openings(store: Store, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Add `openings` and `baseline_openings` of the scoreboard to rows of `evaluation.walk_forward_evaluation`.
+    """Add `openings` and `baseline_openings` of the scoreboard to rows of one or more verdicts.
 
-    They are null in periods that the scoreboard does not score, and for accounts that it does not have.
+    They are null in periods that the scoreboard does not score. An account is that of an entrant if name, sessions and
+    Sharpe ratio agree; names of baselines may have a suffix there.
     """
-    board = store.tables.read(
-        SCOREBOARD, columns=["source", "entrant", "first_session", "last_session", "sharpe", "openings"]
-    )
-    known = board.drop_nulls("openings").unique(["entrant", "first_session", "last_session"])
     window = ["first_session", "last_session"]
-    own = known.rename({"entrant": "policy", "sharpe": "scored"}).drop("source")
-    best = known.select(
-        *window, pl.col("entrant").alias("best_baseline"), pl.col("openings").alias("baseline_openings")
+    board = store.tables.read(SCOREBOARD, columns=[*window, "entrant", "sharpe", "openings"]).drop_nulls("openings")
+    rows = verdicts.with_row_index("row")
+    pairs = rows.select("row", "policy", "sharpe", *window).join(board, on=window, suffix="_scored")
+    is_same = (pl.col("sharpe") - pl.col("sharpe_scored")).abs() <= SAME_SHARPE
+    is_named = (pl.col("entrant") == pl.col("policy")) | pl.col("entrant").str.starts_with(pl.col("policy") + "-")
+    matched = pairs.filter(is_same, is_named).unique("row").select("row", "openings")
+    rows = rows.join(matched, on="row", how="left", maintain_order="left").drop("row")
+    run = [name for name in ("run_id",) if name in rows.columns]
+    baselines = rows.filter(kind="baseline").select(
+        "period", *window, *run, pl.col("policy").alias("best_baseline"), pl.col("openings").alias("baseline_openings")
     )
-    rows = verdicts.join(own, on=["policy", *window], how="left", maintain_order="left")
-    rows = rows.join(best, on=["best_baseline", *window], how="left", maintain_order="left")
-    is_scored = (pl.col("sharpe") - pl.col("scored")).abs() <= SAME_SHARPE  # other costs or another account of the name
-    return rows.with_columns(pl.when(is_scored).then(name).alias(name) for name in OPENINGS).drop("scored")
+    keys = ["best_baseline", "period", *window, *run]
+    return rows.join(baselines.unique(keys), on=keys, how="left", maintain_order="left", nulls_equal=True)
 
 
 def read_history(store: Store, entrant: str) -> pl.DataFrame:

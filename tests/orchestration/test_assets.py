@@ -111,7 +111,7 @@ def test_promotion_checks_warn_with_figures(first_runs):
         assert check.description.startswith("landing, ")
         assert "best_baseline" in check.metadata["figures"].value
     assert "the best ranked of 1 trial, has an information ratio of" in luck.description
-    assert "the probability of overfitting against its best baseline is unknown" in choice.description
+    assert "the probability of overfitting against their best baselines is unknown" in choice.description
 
 
 def test_table_reports_rows_size_and_snapshot_as_data_version(first_runs):

@@ -176,16 +176,18 @@ def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, v
                 lines = (f"experiment {i} of {len(keys)}: {key} is" for i, key in enumerate(keys, start=1))
                 for line in ("market:", *lines, "judgement:", "promotion:"):
                     print_line(f"{line} up to date")
-            _write_results(store, [key.partition("@")[0] for key in keys] if names else (), form)
+            named = [key.partition("@")[0] for key in keys] if names else ()
+            _write_results(store, named, form, has_new_bars=False)
 
 
-def _write_results(store: Store, names: Sequence[str], form: Format) -> None:
+def _write_results(store: Store, names: Sequence[str], form: Format, *, has_new_bars: bool) -> None:
     from nvtrader_pipelines.runs.market_summary import summarize_market
-    from nvtrader_pipelines.service.cli.pages.market_page import print_market
+    from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
     from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
 
     if form is Format.TABLE:
-        print_market(summarize_market(store), wide_console())
+        summary = summarize_market(store)
+        print_market(summary, wide_console()) if has_new_bars else print_unchanged(summary)
         print_summary(store, names, wide_console())
     else:
         write_rows(summary_rows(store, names), form)
@@ -193,13 +195,14 @@ def _write_results(store: Store, names: Sequence[str], form: Format) -> None:
 
 def _run_pipeline(store: Store, names: list[str], form: Format, *, yes: bool, judge: bool) -> None:
     from nvtrader_pipelines.orchestration.materialize import run_pipeline
+    from nvtrader_pipelines.runs.market_state import market_is_current
     from nvtrader_pipelines.service.cli.progress_display import show_progress
 
     console, quiet = wide_console(), form is not Format.TABLE
-    confirm = None if yes else confirm_long
+    confirm, has_new_bars = None if yes else confirm_long, not market_is_current(store)
     with show_progress(console, quiet=quiet or not console.is_terminal) as on_progress:
         ran = run_pipeline(store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
-    _write_results(store, ran.names if names else (), form)
+    _write_results(store, ran.names if names else (), form, has_new_bars=has_new_bars)
     for name, problem in ran.problems.items():
         prefix = "" if problem.startswith(name) else f"{name}: "  # problems of files begin with their name
         typer.secho(f"skipped: {prefix}{problem}", err=True, fg="red")

@@ -20,6 +20,7 @@ WIDTH = 180
 LARGE = 1e4  # numbers from here on are written without decimals
 UNKNOWN = "\u2013"  # dash in place of a figure that is unknown or not shown
 MAX_ROWS = 500  # of a table; laying out more takes seconds
+MAX_NAMES = 5  # of rows with an equal sentence
 
 
 class Format(StrEnum):
@@ -125,7 +126,9 @@ def print_sentences(sentences: Iterable[tuple[object, object]], console: Console
             if sentence:
                 names.setdefault(str(sentence), []).append(format_cell(name))
     for sentence, rows in names.items():
-        (console or wide_console()).print(f"{', '.join(rows)}: {sentence}", style="yellow", soft_wrap=True)
+        more = f" and {len(rows) - MAX_NAMES} more" if len(rows) > MAX_NAMES else ""
+        named = f"{', '.join(rows[:MAX_NAMES])}{more}"
+        (console or wide_console()).print(f"{named}: {sentence}", style="yellow", soft_wrap=True)
 
 
 def print_differences(fields: "pl.DataFrame", left: str, right: str) -> None:

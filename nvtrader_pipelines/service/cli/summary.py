@@ -28,8 +28,8 @@ READING = (
 )
 MAX_EXPERIMENTS = 12  # of a period's table; all are on the scoreboard and in the report
 NEXT = (
-    'nvtrader sql "SELECT policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
-    "WHERE period = 'fold' ORDER BY policy, fold\"",
+    'nvtrader sql "SELECT experiment, policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
+    "WHERE period = 'fold' ORDER BY experiment, policy, fold\"",
     "nvtrader report    # everything on one page: warehouse/report.html",
     "nvtrader ui        # the graph, the plots and the runs on http://127.0.0.1:3000",
 )
@@ -56,7 +56,7 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         console.print()
         print_period(verdicts.filter(pl.col("period") == period), period, console)
     console.print(READING, style="dim")
-    print_warnings(store, console)
+    print_warnings(store, console, names)
     home, views = store.home.without_link, store.home.duckdb_file
     console.print(f"\ntables  {home.iceberg}\nviews   {views}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
@@ -64,9 +64,10 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         console.print(f"  {line}", soft_wrap=True)
 
 
-def print_warnings(store: Store, console: Console) -> None:
-    """Print the warnings of all runs, each once."""
+def print_warnings(store: Store, console: Console, names: Sequence[str] = ()) -> None:
+    """Print the warnings of the runs of some experiments, or of all, each once."""
     runs = walk_forward_runs(store, ["run_id", "experiment", "warnings"]).explode("warnings").drop_nulls()
+    runs = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     for (warning,), affected in runs.group_by("warnings", maintain_order=True):
         labels = [f"{name} (run {short_id(run_id)})" for run_id, name in affected.select("run_id", "experiment").rows()]
         prefix = f"{', '.join(labels)}: " if warning == VALIDATION_ONLY else ""
@@ -81,10 +82,12 @@ def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
     is_experiment = pl.col("kind") == "ensemble"
     shown = sort_accounts(rows).filter(~is_experiment | (is_experiment.cum_sum() <= MAX_EXPERIMENTS))
     accounts = list(shown.iter_rows(named=True))
+    cells, has_openings = [figure_cells(row) for row in accounts], any(map(openings_cell, accounts))
+    shown_at = [i for i, name in enumerate(COLUMNS) if has_openings or name != "openings"]
     table = CellTable(
-        COLUMNS,
-        [figure_cells(row) for row in accounts],
-        numeric=range(1, len(COLUMNS)),
+        [COLUMNS[i] for i in shown_at],
+        [[row[i] for i in shown_at] for row in cells],
+        numeric=range(1, len(shown_at)),
         bold=[i for i, row in enumerate(accounts) if row["kind"] == "ensemble"],
     )
     print_table(table, f"{period.replace('_', ' ')} ({first} to {last}), net of costs", console)

@@ -76,7 +76,10 @@ class HomeStatus(BaseModel):
         if self.waiting_plans:
             return f"nvtrader plans show {self.waiting_plans[0].identity}"
         if self.failed_runs:
-            return f"nvtrader runs show {short_id(self.failed_runs[0].run_id)}"
+            run = self.failed_runs[0]
+            name = run.partition_key.partition("@")[0]
+            is_resumable = run.status == "interrupted"
+            return f"nvtrader experiments run {name}" if is_resumable else f"nvtrader runs show {short_id(run.run_id)}"
         if self.failed_commands:
             return next(iter(self.failed_commands))
         if self.refused_files:

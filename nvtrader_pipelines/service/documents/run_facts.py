@@ -9,6 +9,7 @@ import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
+from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
@@ -119,7 +120,7 @@ def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
         "run": {**run.model_dump(mode="json"), "status": run.shown_status},
         "spec": version_content(store.ledger, run.partition_key),
         "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
-        "figures": figures.to_dicts(),
+        "figures": with_openings(store, figures).to_dicts(),
         "events": store.ledger.events(run.run_id).select("timestamp", "stage", "fold", "seed", "message").to_dicts(),
         "views": run_views(run.run_id) if completed and not run.deleted_at else [],
         "warnings": [warning for warnings in completed for warning in warnings],

@@ -30,7 +30,7 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
         return "no verdict: the run is deleted" if run.deleted_at else f"no verdict yet: the run is {run.status}"
     period = reported_period(figures["period"])
     accounts = figures.filter(period=period)
-    own = with_openings(store, accounts.filter(kind="ensemble")).row(0, named=True)
+    own = with_openings(store, accounts).filter(kind="ensemble").row(0, named=True)
     over_openings = difference_range(own["openings"] or (), own["baseline_openings"] or ())
     if is_short(own):
         return f"no verdict: {short_note([own['n_sessions']])}"

@@ -117,8 +117,9 @@ def _allowed_target(home: Home, path: Path) -> Path:
     if target.is_relative_to(exports):
         exports.mkdir(exist_ok=True)
     elif not (outside and target.is_relative_to(working)):
+        elsewhere = ", or run it with `nvtrader sql --allow-files`" if outside else ""
         raise StorageError(
             f"COPY must write below {exports}, or below the working folder outside the home, but its target is "
-            f"{target}; name a file there, or run it with `nvtrader sql --allow-files`"
+            f"{target}; name a file there{elsewhere}"
         )
     return target

@@ -48,7 +48,9 @@ def failed_home(tmp_path):
 def test_runs_table_is_at_most_130_wide(invoke, run):
     found = invoke("runs")
     heads, line, count = found.stdout.splitlines()[:3]
-    assert " ".join(heads.split()) == "run experiment net Sharpe status Sharpe 95 % kind window started parent"
+    assert (
+        " ".join(heads.split()) == "run experiment net Sharpe, all tests status Sharpe 95 % kind window started parent"
+    )
     assert line.split()[:2] == [run.run_id[:8], KEY]
     assert {"walk_forward", "done"} <= set(line.split())
     assert " to ".join(map(str, run.as_parent.window)) in line

@@ -57,7 +57,7 @@ def print_runs(runs: pl.DataFrame) -> None:
         {
             "run": short_id(run["run_id"]),
             "experiment": run["partition_key"],
-            "net Sharpe": sharpe_cells(run)[0],
+            "net Sharpe, all tests": sharpe_cells(run)[0],
             "status": run["status"],
             "Sharpe 95 %": sharpe_cells(run)[1],
             "kind": f"{run['kind']}{', validation only' if run['validation_only'] else ''}",
