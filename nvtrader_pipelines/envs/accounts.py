@@ -58,8 +58,10 @@ class Accounts:
         self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS), order="F")  # contiguous by session
 
     def account(self, i: int) -> Account:
-        """Return the state of one account."""
-        return Account(self.weights[i], float(self.equity[i]), float(self.peak[i]), self.recent_returns[i])
+        """Return the state of one account; its arrays are read-only."""
+        weights, recent_returns = self.weights[i], self.recent_returns[i]
+        weights.flags.writeable = recent_returns.flags.writeable = False
+        return Account(weights, float(self.equity[i]), float(self.peak[i]), recent_returns)
 
     def open(self, rows: list[int], t: list[int]) -> None:
         """Reset the accounts to cash with equity 1, at sessions `t`."""

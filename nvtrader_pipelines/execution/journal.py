@@ -38,6 +38,11 @@ class Journal:
         self.account = account
         self._index(log.events(account))
 
+    @property
+    def is_new_after_reset(self) -> bool:
+        """Whether nothing was recorded since the account's last reset."""
+        return self._ids == {self._reset}
+
     def append(self, *events: AuditEvent) -> list[AuditEvent]:
         """Append the events that are new, and return them."""
         own = [event.model_copy(update={"event_id": self._own_id(event.event_id)}) for event in events]

@@ -20,7 +20,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windo
 from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
-from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio, ClassicalAgent
 from nvtrader_pipelines.policies.training import TrainingTask
 
 SURVIVORSHIP = (
@@ -35,6 +35,10 @@ MAX_USUAL_COST_BPS = 50.0  # a higher cost is more often a wrong unit than inten
 HIGH_COST = (
     "environment.turnover_cost_bps is {bps:g}, {percent:.2g} % of every trade; more than 50 is unusual and "
     "leaves little reason to trade: lower it unless it is intended"
+)
+OTHER_ANCHOR = (
+    "the baseline `anchor` is the anchor of environment.action, not the other one among the baselines: list it without "
+    "settings"
 )
 SHORT_HISTORY = (
     "{rule} needs {lookback} sessions for an estimate (reached: {day}) and holds 1/N before, but only {first} precede "
@@ -140,6 +144,10 @@ class RunPlan:
         cost_bps = self.spec.environment.turnover_cost_bps
         if cost_bps > MAX_USUAL_COST_BPS:
             found.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
+        if any(
+            isinstance(each, AnchorPortfolio) and each not in self.spec.all_baselines for each in self.spec.baselines
+        ):
+            found.append(OTHER_ANCHOR)
         waits = [fold.wait_after_tests for fold in self.folds if fold.wait_after_tests is not None]
         if waits and min(waits) < self._look_back:
             missing = self._look_back - min(waits)

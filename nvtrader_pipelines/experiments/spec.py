@@ -120,17 +120,6 @@ class ExperimentSpec(Component):
         return self
 
     @model_validator(mode="after")
-    def _listed_anchor_is_the_actions(self) -> Self:
-        action = self.environment.action
-        listed = next((baseline for baseline in self.baselines if isinstance(baseline, AnchorPortfolio)), None)
-        if isinstance(action, ResidualAction) and listed is not None and listed.anchor != action.anchor:
-            raise ValueError(
-                f"baselines: found the anchor {listed.anchor}, but environment.action tilts {action.anchor}; drop the "
-                "baseline, as the action's anchor is one in any case, or set the same anchor in both"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _seeds_suit_the_agent(self) -> Self:
         seeds = list(self.seeds)
         if self.agent.is_classical and len(seeds) != 1:
@@ -226,11 +215,13 @@ class ExperimentSpec(Component):
 
     @property
     def all_baselines(self) -> tuple[Baseline, ...]:
-        """Baselines of every table: those listed, and the anchor that a residual action tilts."""
-        action, listed = self.environment.action, self.baselines
-        if not isinstance(action, ResidualAction) or any(isinstance(each, AnchorPortfolio) for each in listed):
-            return listed
-        return (*listed, AnchorPortfolio(anchor=action.anchor))
+        """Baselines of every table: those listed, with the anchor that a residual action tilts as `anchor`."""
+        action = self.environment.action
+        if not isinstance(action, ResidualAction):
+            return self.baselines
+        own = AnchorPortfolio(anchor=action.anchor)
+        listed = tuple(own if isinstance(each, AnchorPortfolio) else each for each in self.baselines)
+        return listed if own in listed else (*listed, own)
 
     @property
     def spec_hash(self) -> str:

@@ -121,7 +121,7 @@ def build_panel(
         problems = (f"{name} {why}: {cure}, or leave {name} out of market.symbols" for name, why, cure in unusable)
         raise ValueError("; ".join(problems))
     if rows.is_empty():
-        raise ValueError(f"no symbol is usable: {unusable[0].symbol} {unusable[0].reason}; deliver what is missing")
+        raise ValueError(f"no symbol is usable: {unusable[0].symbol} {unusable[0].reason}; {unusable[0].cure}")
     history = price_history(rows)
     absent = _sessions_without_price(history)
     arrays = bar_arrays(rows, [*names, "close_return", "overnight_return"], history.sessions, history.symbols)

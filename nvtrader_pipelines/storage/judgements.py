@@ -57,7 +57,7 @@ class Judgements:
         place = self._folder / digest
         try:
             files = {path.name: path.read_bytes() for path in place.iterdir()}
-            if json.loads(files.pop(MANIFEST)) != _digests(files):
+            if json.loads(files.pop(MANIFEST)) != {"result": digest, **_digests(files)}:
                 raise ValueError(f"the files of {digest} are not as stored")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError, ValueError):
             _delete(place)
@@ -72,7 +72,8 @@ class Judgements:
         files[DOCUMENT] = json.dumps(result.document).encode()
         aside = self._folder / f".{digest}.{uuid4().hex}"
         aside.mkdir(parents=True)
-        for name, content in {**files, MANIFEST: json.dumps(_digests(files)).encode()}.items():
+        manifest = json.dumps({"result": digest, **_digests(files)}).encode()
+        for name, content in {**files, MANIFEST: manifest}.items():
             (aside / name).write_bytes(content)
         try:
             aside.rename(self._folder / digest)

@@ -141,6 +141,22 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
     return {table.name: row[_snapshot_column(table)] for table in PINNED}
 
 
+def _choice_snapshots(tables: Warehouse, choice: MarketChoice) -> dict[str, int]:
+    """Snapshots of a market choice: those pinned, or the current ones of a source that has no panel as a whole.
+
+    Raises:
+        StorageError: if the source has no panel, and the choice is the whole source or the source has no returns.
+    """
+    try:
+        return pinned_snapshots(tables, choice.source)
+    except StorageError:
+        current = _current_snapshots(tables)
+        is_whole = choice == MarketChoice(source=choice.source)
+        if is_whole or choice.source not in tables.read(RETURNS, columns=["source"])["source"]:
+            raise
+        return current
+
+
 def _pinned_row(tables: Warehouse, source: str) -> dict[str, Any]:
     """Row of a source in `gold.market_panel`.
 
@@ -181,7 +197,7 @@ class Panels:
             StorageError: if the source has no panel.
             ValueError: if the bars of these symbols do not form a panel.
         """
-        snapshots, known = pinned_snapshots(self.tables, choice.source), self.known.get(choice)
+        snapshots, known = _choice_snapshots(self.tables, choice), self.known.get(choice)
         if known is None or known.snapshot_ids != snapshots:
             known = read_panel(self.tables, choice.source, choice.symbols, choice.max_gap, snapshots, choice.features)
             self.known[choice] = known
@@ -189,8 +205,8 @@ class Panels:
 
     def symbols_and_features(self, choice: MarketChoice) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Read symbols and feature names of a market choice's panel; raises as `read`."""
-        row = _pinned_row(self.tables, choice.source)
         if choice == MarketChoice(source=choice.source):  # the row describes the whole source with the default gap
+            row = _pinned_row(self.tables, choice.source)
             return tuple(row["symbols"]), tuple(row["feature_names"])
         panel = self.read(choice)
         return panel.symbols, panel.feature_names

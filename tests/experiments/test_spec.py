@@ -207,7 +207,12 @@ def test_action_anchor_is_a_baseline_without_being_listed():
     assert SPEC.all_baselines == SPEC.baselines  # logits tilt nothing
 
 
-@pytest.mark.parametrize("changed", [{"baselines": (AnchorPortfolio(anchor=EqualWeightAnchor()),)}, {"name": "anchor"}])
-def test_action_anchor_is_the_only_account_of_its_name(changed):
+def test_action_anchor_takes_the_place_of_another_listed_one():
+    other = AnchorPortfolio(anchor=EqualWeightAnchor())
+    spec = ExperimentSpec(name="a", environment=TILT, baselines=(other, EqualWeight()))
+    assert spec.all_baselines == (AnchorPortfolio(anchor=TILT.action.anchor), EqualWeight())
+
+
+def test_experiment_cannot_have_the_name_of_its_anchor():
     with pytest.raises(ValidationError, match="anchor"):
-        ExperimentSpec.model_validate({"name": "a", "environment": TILT, **changed})
+        ExperimentSpec(name="anchor", environment=TILT)

@@ -44,3 +44,5 @@ def test_refusal_of_another_page_is_forbidden(headers):
 
 def test_refusal_of_an_operation_by_get_is_a_wrong_method():
     assert status("GET") == status("GET", sec_fetch_site="same-origin") == 405
+    assert status("GET", "/graphql\n") == status("GET", "/graphql/") == 405
+    assert status("GET", "/graphql\n", sec_fetch_site="cross-site") == 403

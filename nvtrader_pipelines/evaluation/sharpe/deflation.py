@@ -33,10 +33,10 @@ class Deflation:
             sharpe: (n,) known Sharpe ratios per session.
             shares: (n,) share of the deflated trial's sessions that each of them covers; 1 for itself.
             n_trials: number of trials ever run.
-            n_counted: the same with every trial counted by its share.
+            n_counted: the same with every trial counted by its share; the deflated one counts as one.
         """
         if n_counted <= 1.0:
-            return cls(n_trials, n_counted, 0.0)
+            return cls(n_trials, 1.0, 0.0)
         if len(sharpe) < 2:
             return cls(n_trials, n_counted, None)
         if np.ptp(sharpe) <= _ROUNDING:

@@ -57,6 +57,7 @@ class HomeStatus(BaseModel):
     active: ActivePolicy | None
     accounts: tuple[AccountClose, ...]  # opened ones
     halted: str | None  # why the kill switch is engaged
+    has_policies: bool  # of a completed run
     running: tuple[RunState, ...]
     waiting_plans: tuple[Notification, ...]
     refused_files: Mapping[str, str]  # reason by file
@@ -89,7 +90,8 @@ class HomeStatus(BaseModel):
 
     def _next_step(self) -> str:
         if self.active is None:
-            return "nvtrader runs" if self.running else "nvtrader materialize"
+            idle = "nvtrader policies activate NAME" if self.has_policies else "nvtrader materialize"
+            return "nvtrader runs" if self.running else idle
         if not self.accounts:
             return "nvtrader trade"
         return "nvtrader portfolio" if self.ui else "nvtrader ui"
@@ -109,6 +111,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
         active=read_active(store),
         accounts=_read_accounts(store),
         halted=FileKillSwitch(home).halt_reason(),
+        has_policies=_has_completed_run(store),
         running=tuple(run for run in runs if run.status == "running"),
         waiting_plans=tuple(states.get("waiting_plan", ())),
         refused_files=_read_refused_files(store),
@@ -123,6 +126,12 @@ def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
     names = sorted({DEFAULT_ACCOUNT, *(path.stem for path in store.home.accounts.glob("*.yaml"))})
     closes = ((name, SqliteBook(store.home, name).last()) for name in names)
     return tuple(AccountClose(name, last.session, last.value, last.equity) for name, last in closes if last)
+
+
+def _has_completed_run(store: Store) -> bool:
+    if Database.connect(ledger_url(store.home)).revision() is None:  # opening the ledger would create it
+        return False
+    return bool((store.ledger.runs()["status"] == "done").any())
 
 
 def _read_runs(store: Store) -> Sequence[RunState]:

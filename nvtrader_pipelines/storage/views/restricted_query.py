@@ -114,9 +114,9 @@ def _allowed_target(home: Home, path: Path) -> Path:
     target, root, working = path.expanduser().resolve(), home.root.resolve(), Path.cwd().resolve()
     exports = root / home.exports.name
     outside = not target.is_relative_to(root) and not root.is_relative_to(target)
-    if target.is_relative_to(exports):
+    if target.is_relative_to(exports) and target != exports:
         exports.mkdir(exist_ok=True)
-    elif not (outside and target.is_relative_to(working)):
+    elif not (outside and target.is_relative_to(working) and target != working):
         elsewhere = ", or run it with `nvtrader sql --allow-files`" if outside else ""
         raise StorageError(
             f"COPY must write below {exports}, or below the working folder outside the home, but its target is "

@@ -60,7 +60,8 @@ def test_failed_run_is_shown_until_its_version_succeeds(small):
     assert (run.status, run.state, read(small).next_command) == ("failed", "no data", "nvtrader runs show aa110000")
     later = "bb22" + "0" * 12
     begin(small, later, AT + timedelta(hours=1)).finish(later, "done")
-    assert read(small).failed_runs == ()
+    done = read(small)
+    assert (done.failed_runs, done.next_command) == ((), "nvtrader policies activate NAME")
 
 
 def test_waiting_plan_and_refused_file_wait(small):
