@@ -250,7 +250,7 @@ def test_source_without_usable_symbol_is_left_out_with_a_reason(tables):
     assert pinned.n_panels == 0
     wider = MarketChoice(source="landing", max_gap=12)
     assert Panels(tables).read(wider).symbols == Panels(tables).symbols_and_features(wider)[0] == ("AAA",)
-    with pytest.raises(ValueError, match=r"no bar on 12 sessions .* max_gap to 12"):
+    with pytest.raises(ValueError, match=r"no bar on 12 sessions .*max_gap to 12"):
         Panels(tables).read(MarketChoice(source="landing", max_gap=11))
     assert "AAA" in pinned.left_out["landing"]
     with pytest.raises(StorageError, match="AAA has no bar on 12 sessions"):
