@@ -37,8 +37,8 @@ HIGH_COST = (
     "leaves little reason to trade: lower it unless it is intended"
 )
 OTHER_ANCHOR = (
-    "the baseline `anchor` is the anchor of environment.action, not the other one among the baselines: list it without "
-    "settings"
+    "the baseline `anchor` is the anchor of environment.action, which is one in any case, and not the other that "
+    "baselines lists: drop it there"
 )
 SHORT_HISTORY = (
     "{rule} needs {lookback} sessions for an estimate (reached: {day}) and holds 1/N before, but only {first} precede "

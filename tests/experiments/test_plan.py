@@ -3,13 +3,15 @@ import datetime as dt
 
 import pytest
 
+from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates, recorded_fold_numbers
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
-from nvtrader_pipelines.policies.baselines import EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio, EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
@@ -160,3 +162,11 @@ def test_validation_only_policies_cannot_be_replayed(spec, again):
     run = planned(spec)
     with pytest.raises(ValueError, match=r"validation only.*train the experiment with the walk_forward"):
         again(spec, run.panel, Parent(run.run_id, fold_dates(run)))
+
+
+@pytest.mark.parametrize(("anchor", "n_notes"), [(EqualWeightAnchor(), 1), (ResidualAction().anchor, 0)])
+def test_other_anchor_among_the_baselines_is_a_warning(anchor, n_notes):
+    environment = EXPERIMENT.environment.model_copy(update={"action": ResidualAction()})
+    baselines = (EqualWeight(), AnchorPortfolio(anchor=anchor))
+    plan = planned(EXPERIMENT.model_copy(update={"environment": environment, "baselines": baselines}))
+    assert sum("drop it there" in warning for warning in plan.warnings) == n_notes
