@@ -181,7 +181,7 @@ class Desk:
     def reset(self, by: str, reason: str) -> AuditEvent:
         """Empty a simulated account, so that it opens anew; its past stays in the audit.
 
-        The event is written first: a killed reset is completed when the account is next opened.
+        The event is written first: a killed reset is completed by the next command that trades.
 
         Raises:
             ExecutionError: if the account is at a broker or not open, or there is no reason.
@@ -291,10 +291,10 @@ class Desk:
 
     def _journal(self, book: SqliteBook) -> Journal:
         """Open the journal of the account and require that book and audit agree."""
-        journal = Journal(self.store.audit, self.account)
-        if journal.is_new_after_reset:  # the reset may have been killed before it emptied the book
+        journal, kept = Journal(self.store.audit, self.account), book.index()
+        if journal.is_new_after_reset and kept.orders:  # older ones: the reset was killed before it emptied the book
             book.clear()
-        kept = book.index()
+            kept = book.index()
         journal.require_book_covers_audit(kept)
         journal.require_audit_covers_book(kept, late=read_account(self.store.home, self.account).kind != "simulated")
         return journal

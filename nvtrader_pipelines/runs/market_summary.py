@@ -173,6 +173,6 @@ def _panel_warnings(store: Store, kept: pl.DataFrame) -> Iterator[str]:
     panels = dict(store.tables.read(MARKET_PANEL, columns=["source", "symbols"]).rows())
     for source, symbols in kept.group_by("source").agg(pl.col("symbol").unique()).sort("source").rows():
         if source not in panels:
-            yield f"{source} has no panel, so no experiment can use it: {panel_problem(store.tables, source)}"
+            yield f"{source} has no panel as a whole: {panel_problem(store.tables, source)}"
         elif len(symbols) > len(panels[source]):
             yield from group_by_message(store.panels.read(MarketChoice(source=source)).left_out.items())

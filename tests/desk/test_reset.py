@@ -54,6 +54,18 @@ def test_reset_killed_before_the_book_is_emptied_is_completed_by_trading(home, d
     assert [state.session for state in states(store)] == days[:5]
 
 
+def test_reset_account_is_traded_by_steps_of_their_own(home, days):
+    store, _ = home
+    trade(store, days[0], days[8])
+    desk(store).reset("ann", "a wrong start")
+    steps = desk(store)
+    steps.execute()
+    opened = states(store)
+    steps.settle()
+    steps.propose()
+    assert states(store)[0] == opened[0]
+
+
 def test_account_that_cannot_be_reset_is_left_unchanged(home, days):
     store, _ = home
     with pytest.raises(ExecutionError, match="must be open"):
