@@ -95,7 +95,7 @@ def show(  # noqa: PLR0913 - a parameter per option
             write_json(document)
         else:
             details = {"spec": spec, "files": files, "events": events}
-            print_run(document, [name for name, wanted in details.items() if wanted])
+            print_run(document, [name for name, is_shown in details.items() if is_shown])
 
 
 @app.command(

@@ -19,8 +19,8 @@ def status(*, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbos
     from nvtrader_pipelines.service.documents.home_status import read_home_status
 
     with exit_on_error(verbose=verbose):
-        found = read_home_status(open_store(), datetime.now(UTC))
+        state = read_home_status(open_store(), datetime.now(UTC))
         if is_json(form, as_json=as_json):
-            write_json(found.model_dump(mode="json"))
+            write_json(state.model_dump(mode="json"))
         else:
-            print_status(found)
+            print_status(state)
