@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.family import PartError, failure_reason
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.experiments.installed_parts import parts_of
+from nvtrader_pipelines.experiments.code_digest import PACKAGE, classes_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import LookAheadError, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -21,6 +21,11 @@ N_PORTFOLIOS = 4
 N_STEPS = 3  # decisions before each cut
 SHARES = (0.4, 0.6, 0.8)  # of the sessions, after which the future is replaced
 FITTED = Thresholds(turbulence=1e9, drawdown=0.5, trailing_return=-0.5, turnover=0.5)
+
+
+def parts_of(spec: Any) -> set[type[Component]]:
+    """Classes of installed packages among the components of a spec."""
+    return {part for part in classes_of(spec) if part.__module__.partition(".")[0] != PACKAGE}
 
 
 def require_causal_parts(spec: ExperimentSpec, panel: MarketPanel) -> None:

@@ -1,33 +1,39 @@
-"""Digest of the code that decides results: docstrings, formatting and files do not count."""
+"""Digest of the code that a result can reach: docstrings, formatting and files do not count."""
 
-import ast
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
-from itertools import filterfalse
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Any
+
+from pydantic import BaseModel
+
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.experiments.syntax import Module, digest_of
 
 DECIDING = ("components", "market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders of a run
 # libraries whose results decide too
 LIBRARIES = (
     "arch",
+    "clarabel",
     "cvxpy",
     "exchange_calendars",
     "gymnasium",
     "highspy",
     "numba",
     "numpy",
+    "osqp",
     "polars",
     "sb3-contrib",
     "scikit-learn",
     "scipy",
+    "scs",
     "skfolio",
     "stable-baselines3",
     "statsmodels",
@@ -35,176 +41,239 @@ LIBRARIES = (
 )
 DIGITS = 12
 PACKAGE = "nvtrader_pipelines"
-NAME = "\0"  # begins the token of a name, which may stand for different objects
-SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+ENGINE = "experiments.runtime"  # training, accounts, walk and evaluation
+MARKET = tuple(f"market.{name}" for name in ("ingest", "cleaning", "returns", "features", "regimes", "panel"))
+DEPTH = 3  # references between definitions that tell equal definitions apart
+
+Place = tuple[str, int]  # module and position of a statement in it
 
 
-@dataclass
-class _Module:
-    """Top-level statements of a module as tokens, the objects it imports and the digests of those it defines."""
+class Program:
+    """Modules of some folders of this package, and of other packages with components of a spec."""
 
-    statements: list[list[str]]
-    imported: dict[str, set[str]]  # name → dotted names of the objects, several if functions import for themselves
-    defined: dict[str, str]  # name → digest of the statements that bind it
+    def __init__(self, folders: Iterable[str], packages: Iterable[str] = ()) -> None:
+        self._files = {name: path for folder in folders for name, path in _modules_below(folder)}
+        for package in packages:
+            self._files |= _modules_of_package(package)
+        self._modules: dict[str, Module] = {}
+        self._counted_of: dict[str, list[Place | str]] = {}
+        self._digests: dict[tuple[Place, int], str] = {}
+        self._targets: dict[tuple[str, str], tuple[Place | str, ...]] = {}
 
-    @classmethod
-    @cache
-    def parse(cls, source: bytes) -> Self:
-        """Parse the source of a module."""
-        tree = ast.parse(source)
-        module = cls([], {}, {})
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-                for alias in node.names:
-                    module.imported.setdefault(alias.asname or alias.name, set()).add(origin + alias.name)
-        for statement in filterfalse(_is_prose, tree.body):
-            tokens = list(_tokens(statement))
-            digest = _digest(tokens)
-            module.statements.append(tokens)
-            module.defined |= {name: module.defined.get(name, "") + digest for name in _bound_names(statement)}
-        return module
+    def module(self, name: str) -> Module:
+        """Module of a name."""
+        if name not in self._modules:
+            path = self._files[name]
+            self._modules[name] = Module.parse(name, path.read_bytes(), is_package=path.name == "__init__.py")
+        return self._modules[name]
 
+    def modules(self, pattern: str) -> list[str]:
+        """Names of the module, or of the modules in a folder (`folder.*`), of this package."""
+        if not pattern.endswith(".*"):
+            return [f"{PACKAGE}.{pattern}"]
+        return [name for name in self._files if name.startswith(f"{PACKAGE}.{pattern.removesuffix('*')}")]
 
-def syntax_digest(sources: Mapping[str, bytes]) -> str:
-    """SHA-256 over the top-level statements of Python modules, in the order of their content.
+    def reach(self, roots: Iterable[str], reached: Collection[Place] = ()) -> set[Place]:
+        """Statements that the roots can reach, without those that are `reached` already.
 
-    A definition that moves to another module keeps the digest; a changed number, operator or imported object does not.
+        Roots are modules, or objects of modules. A module that is imported counts with all statements but the
+        definitions that only members of families use: these count where a statement that is reached names them.
+        """
+        found: set[Place] = set()
+        whole: set[str] = set()
+        left: list[Place | str] = [target for root in roots for target in self._resolve(root)]
+        while left:
+            target = left.pop()
+            if isinstance(target, str):
+                if target in self._files and target not in whole:
+                    whole.add(target)
+                    left += [*self._statements_of(target), *self._counted(target)]
+            elif target not in found and target not in reached:
+                found.add(target)
+                name, position = target
+                left += self._counted(name)
+                for reference in self.module(name).statements[position].references:
+                    left += self._targets_of(name, reference)
+        return found
 
-    Args:
-        sources: source by dotted name of the module.
-    """
-    modules = {name: _Module.parse(source) for name, source in sources.items()}
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 of the sources and of the versions; parsing the sources takes twenty times longer."""
+        hashes = (
+            f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(self._files.items())
+        )
+        return digest_of((sys.version, *_libraries(), *hashes))
 
-    def definition(dotted: str) -> str:
-        """Digest of the definition of an object; its dotted name if it is a library's."""
+    def digest(self, places: Iterable[Place]) -> str:
+        """Digest of statements, in the order of their content: a definition that moves keeps it."""
+        return digest_of(sorted(self._digest(place, DEPTH) for place in places))
+
+    def _digest(self, place: Place, depth: int) -> str:
+        """Digest of a statement and of what it refers to."""
+        if (known := self._digests.get((place, depth))) is not None:
+            return known
+        name, position = place
+        statement = self.module(name).statements[position]
+        lines = [statement.digest]
+        for reference in statement.references if depth else ():
+            targets = self._targets_of(name, reference)
+            lines.append(" ".join(each if isinstance(each, str) else self._digest(each, depth - 1) for each in targets))
+        digest = self._digests[place, depth] = digest_of(lines)
+        return digest
+
+    def _statements_of(self, name: str) -> list[Place]:
+        return [(name, position) for position in range(len(self.module(name).statements))]
+
+    def _counted(self, name: str) -> list[Place | str]:
+        """What counts once anything of a module does: see `reach`; and the modules that it and its packages run."""
+        if name not in self._counted_of:
+            module, package = self.module(name), name.rpartition(".")[0]
+            optional = module.used_only_by(self._members(name))
+            statements = [place for place in self._statements_of(name) if place[1] not in optional]
+            above = self._counted(package) if package in self._files else []
+            self._counted_of[name] = [*statements, *module.run, *above]
+        return self._counted_of[name]
+
+    def _members(self, name: str) -> set[str]:
+        """Classes of a module that are members of families, which it or a package above it defines."""
+        parts = name.split(".")
+        above = (".".join(parts[: i + 1]) for i in range(len(parts)))
+        families = [(place, self.module(place)) for place in above if place in self._files]
+        dotted = {
+            module.imported.get(member, f"{place}.{member}")
+            for place, module in families
+            for members in module.families.values()
+            for member in members
+        }
+        return {each.rpartition(".")[2] for each in dotted if each.rpartition(".")[0] == name}
+
+    def _targets_of(self, name: str, reference: str) -> tuple[Place | str, ...]:
+        """Statements, or modules and objects of libraries, that a reference in a module stands for."""
+        key = name, reference
+        if key not in self._targets:
+            dotted = reference[1:] if reference.startswith(".") else f"{name}.{reference}"
+            self._targets[key] = tuple(self._resolve(dotted, inside=not reference.startswith(".")))
+        return self._targets[key]
+
+    def _resolve(self, dotted: str, *, inside: bool = False) -> Iterator[Place | str]:
         place, _, name = dotted.rpartition(".")
-        if place not in modules:
-            return "" if dotted.startswith(PACKAGE) and dotted not in modules else dotted
-        module = modules[place]
-        return module.defined.get(name) or definitions_of(module.imported.get(name, ()))
-
-    def definitions_of(objects: Iterable[str]) -> str:
-        return " ".join(sorted(map(definition, objects)))
-
-    digests = []
-    for module in modules.values():
-        definitions = {NAME + name: definitions_of(objects) for name, objects in module.imported.items()}
-        definitions |= {NAME + name: digest for name, digest in module.defined.items()}
-        digests += [_digest(token + definitions.get(token, "") for token in tokens) for tokens in module.statements]
-    return _digest(sorted(digests))
+        if (dotted in self._files and not inside) or place not in self._files:
+            yield dotted
+            return
+        module = self.module(place)
+        if name in module.binders:
+            yield from ((place, i) for i in module.binders[name])
+        elif (origin := module.imported.get(name)) == dotted:  # a compiled module
+            yield dotted
+        elif origin is not None:
+            yield from self._resolve(origin)
 
 
-def _tokens(node: object, own: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Syntax of a node without prose; names that a function binds itself (`own`) stand for no other object."""
-    if isinstance(node, ast.Name):
-        yield node.id if node.id in own else NAME + node.id
-    elif isinstance(node, ast.AST):
-        node = _without_message(node)
-        if isinstance(node, SCOPES):
-            own |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)} | _stored_names(node)
-        yield f"({type(node).__name__}"
-        for field in node._fields:
-            value = getattr(node, field)
-            if value is None or value == []:  # left out, since releases of Python add fields
-                continue
-            yield field
-            for item in value if isinstance(value, list) else (value,):
-                if not _is_prose(item):
-                    yield from _tokens(item, own)
-        yield ")"
-    else:
-        yield repr(node)
+def _modules_below(folder: str) -> Iterator[tuple[str, Path]]:
+    """Modules in a folder of this package, with their files."""
+    package = Path(str(files(PACKAGE)))
+    for path in (package / folder).rglob("*.py"):
+        yield _dotted(PACKAGE, path.relative_to(package)), path
 
 
-def _is_prose(node: object) -> bool:
-    """Whether a statement decides nothing by itself: an import, or the docstring of a module, class or field."""
-    match node:
-        case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
-            return True
-        case ast.If(test=ast.Name(id="TYPE_CHECKING")):  # imports for annotations
-            return True
-    return False
+def _modules_of_package(package: str) -> Iterator[tuple[str, Path]]:
+    """Modules of an installed package, with their files, without an import."""
+    spec = find_spec(package)
+    folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+    if spec is not None and spec.origin is not None and not folders:
+        yield package, Path(spec.origin)
+    for folder in folders:
+        yield from ((_dotted(package, path.relative_to(folder)), path) for path in sorted(folder.rglob("*.py")))
 
 
-def _without_message(node: ast.AST) -> ast.AST:
-    """Drop the message of an error, whose class callers catch, and the meaning of a column."""
-    match node:
-        case ast.Raise(exc=ast.Call(func=raised)):
-            return ast.Raise(exc=raised, cause=None)
-        case ast.Call(func=ast.Name(id="Column") as column):
-            return ast.Call(func=column, args=node.args[:2], keywords=node.keywords)
-    return node
+def _dotted(package: str, path: Path) -> str:
+    """Dotted name of the module in a file of a package."""
+    return ".".join((package, *path.with_suffix("").parts)).removesuffix(".__init__")
 
 
-def _bound_names(statement: ast.stmt) -> set[str]:
-    """Names that a top-level statement binds."""
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return {statement.name}
-    inner = (_stored_names(node) for node in ast.walk(statement) if isinstance(node, SCOPES))
-    return _stored_names(statement).difference(*inner)
-
-
-def _stored_names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-
-
-def _digest(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+def classes_of(value: Any) -> Iterator[type[Component]]:
+    """Classes of the components in a spec."""
+    if isinstance(value, Component):
+        yield type(value)
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from classes_of(each)
 
 
 @cache
-def code_digest(folders: Sequence[str] = DECIDING) -> str:
-    """12 hexadecimal digits of the code in these folders of the package and of the libraries that decide results."""
-    package = Path(str(files(PACKAGE)))
-    paths = [path for folder in folders for path in (package / folder).rglob("*.py")]
-    sources = {_module(path.relative_to(package)): path.read_bytes() for path in paths}
-    libraries = [f"{library}=={version(library)}" for library in LIBRARIES]
-    stored = package / "__pycache__" / f"code-digest-{_digest(folders)[:DIGITS]}.txt"
-    content = _content_digest(sources, libraries)
-    return _read_digest(stored, content) or _write_digest(
-        stored, content, _digest((syntax_digest(sources), *libraries))[:DIGITS]
-    )
+def code_digest(roots: tuple[str, ...], components: frozenset[str] = frozenset(), *more: str) -> str:
+    """12 hexadecimal digits of the code that modules and components can reach, and of the libraries that decide.
+
+    Args:
+        roots: modules of this package, or folders as `folder.*`.
+        components: dotted names of the classes of components.
+        more: folders of this package that count beside those of a run.
+    """
+    program = _program((*DECIDING, *more), frozenset({name.partition(".")[0] for name in components} - {PACKAGE}))
+    key = digest_of((*roots, "components", *sorted(components), "folders", *more))[:DIGITS]
+    stored = Path(str(files(PACKAGE))) / "__pycache__" / f"code-digest-{key}.txt"
+    if (digest := _read_digest(stored, program.content)) is None:
+        reached = program.reach(name for root in roots for name in program.modules(root))
+        reached |= program.reach(components, reached)
+        digest = digest_of((program.digest(reached), *_libraries()))[:DIGITS]
+        _write_digest(stored, program.content, digest)
+    return digest
 
 
-def _content_digest(sources: Mapping[str, bytes], libraries: Sequence[str]) -> str:
-    """SHA-256 of sources and libraries; parsing the sources takes a hundred times longer."""
-    hashes = (f"{name} {hashlib.sha256(source).hexdigest()}" for name, source in sorted(sources.items()))
-    return _digest((sys.version, *libraries, *hashes))
+@cache
+def _program(folders: tuple[str, ...], packages: frozenset[str]) -> Program:
+    return Program(folders, packages)
+
+
+def _libraries() -> list[str]:
+    return [f"{library}=={version(library)}" for library in LIBRARIES]
 
 
 def _read_digest(stored: Path, content: str) -> str | None:
     """Read the digest that an earlier process stored for the same content, or None."""
     with suppress(OSError, ValueError):
-        known, digest = stored.read_text().split()
-        return digest if known == content else None
+        of_content, digest = stored.read_text().split()
+        return digest if of_content == content else None
     return None
 
 
-def _write_digest(stored: Path, content: str, digest: str) -> str:
-    """Store a digest for the next process, where the package can be written, and return it."""
+def _write_digest(stored: Path, content: str, digest: str) -> None:
+    """Store a digest for the next process, where the package can be written."""
     temporary = stored.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         temporary.write_text(f"{content} {digest}")
         temporary.replace(stored)
-    return digest
 
 
-def _module(path: Path) -> str:
-    """Dotted name of the module in a file of the package."""
-    return ".".join((PACKAGE, *path.with_suffix("").parts)).removesuffix(".__init__")
+def code_of(*specs: Component) -> str:
+    """Code that decides a run's results: the engine, and the components of its experiment."""
+    return code_digest((ENGINE,), _components_of(*specs))
 
 
-def run_code() -> str:
-    """Code that decides a run's results."""
-    return code_digest()
+def market_code(market: Component) -> str:
+    """Code that decides the tables of the market."""
+    return code_digest(MARKET, _components_of(market))
 
 
-def scoring_code() -> str:
-    """Code that decides a scorecard: that of runs, and the scoreboard's own."""
-    return code_digest((*DECIDING, "scoreboard"))
+def scoring_code(*specs: Component) -> str:
+    """Code that decides the scorecards of entrants with these specs."""
+    return code_digest(("scoreboard.scoring",), _components_of(*specs), "scoreboard")
+
+
+def contest_code(*specs: Component) -> str:
+    """Code that decides a contest of entrants with these specs: scorecards, and tables over all runs."""
+    return code_digest(("scoreboard.*",), _components_of(*specs), "scoreboard")
 
 
 def promotion_code() -> str:
-    """Code that decides a promotion: that of scorecards, and the promotion gate."""
-    return code_digest((*DECIDING, "scoreboard", "promotion"))
+    """Code that decides a promotion, besides the contest's."""
+    return code_digest(("promotion.*",), frozenset(), "scoreboard", "promotion")
+
+
+def _components_of(*specs: Component) -> frozenset[str]:
+    """Dotted names of the classes of components in specs."""
+    return frozenset(f"{each.__module__}.{each.__qualname__}" for spec in specs for each in classes_of(spec))

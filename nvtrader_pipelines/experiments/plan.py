@@ -12,7 +12,7 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK

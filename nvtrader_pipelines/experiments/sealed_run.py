@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.plan_kinds import PlanKind
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_replaceable
 from nvtrader_pipelines.promotion.eligibility import require_usable, sealed_run

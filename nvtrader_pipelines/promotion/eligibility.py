@@ -3,8 +3,7 @@
 import shlex
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.experiments.code_digest import run_code
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
@@ -43,7 +42,7 @@ def code_mismatch(store: Store, run: SealedRun) -> str | None:
     try:
         installed = code_of(store.ledger.read(run.partition_key))
     except CodeMismatchError:
-        installed = run_code()
+        installed = code_of()
     if run.code_version == installed:
         return None
     return (

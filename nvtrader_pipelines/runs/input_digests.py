@@ -3,28 +3,45 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 
-from nvtrader_pipelines.experiments.code_digest import promotion_code, scoring_code
-from nvtrader_pipelines.experiments.installed_parts import installed_parts_digest
+import polars as pl
+
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.experiments.code_digest import contest_code, promotion_code
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import fingerprint, read_regular_file
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.specs import entrant_files, read_entrant
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 def contest_digest(store: Store) -> str:
-    """Digest of the contest: runs, archived names, entrants, windows, panels, code and parts."""
-    parts = [digest] if (digest := installed_parts_digest()) else []
-    runs = walk_forward_runs(store, ["run_id", "finished_at"]).sort("run_id")
+    """Digest of the contest: runs, archived names, entrants, windows, panels and code."""
+    runs = walk_forward_runs(store, ["run_id", "finished_at", "experiment", "partition_key"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     archived = sorted(store.ledger.archived_names())
-    content = [runs.rows(), panels.rows(), archived, scoring_code(), *parts]
+    code = contest_code(*_entrants_specs(store, runs))
+    content = [runs.select("run_id", "finished_at").rows(), panels.rows(), archived, code]
     state = hashlib.sha256(json.dumps(content, default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         state.update(os.fsencode(path.relative_to(store.home.entrants)) + f"|{fingerprint(path)}\n".encode())
     state.update(read_regular_file(store.home.contests))
     return state.hexdigest()[:32]
+
+
+def _entrants_specs(store: Store, runs: pl.DataFrame) -> Iterator[Component]:
+    """Specs of each experiment's last run and of the files of entrants; the contest names those it cannot read."""
+    last = runs.sort("finished_at").group_by("experiment", maintain_order=True).last()
+    for partition_key in last["partition_key"]:
+        with suppress(StorageError):
+            yield store.ledger.read(partition_key)
+    for path in entrant_files(store.home):
+        with suppress(StorageError):
+            yield read_entrant(path)
 
 
 def promotion_digest(home: Home, contest: str) -> str:

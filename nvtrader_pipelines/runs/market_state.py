@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import market_code
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -37,7 +37,7 @@ def market_digest(home: Home) -> str:
     market = read_market(home)
     live = any(source.kind == "yahoo" for source in market.sources)
     day = datetime.now(UTC).date().isoformat() if live else ""
-    content = "|".join((landing_fingerprint(home), market.model_dump_json(), code_of(market), day))
+    content = "|".join((landing_fingerprint(home), market.model_dump_json(), market_code(market), day))
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nvtrader_pipelines.experiments.code_digest import run_code
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
+from nvtrader_pipelines.runs.market_state import market_digest
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.store import Store
 
 FILE = "pipeline.json"
@@ -21,7 +20,7 @@ def pipeline_digest(store: Store, names: Sequence[str]) -> str:
     """Digest of all that the graph reads: files, runs, code, and the day for live markets."""
     home, day = store.home, datetime.now(UTC).date().isoformat()
     promotion = promotion_digest(home, contest_digest(store))
-    state = [*names, day, landing_fingerprint(home), run_code(), promotion, *_file_digests(home)]
+    state = [*names, day, market_digest(home), promotion, *_file_digests(home)]
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
 

@@ -7,7 +7,7 @@ from functools import cache, cached_property, partial
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nvtrader_pipelines.experiments.code_digest import scoring_code
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.scoreboard.contest_backtest import ContestRun
 from nvtrader_pipelines.scoreboard.entrants import Entrant
@@ -68,5 +67,4 @@ def unpack_stress(result: Result) -> tuple[StressResult, ...]:
 
 def _digest(what: str, entrant: Entrant, contest: Contest, more: str) -> str:
     content: list[Any] = [what, entrant.name, entrant.kind, entrant.run_id, entrant.configuration, contest.digest, more]
-    code = [scoring_code(), *filter(None, [entrant.parts_digest])]
-    return hashlib.sha256(json.dumps([*content, *code], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([*content, entrant.code_version], sort_keys=True).encode()).hexdigest()

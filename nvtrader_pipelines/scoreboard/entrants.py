@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.code_digest import scoring_code
 from nvtrader_pipelines.experiments.deployment import FoldPolicies, find_account
-from nvtrader_pipelines.experiments.installed_parts import parts_digest
+from nvtrader_pipelines.experiments.entrant_specs import (
+    BaselineEntrantSpec,
+    EntrantKind,
+    Sb3EntrantSpec,
+    WeightsEntrantSpec,
+)
 from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds
 from nvtrader_pipelines.experiments.recorded_folds import Parent
 from nvtrader_pipelines.experiments.replay import replay_plan
@@ -20,12 +26,6 @@ from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
-from nvtrader_pipelines.scoreboard.entrant_specs import (
-    BaselineEntrantSpec,
-    EntrantKind,
-    Sb3EntrantSpec,
-    WeightsEntrantSpec,
-)
 from nvtrader_pipelines.scoreboard.scorecard import TrainingSpan
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Entrant:
     market: MarketChoice
     rebal_freq: int  # sessions between decisions
     configuration: Mapping[str, Any]  # JSON values
+    code_version: str  # digest of the code that scores it
     open: OpenPolicy  # policy of an account opened at the close before the window; ValueError if impossible
     trained: tuple[TrainingSpan, ...] = ()
     earliest: date | None = None  # first session it may be scored on; None: the one after training
@@ -69,7 +70,6 @@ class Entrant:
     warnings: tuple[str, ...] = ()
     lookback: int = 1  # sessions that a decision of its rule or pipeline is made from
     untimed_twin: UntimedTwin | None = None  # None where its timing is constant
-    parts_digest: str = ""  # of the installed parts that it uses; empty for none
 
     @property
     def is_restricted(self) -> bool:
@@ -154,12 +154,12 @@ def run_entrant(
         spec.market,
         spec.environment.rebal_freq,
         {"experiment": spec.partition_key, "spec": spec.model_dump(mode="json")},
+        scoring_code(spec),
         open_timed,
         () if spec.agent.is_classical else tuple(trained),
         first,
         lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
         untimed_twin=None if timing.kind == "constant" else UntimedTwin(timing.kind, open_untimed),
-        parts_digest=parts_digest(spec),
         **facts,
     )
 
@@ -179,6 +179,7 @@ def weights_entrant(
         spec.market,
         1,  # one row per day
         {**spec.model_dump(mode="json"), "sha256": table.sha256},
+        scoring_code(spec),
         lambda _, window: WeightsPolicy(*decisions),  # noqa: ARG005 - one signature for all entrants
         warnings=(
             UNKNOWN_TRIALS,
@@ -217,10 +218,10 @@ def sb3_entrant(name: str, spec: Sb3EntrantSpec, saved: "Sb3Zip", panel: MarketP
         spec.market,
         spec.environment.rebal_freq,
         {**spec.model_dump(mode="json"), **facts},
+        scoring_code(spec),
         lambda opened, _: open_sb3(saved, spec.algorithm, spec.activation, spec.environment, scaler, opened),
         (TrainingSpan(first=first, last=last),),
         warnings=tuple(warnings),
-        parts_digest=parts_digest(spec),
     )
 
 
@@ -244,7 +245,7 @@ def baseline_entrant(name: str, spec: BaselineEntrantSpec) -> Entrant:
         spec.market,
         spec.rebal_freq,
         spec.model_dump(mode="json"),
+        scoring_code(spec),
         lambda panel, window: spec.rule.start(),  # noqa: ARG005 - one signature for all entrants
         lookback=spec.rule.lookback,
-        parts_digest=parts_digest(spec),
     )

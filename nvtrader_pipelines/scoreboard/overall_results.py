@@ -11,7 +11,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.trial_validation import validate_sources
-from nvtrader_pipelines.experiments.code_digest import DECIDING, code_digest
+from nvtrader_pipelines.experiments.code_digest import code_digest
 from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
 from nvtrader_pipelines.scoreboard.parallel_calls import call_in_parallel
@@ -75,5 +75,5 @@ def _rows(pictures: Mapping[str, Picture]) -> pl.DataFrame:
 
 
 def _digest(what: str, contest: str, *folders: str) -> str:
-    code = code_digest((*DECIDING, "scoreboard", *folders))
+    code = code_digest(("scoreboard.overall_results",), frozenset(), "scoreboard", *folders)
     return hashlib.sha256(f"{what}|{contest}|{code}".encode()).hexdigest()

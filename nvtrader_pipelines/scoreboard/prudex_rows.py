@@ -9,7 +9,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
 from nvtrader_pipelines.evaluation.prudex.surrogates import Answer, Surrogate, surrogate_of_walk
-from nvtrader_pipelines.experiments.code_digest import run_code
+from nvtrader_pipelines.experiments.code_digest import code_digest
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.judgements import Result, ResultStore
@@ -45,11 +45,12 @@ def read_prudex_record(store: Store) -> PrudexRecord:
 def stored_surrogate(results: ResultStore) -> Surrogate:
     """Surrogate R² that is fitted once for the same weights, features and code."""
     of_features: dict[int, bytes] = {}  # by identity of the frame
+    code = code_digest(("evaluation.prudex.surrogates",))
 
     def surrogate(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> Answer:
         if id(features) not in of_features:
             of_features[id(features)] = features.hash_rows().to_numpy().tobytes()
-        content = hashlib.sha256(f"surrogate|{run_code()}|{features.columns}".encode() + of_features[id(features)])
+        content = hashlib.sha256(f"surrogate|{code}|{features.columns}".encode() + of_features[id(features)])
         for each in walk:
             content.update(repr(each.symbols).encode() + each.sessions.tobytes() + each.weights.tobytes())
         known = results.get(content.hexdigest())

@@ -9,24 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import content_hash
-from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.splits import Holdout
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
-from nvtrader_pipelines.policies.weights_table import WeightsTable
-from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.entrant_specs import (
+from nvtrader_pipelines.experiments.entrant_specs import (
     BaselineEntrantSpec,
-    EntrantFile,
-    EntrantSpec,
     RunEntrantSpec,
     Sb3EntrantSpec,
     WeightsEntrantSpec,
 )
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
+from nvtrader_pipelines.policies.weights_table import WeightsTable
+from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.entrants import (
     Entrant,
     baseline_entrant,
@@ -34,14 +30,13 @@ from nvtrader_pipelines.scoreboard.entrants import (
     sb3_entrant,
     weights_entrant,
 )
-from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.specs import entrant_files, read_entrant
 from nvtrader_pipelines.storage.store import Store
 
 ENTRANT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # becomes a folder of scorecards
-SUFFIXES = {".yaml", ".yml"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ class _EntrantReader:
             raise StorageError(
                 f"an entrant's name must be lowercase letters, digits, - and _, but the file is {path.name}; rename it"
             )
-        spec = read_entrant_spec(path)
+        spec = read_entrant(path)
         if isinstance(spec, RunEntrantSpec):
             return self.from_run(path.stem, spec.run or path.stem, after_tests=spec.after_tests)
         if isinstance(spec, BaselineEntrantSpec):
@@ -120,9 +115,7 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
     runs = walk_forward_runs(store, ["run_id", "experiment", "partition_key", "finished_at"])
     runs = runs.sort("finished_at", "run_id")
     reader, roster = _EntrantReader(store, runs, gross_limit), Roster()
-    every = sorted(
-        path for path in store.home.entrants.glob("*") if path.suffix in SUFFIXES and not path.name.startswith(".")
-    )
+    every = entrant_files(store.home)
     paths = [path for path in every if not _is_left_out(path)]
     left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived_names()
     known = runs["experiment"].reverse().unique(maintain_order=True)
@@ -180,7 +173,7 @@ def _require_own_name(entrant: Entrant, experiments: Collection[str], rules: Map
 def _is_left_out(path: Path) -> bool:
     """Whether a file excludes a run from the entrants."""
     try:
-        spec = read_entrant_spec(path)
+        spec = read_entrant(path)
     except StorageError:  # a problem of the roster
         return False
     return isinstance(spec, RunEntrantSpec) and not spec.judged
@@ -221,18 +214,6 @@ def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ())
                 names.insert(1, f"{rule.kind}-{spec.market.source}")
             found[next(name for name in names if name not in found and name not in taken)] = each
     return found
-
-
-def read_entrant_spec(path: Path) -> EntrantSpec:
-    """Read the spec file of an entrant.
-
-    Raises:
-        StorageError: if the file is not a YAML mapping or not a valid entrant.
-    """
-    try:
-        return EntrantFile.model_validate(read_document(path)).root
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid entrant: {explain(error, EntrantFile)}") from error
 
 
 def _read_beside(path: Path, file: str | None, suffix: str) -> bytes:

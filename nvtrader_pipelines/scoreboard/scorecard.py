@@ -13,8 +13,8 @@ from nvtrader_pipelines.components.component import canonical_json, content_hash
 from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.evaluation.timing_luck import opening_range
+from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
 from nvtrader_pipelines.portfolio.costs import CostModel
-from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 
 FORMAT: Final = 1
 FRACTIONS = {  # metrics shown in percent

@@ -22,6 +22,7 @@ from nvtrader_pipelines.evaluation.trials import Trials, deflation_trials, sharp
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.experiments.code_digest import scoring_code
+from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
@@ -35,7 +36,6 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
 )
 from nvtrader_pipelines.scoreboard.contest_results import backtest_digest, pack_backtest, unpack_backtest
 from nvtrader_pipelines.scoreboard.contests import COMMON, ContestSpec
-from nvtrader_pipelines.scoreboard.entrant_specs import EntrantKind
 from nvtrader_pipelines.scoreboard.entrant_stress import stress_results, with_history_of
 from nvtrader_pipelines.scoreboard.entrants import Entrant
 from nvtrader_pipelines.scoreboard.scorecard import (
@@ -247,7 +247,7 @@ def refusal_card(
         data=DataProvenance(trained=entrant.trained if entrant else ()),
         training_seconds=entrant.training_seconds if entrant else None,
         refusal=reason,
-        code_version=scoring_code(),
+        code_version=entrant.code_version if entrant else scoring_code(),
         measured=Measurements(judged_at=judged_at),
     )
 
@@ -283,7 +283,7 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
         openings=run.openings,
         timing=timing_effect(run),
         warnings=tuple(dict.fromkeys((*_warnings(contest, run), *entrant.warnings))),
-        code_version=scoring_code(),
+        code_version=entrant.code_version,
         measured=Measurements(
             judged_at=judged_at,
             judging_seconds=run.seconds,

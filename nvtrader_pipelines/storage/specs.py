@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from nvtrader_pipelines.components.explanation import explain, suggest
+from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.spec import MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
@@ -79,6 +80,21 @@ def read_experiment(path: Path) -> ExperimentSpec:
         StorageError: if a file is not a YAML mapping, or the result is not a valid experiment.
     """
     return _valid(resolve_document(path), ExperimentSpec, f"{path.name} is not a valid experiment")
+
+
+def entrant_files(home: Home) -> list[Path]:
+    """Spec files of `data/entrants`, sorted by path."""
+    files = home.entrants.glob("*")
+    return sorted(path for path in files if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
+
+
+def read_entrant(path: Path) -> EntrantSpec:
+    """Read the spec file of an entrant.
+
+    Raises:
+        StorageError: if the file is not a YAML mapping or not a valid entrant.
+    """
+    return _valid(read_document(path), EntrantFile, f"{path.name} is not a valid entrant").root
 
 
 def read_market(home: Home) -> MarketSpec:

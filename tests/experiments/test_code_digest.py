@@ -1,27 +1,52 @@
+import ast
+import random
+import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import nvtrader_pipelines
+from nvtrader_pipelines.components.family import is_open
+from nvtrader_pipelines.envs.rewards import DrawdownPenalty
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.experiments import code_digest as identity
 from nvtrader_pipelines.experiments.code_digest import (
     DECIDING,
+    ENGINE,
     PACKAGE,
+    Program,
     code_digest,
-    run_code,
+    code_of,
+    market_code,
+    promotion_code,
     scoring_code,
-    syntax_digest,
 )
+from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.policies.agents import SacAgent
+from nvtrader_pipelines.policies.baselines import Momentum
+from nvtrader_pipelines.storage.specs import read_experiment
+from tests.contracts.families import FAMILIES, members
+from tests.experiments.mutations import apply_mutation, mutations
 
 FOLDER = Path(nvtrader_pipelines.__file__).parent
-SOURCE = b"""
+SHIPPED = [read_experiment(path) for path in sorted((FOLDER.parent / "data" / "experiments").glob("ppo-*.yaml"))]
+SOURCE = """
 \"\"\"Costs.\"\"\"
 
 from math import sqrt
 
 RATE = 0.001  # of the trade
 COST = Column("cost", pl.Float64, "fees in dollars")
+
+
+class Costs:
+    \"\"\"Fees.\"\"\"
+
+    fee: float = Field(default=0.1, description="dollars a trade")
 
 
 def cost(trade: float) -> float:
@@ -32,170 +57,329 @@ def cost(trade: float) -> float:
 """
 
 
+def forget():
+    code_digest.cache_clear()
+    identity._program.cache_clear()
+
+
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A copy of the folders that decide, which the identity reads."""
-    for folder in (*DECIDING, "scoreboard", "figures"):
+    for folder in (*DECIDING, "scoreboard", "promotion", "figures"):
         shutil.copytree(FOLDER / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(identity, "files", lambda _: tmp_path)
-    code_digest.cache_clear()
+    forget()
     yield tmp_path
-    code_digest.cache_clear()
+    forget()
+
+
+@pytest.fixture
+def digest(tmp_path, monkeypatch):
+    """Function that returns the digest of a package with these sources in its folder `market`."""
+    monkeypatch.setattr(identity, "files", lambda _: tmp_path)
+    folder = tmp_path / "market"
+
+    def digest_of(sources, root="use"):
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, source in {"__init__": "", **sources}.items():
+            path = folder.joinpath(*name.split(".")).with_suffix(".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        forget()
+        return code_digest((f"market.{root}",))
+
+    yield digest_of
+    forget()
 
 
 def replace(path, before, after):
     text = path.read_text()
     assert before in text
     path.write_text(text.replace(before, after, 1))
-    code_digest.cache_clear()
+    forget()
+
+
+def run_codes():
+    forget()
+    return [code_of(spec) for spec in SHIPPED]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "seen"),
     [
-        (b"Costs.", b"What trading costs.", False),
-        (b"Fraction of wealth.", b"Cost.", False),
-        (b"# of the trade", b"# another comment", False),
-        (b"fees in dollars", b"commission in dollars", False),
-        (b"from math import sqrt", b"import os\nfrom math import sqrt", False),
-        (b"RATE * sqrt(trade)", b"(\n        RATE\n        * sqrt(trade)\n    )", False),
-        (b"trade must be positive", b"a trade is a size, so it must be positive", False),
-        (b"0.001", b"0.002", True),
-        (b"< 0", b"<= 0", True),
-        (b"RATE *", b"RATE +", True),
-        (b"Float64", b"Float32", True),
-        (b"ValueError", b"TypeError", True),
-        (b"from math", b"from numpy", True),
+        ("Costs.", "What trading costs.", False),
+        ("Fraction of wealth.", "Cost.", False),
+        ("# of the trade", "# another comment", False),
+        ("fees in dollars", "commission in dollars", False),
+        ("dollars a trade", "euros a trade", False),
+        ("from math import sqrt", "from os import sep\nfrom math import sqrt", False),
+        ("RATE * sqrt(trade)", "(\n        RATE\n        * sqrt(trade)\n    )", False),
+        ("trade must be positive", "a trade is a size, so it must be positive", False),
+        ("0.001", "0.002", True),
+        ("default=0.1", "default=0.2", True),
+        ("< 0", "<= 0", True),
+        ("RATE *", "RATE +", True),
+        ("Float64", "Float32", True),
+        ("ValueError", "TypeError", True),
+        ("from math", "from numpy", True),
     ],
 )
-def test_syntax_digest_sees_numbers_operators_and_raised_classes_and_no_prose(before, after, seen):
+def test_digest_sees_numbers_operators_and_raised_classes_and_no_prose(digest, before, after, seen):
     assert before in SOURCE
-    assert (syntax_digest({"costs": SOURCE.replace(before, after)}) != syntax_digest({"costs": SOURCE})) == seen
+    assert (digest({"use": SOURCE.replace(before, after)}) != digest({"use": SOURCE})) == seen
 
 
-def test_syntax_digest_ignores_which_module_holds_a_definition():
-    rate, cost = b"RATE = 0.001\n", b"def cost(trade):\n    return RATE * trade\n"
-    whole = {f"{PACKAGE}.costs": rate + cost}
-    halves = {f"{PACKAGE}.rates": rate, f"{PACKAGE}.costs": f"from {PACKAGE}.rates import RATE\n".encode() + cost}
-    assert syntax_digest(halves) == syntax_digest(whole)
+def test_digest_ignores_which_module_holds_a_definition(digest):
+    rate, cost = "RATE = 0.001\n", "def cost(trade):\n    return RATE * trade\n"
+    halves = {"rates": rate, "use": f"from {PACKAGE}.market.rates import RATE\n{cost}"}
+    assert digest(halves) == digest({"use": rate + cost})
 
 
-def test_syntax_digest_follows_an_import_through_a_package():
-    direct = {
-        f"{PACKAGE}.fees": b"from os import sep\n",
-        f"{PACKAGE}.fees.rates": b"RATE = 0.001\n",
-        f"{PACKAGE}.costs": f"from {PACKAGE}.fees.rates import RATE\nCOST = 2 * RATE\n".encode(),
-    }
-    through = {
-        **direct,
-        f"{PACKAGE}.fees": f"from {PACKAGE}.fees.rates import RATE\n".encode(),
-        f"{PACKAGE}.costs": f"from {PACKAGE}.fees import RATE\nCOST = 2 * RATE\n".encode(),
-    }
-    assert syntax_digest(through) == syntax_digest(direct)
+def test_digest_follows_an_import_through_a_package(digest):
+    use = f"from {PACKAGE}.market.fees{{}} import RATE\nCOST = 2 * RATE\n"
+    direct = {"fees.__init__": "", "fees.rates": "RATE = 0.001\n", "use": use.format(".rates")}
+    through = {**direct, "fees.__init__": f"from {PACKAGE}.market.fees.rates import RATE\n", "use": use.format("")}
+    assert digest(through) == digest(direct)
+    assert digest({**through, "fees.rates": "RATE = 0.002\n"}) != digest(through)
 
 
-@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
-def test_syntax_digest_tells_equal_names_of_different_objects_apart(first, second):
-    def sources(of_days, of_months):
-        return {
-            f"{PACKAGE}.a": b"MIN = 20\n",
-            f"{PACKAGE}.b": b"MIN = 60\n",
-            f"{PACKAGE}.days": f"from {PACKAGE}.{of_days} import MIN\nDAYS = 2 * MIN\n".encode(),
-            f"{PACKAGE}.months": f"from {PACKAGE}.{of_months} import MIN\nMONTHS = 3 * MIN\n".encode(),
-        }
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from {p}.a import X\nfrom {p}.b import X as Y\nHALF = X / 2\nTHIRD = Y / 3\n",
+        "from {p} import a as m\nTWICE = 2 * m.X\n",
+        "def one():\n    from {p}.a import X\n    return X\n\n\ndef two():\n    from {p}.b import X\n    return X\n",
+        "try:\n    from {p}.a import X\nexcept ImportError:\n    from {p}.b import X\n",
+        "def both():\n    from {p}.a import X\n    from {p}.b import X as Y\n    return X - Y\n",
+        "from {p}.a import TWICE\nfrom {p}.b import TWICE as OTHER\nHALF = TWICE / 2\nTHIRD = OTHER / 3\n",
+    ],
+    ids=["names", "modules", "lazily in two functions", "in a try", "lazily in one function", "two steps away"],
+)
+def test_digest_sees_two_modules_swapped_in_imports(digest, use):
+    twice = f"from {PACKAGE}.market.{{}} import X\nTWICE = 2 * X\n"
+    values = {"a": "X = 20\n", "b": "X = 60\n"}
+    if "TWICE /" in use:
+        values = {"c": "X = 20\n", "d": "X = 60\n", "a": twice.format("c"), "b": twice.format("d")}
+    use = use.format(p=f"{PACKAGE}.market")
+    swapped = use.replace("market.a ", "market.? ").replace("market.b ", "market.a ").replace("market.? ", "market.b ")
+    if "import a as" in use:
+        swapped = use.replace("import a as", "import b as")
+    assert swapped != use
+    assert digest({**values, "use": swapped}) != digest({**values, "use": use})
 
-    digests = {syntax_digest(sources(*pair)) for pair in [(first, second), (second, first), (first, first)]}
-    assert len(digests) == 3
+
+def test_digest_sees_equal_names_swapped_between_modules(digest):
+    half, third = "def half(x):\n    return x / LIMIT\n", "def third(x):\n    return LIMIT * x\n"
+    use = f"from {PACKAGE}.market.a import half\nfrom {PACKAGE}.market.b import third\nBOTH = half(third(1))\n"
+    before = {"a": f"LIMIT = 2\n{half}", "b": f"LIMIT = 3\n{third}", "use": use}
+    assert digest({**before, "a": f"LIMIT = 3\n{half}", "b": f"LIMIT = 2\n{third}"}) != digest(before)
 
 
-def test_syntax_digest_sees_equal_names_swapped_between_modules():
-    use = b"def half(x):\n    return x / LIMIT\n", b"def third(x):\n    return LIMIT * x\n"
-    before = {f"{PACKAGE}.a": b"LIMIT = 2\n" + use[0], f"{PACKAGE}.b": b"LIMIT = 3\n" + use[1]}
-    swapped = {f"{PACKAGE}.a": b"LIMIT = 3\n" + use[0], f"{PACKAGE}.b": b"LIMIT = 2\n" + use[1]}
-    assert syntax_digest(before) != syntax_digest(swapped)
+def test_digest_ignores_imports_for_annotations(digest):
+    plain = "LIMIT = 3\n"
+    typed = f"{plain}if TYPE_CHECKING:\n    from {PACKAGE}.market.a import Path\n"
+    assert digest({"use": plain, "a": "Path = 1\n"}) == digest({"use": typed, "a": "Path = 1\n"})
+
+
+def test_digest_ignores_a_local_name_that_its_new_module_defines_too(digest):
+    function = "def squares(values):\n    name = [v * v for v in values]\n    return name\n"
+    other = "name = 3\nTWICE = [2 * v for v in (1, name)]\n"
+    use = f"from {PACKAGE}.market.a import squares\nfrom {PACKAGE}.market.{{}} import TWICE\nALL = squares(TWICE)\n"
+    together = {"a": function + other, "use": use.format("a")}
+    assert digest(together) == digest({"a": function, "b": other, "use": use.format("b")})
+
+
+def test_digest_of_a_default_counts_the_object_and_not_the_parameter(digest):
+    use = f"from {PACKAGE}.market.a import rate\n\n\ndef cost(trade, rate=rate):\n    return rate * trade\n"
+    assert digest({"a": "rate = 1\n", "use": use}) != digest({"a": "rate = 2\n", "use": use})
+
+
+def test_digest_counts_a_module_that_is_only_run(digest):
+    for use in (f"import {PACKAGE}.market.a\n", f"from {PACKAGE}.market.a import *\n"):
+        assert digest({"a": "rate = 1\n", "use": use}) != digest({"a": "rate = 2\n", "use": use})
+
+
+def test_digest_takes_a_compiled_module_for_that_of_a_library(digest):
+    use = f"from {PACKAGE}.market import _core\nTWICE = 2 * _core.X\n"
+    assert digest({"__init__": f"from {PACKAGE}.market import _core\n", "use": use}) != digest({"use": "TWICE = 2\n"})
 
 
 def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
-    before = run_code()
+    before = run_codes()
     path = package / "portfolio" / "costs.py"
     with path.open("a") as file:
         file.write("# appended\n")
     replace(path, '"""', '"""Reworded: ')
     (package / "envs" / "moved").mkdir()
-    shutil.move(package / "envs" / "actions.py", package / "envs" / "moved" / "actions.py")
+    shutil.move(package / "envs" / "dynamics.py", package / "envs" / "moved" / "dynamics.py")
     for path in package.rglob("*.py"):
-        path.write_text(path.read_text().replace(f"{PACKAGE}.envs.actions ", f"{PACKAGE}.envs.moved.actions "))
+        path.write_text(path.read_text().replace(f"{PACKAGE}.envs.dynamics ", f"{PACKAGE}.envs.moved.dynamics "))
     palette = next(path for path in (package / "figures").rglob("*.py") if "#" in path.read_text())
     replace(palette, "#", "#a")
-    assert run_code() == before
+    assert run_codes() == before
 
 
-def test_run_code_sees_a_changed_constant(package):
-    before, scoring_before = run_code(), scoring_code()
-    replace(package / "evaluation" / "statistics.py", "ddof=1", "ddof=0")
-    assert run_code() != before
-    assert scoring_code() != scoring_before
+@pytest.mark.parametrize(
+    ("file", "before", "after", "run", "scoring"),
+    [
+        ("evaluation/statistics.py", "ddof=1", "ddof=0", True, True),
+        ("evaluation/stress/scenario.py", "return", "return 1 +", False, True),
+        ("scoreboard/contest_backtest.py", "252", "251", False, True),
+        ("evaluation/prudex/scores.py", "50", "51", False, False),
+        ("promotion/gate.py", "self.low > 0.0", "self.low > 0.1", False, False),
+        ("policies/agents/sac.py", "=", "= 1 +", False, False),
+    ],
+)
+def test_code_sees_what_its_results_reach_and_nothing_else(package, file, before, after, run, scoring):
+    spec, entrant = ExperimentSpec(name="a"), BaselineEntrantSpec()
+    codes = code_of(spec), scoring_code(entrant)
+    replace(package / file, before, after)
+    assert (code_of(spec) != codes[0], scoring_code(entrant) != codes[1]) == (run, scoring)
 
 
-def test_scoring_code_sees_the_scoreboard_and_run_code_does_not(package):
-    run_before, scoring_before = run_code(), scoring_code()
-    replace(package / "scoreboard" / "contest_backtest.py", "252", "251")
-    assert run_code() == run_before
-    assert scoring_code() != scoring_before
+def test_code_counts_a_component_only_where_a_spec_uses_it(package):
+    drawdown = EnvSpec(rewards=(DrawdownPenalty(),))
+    used = [
+        ExperimentSpec(name="a", agent=SacAgent()),
+        ExperimentSpec(name="a", environment=drawdown),
+        ExperimentSpec(name="a", agent=Momentum(), baselines=(Momentum(),)),
+    ]
+    before = [code_of(spec) for spec in used]
+    replace(package / "policies" / "agents" / "sac.py", "class SacAgent", "LIMIT = 1\n\n\nclass SacAgent")
+    replace(package / "policies" / "baselines.py", "class Momentum(", "@final\nclass Momentum(")
+    after = [code_of(spec) for spec in used]
+    assert [a != b for a, b in zip(after, before, strict=True)] == [True, False, True]
 
 
-def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch):
-    before = run_code()
-    monkeypatch.setattr(identity, "version", lambda library: "0.0.1" if library == "numpy" else "1")
-    code_digest.cache_clear()
-    assert run_code() != before
+def test_scoring_and_promotion_and_market_code_differ(package):
+    codes = {scoring_code(), scoring_code(BaselineEntrantSpec(rule=Momentum())), promotion_code()}
+    assert len(codes | {code_of(), market_code(MarketSpec())}) == 5
+
+
+@pytest.mark.parametrize("library", ["numpy", "clarabel", "osqp", "scs"])
+def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch, library):
+    before, version = code_of(), identity.version
+    monkeypatch.setattr(identity, "version", lambda name: "0.0.1" if name == library else version(name))
+    forget()
+    assert code_of() != before
 
 
 def test_code_digest_of_unchanged_sources_is_read_and_not_parsed(package, monkeypatch):
     (package / "__pycache__").mkdir(exist_ok=True)
-    before = run_code()
-    code_digest.cache_clear()
-    monkeypatch.setattr(identity, "syntax_digest", lambda sources: pytest.fail("parsed again"))
-    assert run_code() == before
+    before = code_of()
+    forget()
+    monkeypatch.setattr(identity.Module, "parse", lambda *args, **kwargs: pytest.fail("parsed again"))
+    assert code_of() == before
 
 
 def test_code_digest_ignores_a_damaged_stored_digest(package):
     (package / "__pycache__").mkdir(exist_ok=True)
-    before = run_code()
+    before = code_of()
     (stored,) = (package / "__pycache__").glob("code-digest-*.txt")
     stored.write_text("damaged")
-    code_digest.cache_clear()
-    assert run_code() == before
+    forget()
+    assert code_of() == before
 
 
-def test_syntax_digest_ignores_imports_for_annotations():
-    plain = b"from __future__ import annotations\nLIMIT = 3\n"
-    typed = plain + b"if TYPE_CHECKING:\n    from pathlib import Path\n"
-    assert syntax_digest({f"{PACKAGE}.a": plain}) == syntax_digest({f"{PACKAGE}.a": typed})
+def test_run_reaches_neither_prudex_nor_stress_nor_validation():
+    program = Program(DECIDING)
+    modules = {name.removeprefix(f"{PACKAGE}.") for name, _ in program.reach([f"{PACKAGE}.{ENGINE}"])}
+    assert {"policies.training", "envs.accounts", "evaluation.backtest", "experiments.spec"} <= modules
+    unreached = ("evaluation.prudex", "evaluation.stress", "evaluation.trial_validation", "market.cleaning", "figures")
+    assert not [name for name in modules if name.startswith(unreached)]
 
 
-def test_syntax_digest_ignores_a_local_name_that_its_new_module_defines_too():
-    function = b"def squares(values):\n    name = [v * v for v in values]\n    return name\n"
-    other = b"name = 3\nTWICE = [2 * v for v in (1, name)]\n"
-    together = {f"{PACKAGE}.a": function + other}
-    apart = {f"{PACKAGE}.a": function, f"{PACKAGE}.b": other}
-    assert syntax_digest(together) == syntax_digest(apart)
+def places():
+    """Positions of the statements by module: those that every shipped run reaches, and modules that none reaches."""
+    program = Program((*DECIDING, "scoreboard"))
+    engine = program.reach([f"{PACKAGE}.{ENGINE}"])
+    reached = engine | program.reach({each for spec in SHIPPED for each in identity._components_of(spec)}, engine)
+    by_module = defaultdict(set)
+    for name, position in engine:
+        by_module[name].add(position)
+    return by_module, {name: None for name in program._files if name not in {name for name, _ in reached}}
 
 
-def test_syntax_digest_sees_another_import_inside_one_of_two_functions():
-    def sources(first):
-        functions = "".join(
-            f"def {name}():\n    from {PACKAGE}.{origin} import MIN\n    return MIN\n"
-            for name, origin in (("days", first), ("months", "b"))
-        )
-        return {f"{PACKAGE}.a": b"MIN = 20\n", f"{PACKAGE}.b": b"MIN = 60\n", f"{PACKAGE}.use": functions.encode()}
+def draw(seed, n, by_module):
+    """Draw modules, positions and numbers of mutations: their kinds in turn, each kind by chance."""
+    drawn = defaultdict(list)
+    for name, positions in sorted(by_module.items()):
+        path = Path(*name.removeprefix(f"{PACKAGE}.").split("."))
+        file = FOLDER / path / "__init__.py" if (FOLDER / path).is_dir() else FOLDER / path.with_suffix(".py")
+        for number, (kind, line, _) in enumerate(mutations(ast.parse(file.read_bytes()), positions)):
+            drawn[kind].append((file.relative_to(FOLDER), number, positions, line))
+    generator = random.Random(seed)
+    kinds = sorted(drawn)
+    return [generator.choice(drawn[kinds[i % len(kinds)]]) for i in range(n)]
 
-    assert syntax_digest(sources("a")) != syntax_digest(sources("b"))
+
+def changed_by(package, mutation, before):
+    """Whether a mutation changes the code of each shipped experiment."""
+    file, number, positions, _ = mutation
+    content = (package / file).read_bytes()
+    apply_mutation(package / file, number, positions)
+    after = run_codes()
+    (package / file).write_bytes(content)
+    return [a != b for a, b in zip(after, before, strict=True)]
 
 
-def test_syntax_digest_sees_another_module_behind_a_name():
-    def sources(module):
-        use = f"from {PACKAGE} import {module} as limits\nTWICE = 2 * limits.MIN\n".encode()
-        return {f"{PACKAGE}.a": b"MIN = 20\n", f"{PACKAGE}.b": b"MIN = 60\n", f"{PACKAGE}.use": use}
+@pytest.mark.parametrize("n", [10, pytest.param(60, marks=pytest.mark.nightly)])
+def test_mutation_of_reached_code_changes_every_run(package, n):
+    drawn = draw(7, n, places()[0])
+    before = run_codes()
+    unseen = [(str(each[0]), each[3]) for each in drawn if not all(changed_by(package, each, before))]
+    assert len(drawn) == n
+    assert unseen == []
 
-    assert syntax_digest(sources("a")) != syntax_digest(sources("b"))
+
+@pytest.mark.parametrize("n", [5, pytest.param(30, marks=pytest.mark.nightly)])
+def test_mutation_of_unreached_code_changes_no_run(package, n):
+    drawn = draw(7, n, places()[1])
+    before = run_codes()
+    seen = [(str(each[0]), each[3]) for each in drawn if any(changed_by(package, each, before))]
+    assert len(drawn) == n
+    assert seen == []
+
+
+ADDED = '''
+_ADDED_LIMIT = 0.5
+
+
+class AddedMember(Component):
+    """Member that no experiment uses."""
+
+    kind: Literal["added"] = "added"
+    limit: float = _ADDED_LIMIT
+
+
+'''
+
+
+def add_member(package, family, *, in_own_module):
+    """Add a class to a family: beside its union, or in a module of its own."""
+    names = "|".join(member.__name__ for member in members(family))
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text()
+        for union in re.finditer(rf"^\w+ = Annotated\[\s*((?:(?:{names})[\s|]*)+),\s*Field\(disc", text, re.MULTILINE):
+            if len(re.findall(r"\w+", union[1])) != len(members(family)):
+                continue
+            head, tail = text[: union.start()], text[union.start() :].replace(union[1], f"{union[1]} | AddedMember", 1)
+            if in_own_module:
+                (path.parent / "added_member.py").write_text(ADDED)
+                dotted = ".".join((PACKAGE, *path.parent.relative_to(package).parts, "added_member"))
+                path.write_text(f"{head}from {dotted} import AddedMember\n\n{tail}")
+            else:
+                path.write_text(f"{head}{ADDED}{tail}")
+            return path.relative_to(package)
+    raise AssertionError(f"no union of {names}")
+
+
+OPEN = sorted(name for name, family in FAMILIES.items() if is_open(family))
+
+
+@pytest.mark.parametrize("in_own_module", [True, False], ids=["in its own module", "beside the union"])
+@pytest.mark.parametrize("family", OPEN)
+def test_member_added_to_an_open_family_changes_no_shipped_run(package, family, in_own_module):
+    before = run_codes()
+    add_member(package, FAMILIES[family], in_own_module=in_own_module)
+    assert run_codes() == before

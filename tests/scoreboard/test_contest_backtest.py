@@ -11,6 +11,7 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
+from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import panel_digest
@@ -27,7 +28,6 @@ from nvtrader_pipelines.scoreboard.contest_backtest import (
     run_contest_backtest,
 )
 from nvtrader_pipelines.scoreboard.contests import ContestSpec
-from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.scoreboard.entrants import Entrant, TrainingSpan, baseline_entrant, run_entrant, weights_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.markets import synthetic_panel

@@ -5,8 +5,8 @@ import pytest
 
 from nvtrader_pipelines.evaluation.stress import Gap
 from nvtrader_pipelines.evaluation.stress.suite import StressTest
+from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec
 from nvtrader_pipelines.policies.baselines import EqualWeight, Momentum
-from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec
 from nvtrader_pipelines.scoreboard.entrant_stress import stress_results
 from nvtrader_pipelines.scoreboard.entrants import baseline_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest

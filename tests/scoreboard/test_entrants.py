@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from nvtrader_pipelines.experiments.entrant_specs import Sb3EntrantSpec
 from nvtrader_pipelines.policies.sb3_zip import Sb3Zip
-from nvtrader_pipelines.scoreboard.entrant_specs import Sb3EntrantSpec
 from nvtrader_pipelines.scoreboard.entrants import NORMALIZED, sb3_entrant
 from tests.markets import synthetic_panel
 

@@ -1,18 +1,19 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.policies.baselines import MeanCvar
-from nvtrader_pipelines.scoreboard import roster as roster_module
-from nvtrader_pipelines.scoreboard.entrant_specs import (
+from nvtrader_pipelines.experiments.entrant_specs import (
     BaselineEntrantSpec,
     RunEntrantSpec,
     Sb3EntrantSpec,
     WeightsEntrantSpec,
 )
-from nvtrader_pipelines.scoreboard.roster import read_entrant_spec, read_roster
+from nvtrader_pipelines.policies.baselines import MeanCvar
+from nvtrader_pipelines.scoreboard import roster as roster_module
+from nvtrader_pipelines.scoreboard.roster import read_roster
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.specs import read_entrant
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT, KEY
 from tests.storage.table_rows import AT
@@ -21,7 +22,7 @@ from tests.storage.table_rows import AT
 def read(tmp_path, text):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    return read_entrant_spec(path)
+    return read_entrant(path)
 
 
 def test_entrant_spec_has_defaults(tmp_path):

@@ -13,12 +13,12 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.tables import RETURNS
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter, admit_entrants, run_contest_backtest
-from nvtrader_pipelines.scoreboard.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.scoreboard.entrants import Entrant, TrainingSpan, baseline_entrant, weights_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Scorecard, StressResult, attempt_id, markdown
 from nvtrader_pipelines.scoreboard.scoring import (

@@ -16,6 +16,7 @@ from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
+from nvtrader_pipelines.experiments.entrant_specs import EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import Feature
 from nvtrader_pipelines.market.sources import Source
@@ -30,7 +31,6 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
-from nvtrader_pipelines.scoreboard.entrant_specs import EntrantSpec
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,

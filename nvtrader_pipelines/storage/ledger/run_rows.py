@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from nvtrader_pipelines.experiments.installed_parts import code_of
+from nvtrader_pipelines.experiments.code_digest import code_of
 
 if TYPE_CHECKING:  # takes half a second to import
     from nvtrader_pipelines.experiments.plan import RunPlan
