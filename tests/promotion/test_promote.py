@@ -20,7 +20,7 @@ from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
-from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, VALIDATION
+from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, RUNS, VALIDATION
 from tests.promotion.activations import LATER, Killed, dying_at, put_unreadable
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
@@ -156,7 +156,7 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
 
 
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
-    made_with = eligibility.run_code()
+    (made_with,) = store.tables.read(RUNS).filter(experiment="steady")["code_version"].unique()
     for module in (activation, eligibility):
         monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     decision = judge(store, "steady")

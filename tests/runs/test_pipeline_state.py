@@ -25,7 +25,9 @@ def test_recorded_state_is_read_back_for_the_same_names_only(current):
     ["data/experiments/a.yaml", "data/landing/b.csv", "data/market.yaml", "data/promotion.yaml", "data/contests.yaml"],
 )
 def test_changed_input_has_something_to_do(current, path):
-    (current.home.root / path).write_text("name: other\n")
+    (current.home.root / path).write_text(
+        "sources: [{kind: sample}]\n" if path == "data/market.yaml" else "name: other\n"
+    )
     assert read_pipeline_state(Store(current.home), ["a"]) is None
 
 

@@ -66,7 +66,9 @@ def trained_entrant(name, first, last):
             target[-1] = 1.0
             return Decision(target=target)
 
-    return Entrant(name, "sb3", MarketChoice(), 5, {}, lambda *_: Cash(), (TrainingSpan(first=first, last=last),))
+    return Entrant(
+        name, "sb3", MarketChoice(), 5, {}, "code", lambda *_: Cash(), (TrainingSpan(first=first, last=last),)
+    )
 
 
 def fixed_target(name, target):
@@ -76,7 +78,7 @@ def fixed_target(name, target):
         def decide(self, panel, t, account):
             return Decision(target=np.array(target))
 
-    return Entrant(name, "weights", MarketChoice(), 5, {}, lambda *_: Policy())
+    return Entrant(name, "weights", MarketChoice(), 5, {}, "code", lambda *_: Policy())
 
 
 @pytest.fixture(scope="module")

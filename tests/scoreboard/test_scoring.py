@@ -228,7 +228,7 @@ def test_entrant_that_fails_to_open_does_not_shorten_the_window():
 
     def trained_entrant(name, last, opened):
         trained = (TrainingSpan(first=PANEL.sessions[0].item(), last=PANEL.sessions[last].item()),)
-        return Entrant(name, "sb3", MarketChoice(), 5, {"name": name}, opened, trained)
+        return Entrant(name, "sb3", MarketChoice(), 5, {"name": name}, "code", opened, trained)
 
     early = trained_entrant("early", 20, lambda *_: EqualWeight().start())
     entrants = [early, trained_entrant("late", 40, broken), trained_entrant("worse", 60, broken), ENTRANTS[0]]
@@ -257,7 +257,7 @@ def test_entrant_that_did_not_change_is_not_walked_again():
         walked.clear()
         entrants = [
             ENTRANTS[0],
-            *(Entrant(name, "weights", MarketChoice(), 5, {"name": name}, opened(name)) for name in names),
+            *(Entrant(name, "weights", MarketChoice(), 5, {"name": name}, "code", opened(name)) for name in names),
         ]
         panels = {each.name: PANEL for each in entrants}
         market = SourceMarket(PANEL, panels, pl.DataFrame(schema=RETURNS), lambda _: TRIALS, results=results)
