@@ -53,7 +53,7 @@ docs: .venv/.docs
 	.venv/bin/python scripts/build_docs.py
 
 readme-results: .venv/.run
-	.venv/bin/python scripts/readme_results.py .
+	.venv/bin/python -m scripts.readme_results .
 
 bench: .venv/.bench
 	scripts/bench $(NAMES)

@@ -3,13 +3,7 @@
 Source: Hoffstein, Faber & Braun (2019), "Rebalance Timing Luck: The (Dumb) Luck of Smart Beta".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # brings SciPy, which lists do not need
-    from nvtrader_pipelines.evaluation.intervals import Interval
 
 Openings = Sequence[float]  # annual net Sharpe ratios; the second decision comes 1, 2, … rebal_freq sessions later
 
@@ -30,9 +24,3 @@ def difference_range(openings: Openings, other: Openings) -> Range | None:
         zip(openings, other, strict=True) if len(openings) == len(other) else [(a, b) for a in openings for b in other]
     )
     return opening_range([own - theirs for own, theirs in pairs])
-
-
-def is_difference(interval: Interval, openings: Range | None) -> bool:
-    """Whether an interval excludes zero, and the sign is the same with every opening."""
-    low, high = openings or (interval.low, interval.high)
-    return (interval.low > 0.0 and low > 0.0) or (interval.high < 0.0 and high < 0.0)

@@ -1,7 +1,4 @@
-import pytest
-
-from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.timing_luck import difference_range, is_difference, opening_range
+from nvtrader_pipelines.evaluation.timing_luck import difference_range, opening_range
 
 
 def test_opening_range_of_one_opening_is_unknown():
@@ -14,12 +11,3 @@ def test_difference_range_pairs_equally_many_openings():
     assert difference_range([1.0, 0.5], [0.75]) == (-0.25, 0.25)
     assert difference_range([1.0], [0.75]) is None
     assert difference_range([], []) is None
-
-
-@pytest.mark.parametrize(
-    ("bounds", "openings", "expected"),
-    [((0.1, 0.5), (0.2, 0.4), True), ((0.1, 0.5), (-0.1, 0.4), False), ((0.1, 0.5), None, True),
-     ((-0.1, 0.5), (0.2, 0.4), False), ((-0.5, -0.1), (-0.4, -0.2), True), ((-0.5, -0.1), (-0.4, 0.0), False)],
-)  # fmt: skip
-def test_difference_needs_interval_and_every_opening_on_one_side(bounds, openings, expected):
-    assert is_difference(Interval(sum(bounds) / 2.0, *bounds), openings) is expected

@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-from nvtrader_pipelines.service.report.results import Results, read_results
-from nvtrader_pipelines.service.report.results_markdown import render_results, replace_block
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+from scripts.readme_results.markdown import render_results, replace_block
+from scripts.readme_results.results import Results, read_results
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROWS, README = ROOT / "docs" / "results.json", ROOT / "README.md"
 BESIDE = (("ppo-cvar", "ppo-growth"),)  # they differ only in the risk terms of the reward
 

@@ -7,7 +7,6 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from nvtrader_pipelines.evaluation.differences import paired_differences
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.timing_luck import Openings, Range, difference_range
@@ -18,6 +17,7 @@ from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.cli.summary import sort_accounts, with_distinct_names
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
+from scripts.readme_results.differences import paired_differences
 
 
 class _Row(BaseModel):

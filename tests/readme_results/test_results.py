@@ -8,18 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, EarlierRow, Results, read_results
-from nvtrader_pipelines.service.report.results_markdown import (
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
+from scripts.readme_results.markdown import (
     BEGIN,
     END,
     describe_comparison,
+    is_difference,
     render_results,
     replace_block,
 )
-from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
+from scripts.readme_results.results import AccountRow, ComparisonRow, EarlierRow, Results, read_results
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = {"sharpe": "Sharpe ratio", "volatility": "volatility", "cvar": "CVaR of a session", "exposure": "exposure"}
 COMPARISON = ComparisonRow(
     policy="ppo",
@@ -158,3 +159,12 @@ def test_rows_are_those_of_the_tables(built_home):
     choice = tables.read(OVERFITTING).filter(period="from_2017", against="best_baseline")
     assert found.overfitting == choice["probability_of_overfitting"][0]
     assert Results.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("bounds", "openings", "expected"),
+    [((0.1, 0.5), (0.2, 0.4), True), ((0.1, 0.5), (-0.1, 0.4), False), ((0.1, 0.5), None, True),
+     ((-0.1, 0.5), (0.2, 0.4), False), ((-0.5, -0.1), (-0.4, -0.2), True), ((-0.5, -0.1), (-0.4, 0.0), False)],
+)  # fmt: skip
+def test_difference_needs_interval_and_every_opening_on_one_side(bounds, openings, expected):
+    assert is_difference(Interval(sum(bounds) / 2.0, *bounds), openings) is expected

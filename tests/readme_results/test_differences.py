@@ -6,9 +6,9 @@ from arch.bootstrap import StationaryBootstrap
 
 from nvtrader_pipelines.evaluation.account_statistics import exposure
 from nvtrader_pipelines.evaluation.active import market_model
-from nvtrader_pipelines.evaluation.differences import STATISTICS, paired_differences
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import annual_volatility, expected_shortfall, sharpe_ratio
+from scripts.readme_results.differences import STATISTICS, paired_differences
 
 MEASURES = dict(zip(STATISTICS, (sharpe_ratio, annual_volatility, expected_shortfall, exposure), strict=True))
 N = 505  # whose worst 5 % are no whole number of sessions

@@ -3,11 +3,11 @@
 import textwrap
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.timing_luck import Range, is_difference, opening_range
+from nvtrader_pipelines.evaluation.timing_luck import Range, opening_range
 from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.report.cell_formats import format_number, format_signed, to_words
-from nvtrader_pipelines.service.report.results import AccountRow, ComparisonRow, Results
+from scripts.readme_results.results import AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 WIDTH = 120
@@ -83,6 +83,12 @@ def _describe_difference(
     if not is_difference(found, openings):
         return f"no measurable difference in {statistic} {figures}"
     return f"{'higher' if found.low > 0.0 else 'lower'} {statistic} {figures}"
+
+
+def is_difference(interval: Interval, openings: Range | None) -> bool:
+    """Whether an interval excludes zero, and the sign is the same with every opening."""
+    low, high = openings or (interval.low, interval.high)
+    return (interval.low > 0.0 and low > 0.0) or (interval.high < 0.0 and high < 0.0)
 
 
 def _format_range(found: Range | None, form: str) -> str:
