@@ -24,22 +24,11 @@ from nvtrader_pipelines.service.cli import (
     status_command,
     trade_command,
 )
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
+from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.exit_codes import FAILED
 from nvtrader_pipelines.service.cli.help_panels import PanelGroup
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    Form,
-    Judge,
-    PageForm,
-    Verbose,
-    is_json,
-    open_store,
-    output_format,
-    require_file_path,
-    require_home,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.options import Judge, open_store, require_file_path, require_home, with_examples
+from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
 from nvtrader_pipelines.service.library_noise import silence_exit
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 from nvtrader_pipelines.storage.store import Store
@@ -52,22 +41,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("ingest", epilog=ingest_command.EXAMPLES)(ingest_command.ingest)
+command(app.command, *ingest_command.EXAMPLES)(ingest_command.ingest)
 app.add_typer(experiment_commands.app, name="experiments")
 app.add_typer(run_commands.app, name="runs")
 app.add_typer(policy_commands.app, name="policies")
-app.command("components", epilog=component_commands.COMPONENTS_EXAMPLES)(component_commands.components)
-app.command("schema", epilog=component_commands.SCHEMA_EXAMPLES)(component_commands.schema)
+command(app.command, *component_commands.COMPONENTS_EXAMPLES)(component_commands.components)
+command(app.command, *component_commands.SCHEMA_EXAMPLES)(component_commands.schema)
 app.add_typer(scoreboard_commands.app, name="scoreboard")
-app.command("trade", epilog=trade_command.EXAMPLES)(trade_command.trade)
+command(app.command, *trade_command.EXAMPLES)(trade_command.trade)
 app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
-app.command("halt", epilog=halt_commands.HALT_EXAMPLES)(halt_commands.halt)
-app.command("resume", epilog=halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
-app.command("status", epilog=status_command.EXAMPLES)(status_command.status)
-app.command("notify", epilog=notify_command.EXAMPLES)(notify_command.notify)
-app.command("backup", epilog=backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
-app.command("restore", epilog=backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
+command(app.command, *halt_commands.HALT_EXAMPLES)(halt_commands.halt)
+command(app.command, *halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
+command(app.command, *status_command.EXAMPLES)(status_command.status)
+command(app.command, *notify_command.EXAMPLES)(notify_command.notify)
+command(app.command, *backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
+command(app.command, *backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - the signature of a callback
@@ -88,29 +77,22 @@ def _options(
     """From market prices to portfolio policies, tested and traded on paper or at a broker."""
 
 
-@app.command(epilog=with_examples("nvtrader init my-home"))
-def init(
-    folder: Annotated[Path, typer.Argument(help="New or empty folder.")],
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader init my-home")
+def init(folder: Annotated[Path, typer.Argument(help="New or empty folder.")], *, as_json: bool) -> None:
     """Create a home: a folder with the shipped experiments, for your data and for results."""
     from nvtrader_pipelines.storage.new_home import create_home
 
-    with exit_on_error(verbose=verbose):
-        home = create_home(folder)
-        if is_json(form, as_json=as_json):
-            write_json({"home": str(home.root)})
-            return
-        root = shlex.quote(str(home.root))
-        enter = f"export {VARIABLE}={root}" if Home.find_fixed() else f"cd {root}"
-        for line in ("created; next:", f"  {enter}", "  nvtrader materialize", "  nvtrader ui"):
-            print_line(line)
+    home = create_home(folder)
+    if as_json:
+        write_json({"home": str(home.root)})
+        return
+    root = shlex.quote(str(home.root))
+    enter = f"export {VARIABLE}={root}" if Home.find_fixed() else f"cd {root}"
+    for line in ("created; next:", f"  {enter}", "  nvtrader materialize", "  nvtrader ui"):
+        print_line(line)
 
 
-@app.command(epilog=with_examples("nvtrader materialize", "nvtrader materialize ppo-growth ppo-cvar"))
+@command(app.command, "nvtrader materialize", "nvtrader materialize ppo-growth ppo-cvar")
 def materialize(
     experiment: Annotated[
         list[str] | None, typer.Argument(help="Names of experiments; default: all of data/experiments.")
@@ -118,50 +100,35 @@ def materialize(
     *,
     yes: experiment_commands.Yes = False,
     judge: Judge = True,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Materialize the whole graph, recomputing only what changed, and print the results."""
-    experiment_commands.run_experiments(
-        experiment or [], output_format(form, as_json=as_json), yes=yes, judge=judge, verbose=verbose
-    )
+    experiment_commands.run_experiments(experiment or [], form, yes=yes, judge=judge)
 
 
-@app.command(epilog=with_examples("nvtrader ui", "nvtrader ui --port 3100"))
-def ui(
-    *,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader ui", "nvtrader ui --port 3100")
+def ui(*, port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000) -> None:
     """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home."""
     from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.orchestration.ui import serve
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        serve(store.home, port, server_message(store))
+    store = open_store()
+    serve(store.home, port, server_message(store))
 
 
-@app.command(epilog=with_examples("nvtrader mlflow", "nvtrader mlflow --port 5100"))
-def mlflow(
-    *,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader mlflow", "nvtrader mlflow --port 5100")
+def mlflow(*, port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000) -> None:
     """Serve MLflow's UI on 127.0.0.1: curves of trainings while they run; once per home."""
     from nvtrader_pipelines.orchestration.mlflow_ui import serve_mlflow
 
-    with exit_on_error(verbose=verbose):
-        serve_mlflow(open_store().home, port)
+    serve_mlflow(open_store().home, port)
 
 
-@app.command(
-    epilog=with_examples(
-        "nvtrader sql",
-        "nvtrader sql 'SELECT policy, period, sharpe FROM evaluation.walk_forward_evaluation' --format csv",
-        "nvtrader sql \"COPY rl.equity_curves TO 'exports/curves.parquet'\"",
-    )
+@command(
+    app.command,
+    "nvtrader sql",
+    "nvtrader sql 'SELECT policy, period, sharpe FROM evaluation.walk_forward_evaluation' --format csv",
+    "nvtrader sql \"COPY rl.equity_curves TO 'exports/curves.parquet'\"",
 )
 def sql(
     query: Annotated[str | None, typer.Argument(help="SQL query; without one, an interactive shell starts.")] = None,
@@ -169,76 +136,66 @@ def sql(
     allow_files: Annotated[
         bool, typer.Option("--allow-files", help="Allow the query to read and write any file, and DuckDB's extensions.")
     ] = False,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Query every table with DuckDB SQL; COPY writes below the working folder or the home's exports/."""
     from nvtrader_pipelines.service.cli.sql_shell import answer, run_shell
 
-    with exit_on_error(verbose=verbose):
-        store, chosen = open_store(), output_format(form, as_json=as_json)
-        if query is None:
-            run_shell(store, chosen, allow_files=allow_files)
-        else:
-            write_rows(answer(store, query, allow_files=allow_files), chosen)
+    store = open_store()
+    if query is None:
+        run_shell(store, form, allow_files=allow_files)
+    else:
+        write_rows(answer(store, query, allow_files=allow_files), form)
 
 
-@app.command(epilog=with_examples("nvtrader report", "nvtrader report --output ~/results.html"))
+@command(app.command, "nvtrader report", "nvtrader report --output ~/results.html")
 def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; default: warehouse/report.html.")
     ] = None,
     *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Write all results into one self-contained HTML file."""
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        target = require_file_path(output.expanduser()) if output else store.home.report
-        from nvtrader_pipelines.service.report.report import write_report
+    store = open_store()
+    target = require_file_path(output.expanduser()) if output else store.home.report
+    from nvtrader_pipelines.service.report.report import write_report
 
-        path, facts = write_report(store, target)
-        if is_json(form, as_json=as_json):
-            write_json({"path": str(path), **facts})
-            return
-        console = wide_console()
-        for title, command in facts["missing"].items():
-            console.print(f"no data yet for {title!r}: {command}", style="yellow", soft_wrap=True)
-        console.print(str(path), soft_wrap=True)
+    path, facts = write_report(store, target)
+    if as_json:
+        write_json({"path": str(path), **facts})
+        return
+    console = wide_console()
+    for title, remedy in facts["missing"].items():
+        console.print(f"no data yet for {title!r}: {remedy}", style="yellow", soft_wrap=True)
+    console.print(str(path), soft_wrap=True)
 
 
-@app.command(epilog=with_examples("nvtrader tables", "nvtrader tables --format csv"))
-def tables(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@command(app.command, "nvtrader tables", "nvtrader tables --format csv")
+def tables(*, form: Format) -> None:
     """List every table with its rows, size and snapshot."""
-    with exit_on_error(verbose=verbose):
-        write_rows(open_store().tables.describe_all(), output_format(form, as_json=as_json))
+    write_rows(open_store().tables.describe_all(), form)
 
 
-@app.command(epilog=with_examples("nvtrader doctor", "nvtrader doctor --repair", "nvtrader doctor --json"))
+@command(app.command, "nvtrader doctor", "nvtrader doctor --repair", "nvtrader doctor --json")
 def doctor(
     *,
     repair: Annotated[
         bool, typer.Option("--repair", help="First rebuild damaged files that can be rebuilt from others.")
     ] = False,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Check versions, paths, free disk, damaged files, and whether each account may trade."""
     import polars as pl
 
     from nvtrader_pipelines.service.cli.doctor import repair_home, run_checks
 
-    with exit_on_error(verbose=verbose):
-        home = require_home()
-        repaired = repair_home(home) if repair else []
-        rows = [asdict(each) for each in [*repaired, *run_checks(Store(home))]]
-        write_rows(pl.DataFrame(rows), output_format(form, as_json=as_json), ["problem"])
-        if any(row["problem"] for row in rows):
-            raise typer.Exit(FAILED)
+    home = require_home()
+    repaired = repair_home(home) if repair else []
+    rows = [asdict(each) for each in [*repaired, *run_checks(Store(home))]]
+    write_rows(pl.DataFrame(rows), form, ["problem"])
+    if any(row["problem"] for row in rows):
+        raise typer.Exit(FAILED)
 
 
 def main() -> None:

@@ -9,91 +9,74 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    PageForm,
-    Verbose,
-    is_json,
-    open_store,
-    require_file_path,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import PageFormat, plain_console, print_line, write_json
+from nvtrader_pipelines.service.cli.options import open_store, require_file_path
+from nvtrader_pipelines.service.cli.output import plain_console, print_line, write_json
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.backups.manifest import OnFile
 
-BACKUP_EXAMPLES = with_examples("nvtrader backup home.tar", "nvtrader backup /mnt/backups --json")
-RESTORE_EXAMPLES = with_examples("nvtrader restore home.tar my-home")
+BACKUP_EXAMPLES = ("nvtrader backup home.tar", "nvtrader backup /mnt/backups --json")
+RESTORE_EXAMPLES = ("nvtrader restore home.tar my-home",)
 
 
 def backup(
     target: Annotated[Path, typer.Argument(help="New file, or a folder for a file named after the home and the time.")],
     *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Write the whole home into one tar file; other commands may run meanwhile.
 
     The file holds `data/` and `warehouse/` with a SHA-256 of every file. Locks, logs of steps and the views, which are
     published again, are left out, as is a ledger in Postgres, which the command then names.
     """
-    as_json = is_json(form, as_json=as_json)
-    with exit_on_error(verbose=verbose):
-        from nvtrader_pipelines.storage.backups.writing import write_backup
+    from nvtrader_pipelines.storage.backups.writing import write_backup
 
-        store = open_store()
-        name = f"{store.home.without_link.root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
-        target = target.expanduser().absolute()
-        path = require_file_path(target / name if target.is_dir() else target)
-        with _show_files("backing up", quiet=as_json) as on_file:
-            manifest = write_backup(store, path, on_file)
-        size = path.stat().st_size
-        if as_json:
-            facts = {"path": str(path), "n_files": len(manifest.files), "n_bytes": size, "outside": manifest.outside}
-            write_json(facts)
-            return
-        print_line(f"{path}: {len(manifest.files):,} files, {size / 2**20:,.1f} MiB")
-        for part in manifest.outside:
-            print_line(f"not in the backup: {part}", "yellow")
+    store = open_store()
+    name = f"{store.home.without_link.root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
+    target = target.expanduser().absolute()
+    path = require_file_path(target / name if target.is_dir() else target)
+    with _show_files("backing up", quiet=as_json) as on_file:
+        manifest = write_backup(store, path, on_file)
+    size = path.stat().st_size
+    if as_json:
+        facts = {"path": str(path), "n_files": len(manifest.files), "n_bytes": size, "outside": manifest.outside}
+        write_json(facts)
+        return
+    print_line(f"{path}: {len(manifest.files):,} files, {size / 2**20:,.1f} MiB")
+    for part in manifest.outside:
+        print_line(f"not in the backup: {part}", "yellow")
 
 
 def restore(
     file: Annotated[Path, typer.Argument(help="File that `nvtrader backup` wrote.")],
     folder: Annotated[Path, typer.Argument(help="New or empty folder for the home.")],
     *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Restore a backup as a home in a new folder, after every file was verified by its digest.
 
     Runs that were under way are interrupted in the restored home; the next command that needs them resumes them.
     """
-    as_json = is_json(form, as_json=as_json)
-    with exit_on_error(verbose=verbose):
-        from nvtrader_pipelines.orchestration.instance import close_copied_runs
-        from nvtrader_pipelines.storage.backups.restoring import restore_backup
-        from nvtrader_pipelines.storage.views.publishing import publish
+    from nvtrader_pipelines.orchestration.instance import close_copied_runs
+    from nvtrader_pipelines.storage.backups.restoring import restore_backup
+    from nvtrader_pipelines.storage.views.publishing import publish
 
-        root = folder.expanduser().resolve()
-        with _show_files("restoring", quiet=as_json) as on_file:
-            manifest = restore_backup(file, root, on_file)
-        store = Store(Home.at(root))
-        closed = close_copied_runs(store)
-        publish(store)
-        if as_json:
-            facts = {"home": str(root), "n_files": len(manifest.files), "interrupted_runs": closed}
-            write_json({**facts, "outside": manifest.outside})
-            return
-        print_line(f"{len(manifest.files):,} files of {manifest.root} as of {manifest.created_at:%Y-%m-%d %H:%M:%S}Z")
-        for part in manifest.outside:
-            print_line(f"not in the backup: {part}", "yellow")
-        print_line(f"export NVTRADER_HOME={shlex.quote(str(root))}")
+    root = folder.expanduser().resolve()
+    with _show_files("restoring", quiet=as_json) as on_file:
+        manifest = restore_backup(file, root, on_file)
+    store = Store(Home.at(root))
+    closed = close_copied_runs(store)
+    publish(store)
+    if as_json:
+        facts = {"home": str(root), "n_files": len(manifest.files), "interrupted_runs": closed}
+        write_json({**facts, "outside": manifest.outside})
+        return
+    print_line(f"{len(manifest.files):,} files of {manifest.root} as of {manifest.created_at:%Y-%m-%d %H:%M:%S}Z")
+    for part in manifest.outside:
+        print_line(f"not in the backup: {part}", "yellow")
+    print_line(f"export NVTRADER_HOME={shlex.quote(str(root))}")
 
 
 @contextmanager

@@ -7,63 +7,53 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, require_file_path, with_examples
-from nvtrader_pipelines.service.cli.output import Format, PageFormat, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.options import require_file_path
+from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
 
-COMPONENTS_EXAMPLES = with_examples("nvtrader components", "nvtrader components rewards")
-SCHEMA_EXAMPLES = with_examples("nvtrader schema", "nvtrader schema experiment --output experiment.schema.json")
+COMPONENTS_EXAMPLES = ("nvtrader components", "nvtrader components rewards")
+SCHEMA_EXAMPLES = ("nvtrader schema", "nvtrader schema experiment --output experiment.schema.json")
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
 
 
-def components(
-    family: Family = None,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+def components(family: Family = None, *, as_json: bool) -> None:
     """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
 
     from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members, part_problems
 
-    with exit_on_error(verbose=verbose):
-        for problem in part_problems():
-            typer.echo(f"warning: {problem}", err=True)
-        if family is None:
-            rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
-            if is_json(form, as_json=as_json):
-                write_json(dict(rows))
-            else:
-                shown = [(name, ", ".join(kinds)) for name, kinds in rows]
-                write_rows(pl.DataFrame(shown, schema=["family", "members"], orient="row"), Format.TABLE)
-            return
-        members = family_members(family)
-        if is_json(form, as_json=as_json):
-            write_json([member.model_dump(mode="json") for member in members])
-            return
-        console = wide_console()
-        for member in members:
-            console.print(Text.assemble("\n", (member.kind, "bold"), f"  {member.doc}"), soft_wrap=True)
-            for field in member.fields:
-                console.print(f"  {field.line}", soft_wrap=True)
+    for problem in part_problems():
+        typer.echo(f"warning: {problem}", err=True)
+    if family is None:
+        rows = [(name, [member.kind for member in family_members(name)]) for name in FAMILIES]
+        if as_json:
+            write_json(dict(rows))
+        else:
+            shown = [(name, ", ".join(kinds)) for name, kinds in rows]
+            write_rows(pl.DataFrame(shown, schema=["family", "members"], orient="row"), Format.TABLE)
+        return
+    members = family_members(family)
+    if as_json:
+        write_json([member.model_dump(mode="json") for member in members])
+        return
+    console = wide_console()
+    for member in members:
+        console.print(Text.assemble("\n", (member.kind, "bold"), f"  {member.doc}"), soft_wrap=True)
+        for field in member.fields:
+            console.print(f"  {field.line}", soft_wrap=True)
 
 
 def schema(
     name: Annotated[str, typer.Argument(metavar="NAME", help="`experiment` or a family of components.")] = "experiment",
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; default: standard output.")] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Write the JSON Schema of an experiment or a family, for editors that check YAML."""
     from nvtrader_pipelines.service.documents.catalogue import json_schema_of
     from nvtrader_pipelines.storage.files import write_atomically
 
-    with exit_on_error(verbose=verbose):
-        document = json_schema_of(name)
-        if output is None:
-            write_json(document)
-        else:
-            write_atomically(require_file_path(output), f"{json.dumps(document, indent=1)}\n".encode())
-            wide_console().print(f"{output}", soft_wrap=True)
+    document = json_schema_of(name)
+    if output is None:
+        write_json(document)
+    else:
+        write_atomically(require_file_path(output), f"{json.dumps(document, indent=1)}\n".encode())
+        wide_console().print(f"{output}", soft_wrap=True)

@@ -77,7 +77,7 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
     """
     try:
         yield
-    except typer.Exit:  # the command's own exit code
+    except (typer.Exit, typer.TyperException):  # the command's own exit code, and wrong usage
         raise
     except KeyboardInterrupt:
         message, code, style = INTERRUPTION, INTERRUPTED, "yellow"

@@ -8,22 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, exit_on_error
+from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    Form,
-    Judge,
-    PageForm,
-    Verbose,
-    is_json,
-    open_store,
-    output_format,
-    with_examples,
-)
+from nvtrader_pipelines.service.cli.options import Judge, open_store, with_examples
 from nvtrader_pipelines.service.cli.output import (
     Format,
-    PageFormat,
     print_differences,
     print_line,
     wide_console,
@@ -46,82 +36,67 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start trainings of more 
 LEADING_COLUMNS = ("partition_key", "last_status", "runs")  # columns that narrow terminals show
 
 
-@app.command(
-    epilog=with_examples("nvtrader experiments new my-first", "nvtrader experiments new my-second --like ppo-growth")
-)
+@command(app.command, "nvtrader experiments new my-first", "nvtrader experiments new my-second --like ppo-growth")
 def new(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and dashes.")],
     *,
     like: Annotated[str | None, typer.Option("--like", help="Extend this experiment of data/experiments.")] = None,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Write data/experiments/NAME.yaml with common fields; never overwrite a file."""
     from nvtrader_pipelines.storage.specs import write_experiment
 
-    with exit_on_error(verbose=verbose):
-        path = write_experiment(require_home().without_link, name, like)
-        if is_json(form, as_json=as_json):
-            write_json({"name": name, "path": str(path)})
-            return
-        wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", soft_wrap=True)
+    path = write_experiment(require_home().without_link, name, like)
+    if as_json:
+        write_json({"name": name, "path": str(path)})
+        return
+    wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", soft_wrap=True)
 
 
-@app.command("list", epilog=with_examples("nvtrader experiments list", "nvtrader experiments list --all"))
+@command(app.command, "nvtrader experiments list", "nvtrader experiments list --all", name="list")
 def list_(
     *,
     everything: Annotated[
         bool, typer.Option("--all", help="Also archived ones, and versions without file or run.")
     ] = False,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """List the experiments of data/experiments and every version that ran, with their runs."""
     import polars as pl
 
     from nvtrader_pipelines.service.documents.experiment_list import list_experiments
 
-    with exit_on_error(verbose=verbose):
-        rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
-        write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), output_format(form, as_json=as_json))
-        if n_hidden:
-            typer.echo(f"{n_hidden} not listed, archived or without file and run: add --all", err=True)
-        for problem in problems:
-            typer.secho(f"skipped: {problem}", err=True, fg="yellow")
+    rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
+    write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), form)
+    if n_hidden:
+        typer.echo(f"{n_hidden} not listed, archived or without file and run: add --all", err=True)
+    for problem in problems:
+        typer.secho(f"skipped: {problem}", err=True, fg="yellow")
 
 
-@app.command(
-    epilog=with_examples("nvtrader experiments diff ppo-growth", "nvtrader experiments diff ppo-growth ppo-cvar")
-)
+@command(app.command, "nvtrader experiments diff ppo-growth", "nvtrader experiments diff ppo-growth ppo-cvar")
 def diff(
     left: Annotated[str, typer.Argument(help="Name, version (name@hash8) or YAML file.")],
     right: Annotated[
         str | None, typer.Argument(help="Name, version or YAML file; default: the version before LEFT.")
     ] = None,
     *,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Show the fields in which two experiments or versions differ, defaults included."""
     from nvtrader_pipelines.service.documents.experiment_facts import compare_experiments
 
-    with exit_on_error(verbose=verbose):
-        comparison = compare_experiments(open_store(), left, right)
-        if output_format(form, as_json=as_json) is not Format.TABLE:
-            write_rows(comparison.fields, output_format(form, as_json=as_json))
-        elif comparison.left is None:
-            wide_console().print(f"{comparison.right} has no earlier registered version")
-        else:
-            print_differences(comparison.fields, comparison.left, comparison.right)
+    comparison = compare_experiments(open_store(), left, right)
+    if form is not Format.TABLE:
+        write_rows(comparison.fields, form)
+    elif comparison.left is None:
+        wide_console().print(f"{comparison.right} has no earlier registered version")
+    else:
+        print_differences(comparison.fields, comparison.left, comparison.right)
 
 
-@app.command(
-    epilog=with_examples("nvtrader experiments run my-first", "nvtrader experiments run ppo-growth ppo-cvar --json")
-)
-def run(  # noqa: PLR0913 - a parameter per option
+@command(app.command, "nvtrader experiments run my-first", "nvtrader experiments run ppo-growth ppo-cvar --json")
+def run(
     experiment: Annotated[list[str], typer.Argument(help="Names of experiments in data/experiments.")],
     *,
     smoke: Annotated[
@@ -129,55 +104,50 @@ def run(  # noqa: PLR0913 - a parameter per option
     ] = False,
     yes: Yes = False,
     judge: Judge = True,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Train and evaluate experiments (of an ablation, each variant) and print the results."""
-    chosen = output_format(form, as_json=as_json)
     if smoke:
-        smoke_experiments(experiment, chosen, verbose=verbose)
+        smoke_experiments(experiment, form)
     else:
-        run_experiments(experiment, chosen, yes=yes, judge=judge, verbose=verbose)
+        run_experiments(experiment, form, yes=yes, judge=judge)
 
 
-def smoke_experiments(names: list[str], form: Format, *, verbose: bool) -> None:
+def smoke_experiments(names: list[str], form: Format) -> None:
     """Make a smoke run of each experiment and print its extent."""
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import smoke_pipeline
 
-    with exit_on_error(verbose=verbose):
-        tried = smoke_pipeline(open_store(), names, quiet=form is not Format.TABLE)
-        if form is not Format.TABLE:
-            write_rows(pl.DataFrame([{**asdict(each), "is_result": False} for each in tried]), form)
-            return
-        for each in tried:
-            print_line(
-                f"{each.experiment}: one of {each.n_folds} folds and {each.n_seeds} seeds, trained in "
-                f"{each.timesteps or 0:,} steps, walked and judged in {each.seconds:.1f} s: it works"
-            )
-        print_line("no result: nothing was stored, registered or counted as a trial", style="yellow")
+    tried = smoke_pipeline(open_store(), names, quiet=form is not Format.TABLE)
+    if form is not Format.TABLE:
+        write_rows(pl.DataFrame([{**asdict(each), "is_result": False} for each in tried]), form)
+        return
+    for each in tried:
+        print_line(
+            f"{each.experiment}: one of {each.n_folds} folds and {each.n_seeds} seeds, trained in "
+            f"{each.timesteps or 0:,} steps, walked and judged in {each.seconds:.1f} s: it works"
+        )
+    print_line("no result: nothing was stored, registered or counted as a trial", style="yellow")
 
 
-def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool, verbose: bool) -> None:
+def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool) -> None:
     """Bring experiments up to date, show progress, and write results and problems."""
     from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        command = shlex.join(["nvtrader", *(["experiments", "run", *names] if names else ["materialize"])])
-        with notify_at_end(store, command, with_runs=True):
-            keys = read_pipeline_state(store, names) if judge else None
-            if keys is None:
-                _run_pipeline(store, names, form, yes=yes, judge=judge)
-                return
-            if form is Format.TABLE:
-                lines = (f"experiment {i} of {len(keys)}: {key} is" for i, key in enumerate(keys, start=1))
-                for line in ("market:", *lines, "judgement:", "promotion:"):
-                    print_line(f"{line} up to date")
-            named = [key.partition("@")[0] for key in keys] if names else ()
-            _write_results(store, named, form, has_new_bars=False)
+    store = open_store()
+    command = shlex.join(["nvtrader", *(["experiments", "run", *names] if names else ["materialize"])])
+    with notify_at_end(store, command, with_runs=True):
+        keys = read_pipeline_state(store, names) if judge else None
+        if keys is None:
+            _run_pipeline(store, names, form, yes=yes, judge=judge)
+            return
+        if form is Format.TABLE:
+            lines = (f"experiment {i} of {len(keys)}: {key} is" for i, key in enumerate(keys, start=1))
+            for line in ("market:", *lines, "judgement:", "promotion:"):
+                print_line(f"{line} up to date")
+        named = [key.partition("@")[0] for key in keys] if names else ()
+        _write_results(store, named, form, has_new_bars=False)
 
 
 def _write_results(store: Store, names: Sequence[str], form: Format, *, has_new_bars: bool) -> None:
@@ -224,68 +194,55 @@ def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
         raise ValueError("no training was started; lower total_timesteps, or give --yes")
 
 
-@app.command(epilog=with_examples("nvtrader experiments validate", "nvtrader experiments validate my-first"))
+@command(app.command, "nvtrader experiments validate", "nvtrader experiments validate my-first")
 def validate(
     experiment: Annotated[list[str] | None, typer.Argument(help="Names of experiments; default: all files.")] = None,
     *,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Check experiments and plan them on the market, without registering or running them."""
     from nvtrader_pipelines.service.documents.experiment_facts import validate_experiments
 
-    with exit_on_error(verbose=verbose):
-        rows = validate_experiments(open_store(), experiment or [])
-        write_rows(rows, output_format(form, as_json=as_json), ["warnings", "problem"])
-        if rows["problem"].is_not_null().any():
-            raise typer.Exit(BAD_INPUT)
+    rows = validate_experiments(open_store(), experiment or [])
+    write_rows(rows, form, ["warnings", "problem"])
+    if rows["problem"].is_not_null().any():
+        raise typer.Exit(BAD_INPUT)
 
 
-@app.command(epilog=with_examples("nvtrader experiments show my-first"))
+@command(app.command, "nvtrader experiments show my-first")
 def show(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment in data/experiments.")],
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment in data/experiments.")], *, as_json: bool
 ) -> None:
     """Show an experiment: state, versions, last run, plan, training time and resolved spec."""
     from nvtrader_pipelines.service.cli.pages.experiment_pages import print_experiment
     from nvtrader_pipelines.service.documents.experiment_facts import experiment_document
 
-    with exit_on_error(verbose=verbose):
-        document = experiment_document(open_store(), experiment)
-        if is_json(form, as_json=as_json):
-            write_json(document)
-        else:
-            print_experiment(document)
+    document = experiment_document(open_store(), experiment)
+    if as_json:
+        write_json(document)
+    else:
+        print_experiment(document)
 
 
-@app.command(epilog=with_examples("nvtrader experiments archive my-first my-second"))
-def archive(
-    name: Names, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+@command(app.command, "nvtrader experiments archive my-first my-second")
+def archive(name: Names, *, as_json: bool) -> None:
     """Hide experiments from lists, sensors and `materialize`; their files, runs and trials stay."""
-    _set_archived(name, archived=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _set_archived(name, archived=True, as_json=as_json)
 
 
-@app.command(epilog=with_examples("nvtrader experiments unarchive my-first"))
-def unarchive(
-    name: Names, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+@command(app.command, "nvtrader experiments unarchive my-first")
+def unarchive(name: Names, *, as_json: bool) -> None:
     """Put archived experiments back."""
-    _set_archived(name, archived=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _set_archived(name, archived=False, as_json=as_json)
 
 
-def _set_archived(experiments: Sequence[str], *, archived: bool, as_json: bool, verbose: bool) -> None:
+def _set_archived(experiments: Sequence[str], *, archived: bool, as_json: bool) -> None:
     from nvtrader_pipelines.runs.archiving import names_with_variants
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        names = list(dict.fromkeys(each for name in experiments for each in names_with_variants(store, name)))
-        (store.ledger.archive if archived else store.ledger.unarchive)(names)
-        if as_json:
-            write_json({"names": names, "archived": archived})
-        else:
-            print_line(f"{'archived' if archived else 'unarchived'}: {', '.join(names)}")
+    store = open_store()
+    names = list(dict.fromkeys(each for name in experiments for each in names_with_variants(store, name)))
+    (store.ledger.archive if archived else store.ledger.unarchive)(names)
+    if as_json:
+        write_json({"names": names, "archived": archived})
+    else:
+        print_line(f"{'archived' if archived else 'unarchived'}: {', '.join(names)}")

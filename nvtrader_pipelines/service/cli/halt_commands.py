@@ -5,33 +5,18 @@ from datetime import UTC, datetime
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    PageForm,
-    Reason,
-    Verbose,
-    current_user,
-    is_json,
-    require_home,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import PageFormat, print_line, write_json
+from nvtrader_pipelines.service.cli.exit_codes import FAILED
+from nvtrader_pipelines.service.cli.options import Reason, current_user, require_home
+from nvtrader_pipelines.service.cli.output import print_line, write_json
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 NO_REASON = "no reason was given"
-HALT_EXAMPLES = with_examples("nvtrader halt", 'nvtrader halt --reason "the prices look wrong"')
-RESUME_EXAMPLES = with_examples("nvtrader resume", 'nvtrader resume --reason "the prices are right again"')
+HALT_EXAMPLES = ("nvtrader halt", 'nvtrader halt --reason "the prices look wrong"')
+RESUME_EXAMPLES = ("nvtrader resume", 'nvtrader resume --reason "the prices are right again"')
 
 
-def halt(
-    reason: Reason = NO_REASON,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     """Stop all trading at once: place no further order, and cancel open orders at brokers.
 
     If an order may still be open, the command names it and exits with 1; trading is stopped all the same. If the audit
@@ -39,51 +24,41 @@ def halt(
     """
     from nvtrader_pipelines.desk.halt import halt as engage
 
-    with exit_on_error(verbose=verbose):
-        store, by, quiet = Store(require_home()), current_user(), is_json(form, as_json=as_json)
-        failure = None
-        try:
-            message = engage(store, by, reason, _now)
-        except StorageError as error:  # open orders at brokers must be cancelled all the same
-            message, failure = str(error), error
-        if failure is None and not quiet:
-            _print_message(store, message)
-        from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
+    store, by = Store(require_home()), current_user()
+    failure = None
+    try:
+        message = engage(store, by, reason, _now)
+    except StorageError as error:  # open orders at brokers must be cancelled all the same
+        message, failure = str(error), error
+    if failure is None and not as_json:
+        _print_message(store, message)
+    from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
 
-        cancelled, still_open = cancel_all_orders(
-            store, CancelRequest(f"trading was stopped by {by}: {reason}", by, _now)
-        )
-        if quiet:
-            found = {"message": message, "kill_switch": _halt_reason(store)}
-            write_json(found | {"cancelled": cancelled, "still_open": still_open})
-        else:
-            _print_cancelled(cancelled, still_open)
-        from nvtrader_pipelines.service.cli.notify_at_end import notify
+    cancelled, still_open = cancel_all_orders(store, CancelRequest(f"trading was stopped by {by}: {reason}", by, _now))
+    if as_json:
+        found = {"message": message, "kill_switch": _halt_reason(store)}
+        write_json(found | {"cancelled": cancelled, "still_open": still_open})
+    else:
+        _print_cancelled(cancelled, still_open)
+    from nvtrader_pipelines.service.cli.notify_at_end import notify
 
-        notify(store)
-        if failure is not None:
-            raise failure
-        if still_open:
-            raise typer.Exit(FAILED)
+    notify(store)
+    if failure is not None:
+        raise failure
+    if still_open:
+        raise typer.Exit(FAILED)
 
 
-def resume(
-    reason: Reason = NO_REASON,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+def resume(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     """Release the kill switch: trading resumes at the next step."""
     from nvtrader_pipelines.desk.halt import resume as release
 
-    with exit_on_error(verbose=verbose):
-        store = Store(require_home())
-        message = release(store, current_user(), reason, _now)
-        if is_json(form, as_json=as_json):
-            write_json({"message": message, "kill_switch": _halt_reason(store)})
-        else:
-            _print_message(store, message)
+    store = Store(require_home())
+    message = release(store, current_user(), reason, _now)
+    if as_json:
+        write_json({"message": message, "kill_switch": _halt_reason(store)})
+    else:
+        _print_message(store, message)
 
 
 def _now() -> datetime:

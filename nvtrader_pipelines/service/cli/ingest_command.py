@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import AsJson, PageForm, Verbose, is_json, open_store, with_examples
-from nvtrader_pipelines.service.cli.output import PageFormat, wide_console, write_json
+from nvtrader_pipelines.service.cli.options import open_store
+from nvtrader_pipelines.service.cli.output import wide_console, write_json
 
-EXAMPLES = with_examples("nvtrader ingest", "nvtrader ingest prices.csv", "nvtrader ingest --json")
+EXAMPLES = ("nvtrader ingest", "nvtrader ingest prices.csv", "nvtrader ingest --json")
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -18,9 +17,7 @@ Files = Annotated[
 ]
 
 
-def ingest(
-    files: Files = None, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+def ingest(files: Files = None, *, as_json: bool) -> None:
     """Ingest and clean files without training; show rows kept, refused, and coverage, if anything is new."""
     import polars as pl
 
@@ -30,16 +27,15 @@ def ingest(
     from nvtrader_pipelines.runs.registration import experiment_warnings
     from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
 
-    with exit_on_error(verbose=verbose):
-        store, quiet = open_store(), is_json(form, as_json=as_json)
-        deliver_prices(store.home, files or [])
-        if market_is_current(store) and not quiet:
-            print_unchanged(summarize_market(store))
-            return
-        update_market(store, quiet=quiet)
-        summary, experiments = summarize_market(store), experiment_warnings(store)
-        if not quiet:
-            print_market(summary, wide_console(), experiments)
-            return
-        facts = {k: v.to_dicts() if isinstance(v, pl.DataFrame) else v for k, v in vars(summary).items()}
-        write_json({**facts, "experiments": experiments})
+    store = open_store()
+    deliver_prices(store.home, files or [])
+    if market_is_current(store) and not as_json:
+        print_unchanged(summarize_market(store))
+        return
+    update_market(store, quiet=as_json)
+    summary, experiments = summarize_market(store), experiment_warnings(store)
+    if not as_json:
+        print_market(summary, wide_console(), experiments)
+        return
+    facts = {k: v.to_dicts() if isinstance(v, pl.DataFrame) else v for k, v in vars(summary).items()}
+    write_json({**facts, "experiments": experiments})

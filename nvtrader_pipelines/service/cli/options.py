@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from nvtrader_pipelines.service.cli.output import Format, PageFormat
 from nvtrader_pipelines.service.open_home import require_home
 from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.store import Store
@@ -18,10 +17,6 @@ EPILOG = (
     "expected ones, orders may still be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a "
     "missing file, 130 interrupted."
 )
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")]
-Form = Annotated[Format, typer.Option("--format", "-f", help="table, csv or json.")]
-PageForm = Annotated[PageFormat, typer.Option("--format", "-f", help="table or json.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, as --format json does; errors are JSON, too.")]
 Judge = Annotated[
     bool,
     typer.Option("--judge/--no-judge", help="Rank and validate all runs, and let the gate decide."),
@@ -33,16 +28,6 @@ Account = Annotated[str, typer.Option("--account", help="Account of data/account
 def with_examples(*commands: str) -> str:
     """Return the end of a command's help: examples, then the exit codes."""
     return "\n".join(("Examples:", *(f"  {command}" for command in commands), "", EPILOG))
-
-
-def output_format(form: Format | PageFormat, *, as_json: bool) -> Format:
-    """Output format of `--format` and `--json`."""
-    return Format.JSON if as_json else Format(form)
-
-
-def is_json(form: PageFormat, *, as_json: bool) -> bool:
-    """Whether `--format` or `--json` requests JSON."""
-    return output_format(form, as_json=as_json) is Format.JSON
 
 
 def parse_day(text: str) -> date:

@@ -6,29 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    Form,
-    PageForm,
-    Reason,
-    Verbose,
-    current_user,
-    is_json,
-    is_without_command,
-    open_store,
-    output_format,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_line, write_json, write_rows
+from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.options import Reason, current_user, is_without_command, open_store
+from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.audit import AuditEvent
     from nvtrader_pipelines.execution.plan_records import PlanRecord
 
-EXAMPLES = with_examples("nvtrader plans", "nvtrader plans --waiting --account paper", "nvtrader plans show 3f2a")
-app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.", epilog=EXAMPLES)
+app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.")
 MAX_CANDIDATES = 5  # ids in a message
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
@@ -36,30 +23,21 @@ Waiting = Annotated[bool, typer.Option("--waiting", help="Only plans that wait f
 RequiredReason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit and in the preference data.")]
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def plans(
-    context: typer.Context,
-    *,
-    account: AccountFilter = None,
-    waiting: Waiting = False,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(
+    app.callback,
+    "nvtrader plans",
+    "nvtrader plans --waiting --account paper",
+    "nvtrader plans show 3f2a",
+    invoke_without_command=True,
+)
+def plans(context: typer.Context, *, account: AccountFilter = None, waiting: Waiting = False, form: Format) -> None:
     """List all plans, those that wait for you first, or run a subcommand on one of them."""
     if is_without_command(context):
-        list_(account=account, waiting=waiting, form=form, as_json=as_json, verbose=verbose)
+        list_(account=account, waiting=waiting, form=form)
 
 
-@app.command("list", epilog=with_examples("nvtrader plans list", "nvtrader plans list --account paper --json"))
-def list_(
-    *,
-    account: AccountFilter = None,
-    waiting: Waiting = False,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader plans list", "nvtrader plans list --account paper --json", name="list")
+def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Format) -> None:
     """List all plans, newest first, and sessions that `nvtrader halt` left without one.
 
     A table begins with the plans that wait for you, and ends with the ranges of halted sessions.
@@ -67,88 +45,64 @@ def list_(
     from nvtrader_pipelines.execution.plan_records import plan_records
     from nvtrader_pipelines.service.cli.pages.plan_pages import plan_rows, print_plans
 
-    with exit_on_error(verbose=verbose):
-        events = _events(open_store(), account)
-        rows = plan_rows(plan_records(events), events)
-        if waiting:
-            rows = rows.filter(status="waiting")
-        if output_format(form, as_json=as_json) is not Format.TABLE:
-            write_rows(rows, output_format(form, as_json=as_json))
-        elif rows.is_empty():
-            print_line("no plan waits for you" if waiting else "no plan yet: nvtrader trade", "dim")
-        else:
-            print_plans(rows)
+    events = _events(open_store(), account)
+    rows = plan_rows(plan_records(events), events)
+    if waiting:
+        rows = rows.filter(status="waiting")
+    if form is not Format.TABLE:
+        write_rows(rows, form)
+    elif rows.is_empty():
+        print_line("no plan waits for you" if waiting else "no plan yet: nvtrader trade", "dim")
+    else:
+        print_plans(rows)
 
 
-@app.command(epilog=with_examples("nvtrader plans show 3f2a"))
-def show(plan: Plan, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@command(app.command, "nvtrader plans show 3f2a")
+def show(plan: Plan, *, as_json: bool) -> None:
     """Show a plan: its findings with figure and bound, and the weights after each stage."""
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
 
-    with exit_on_error(verbose=verbose):
-        record = _find_plan(_records(open_store()), plan)
-        if is_json(form, as_json=as_json):
-            write_json(_document(record))
-        else:
-            print_plan(record)
+    record = _find_plan(_records(open_store()), plan)
+    if as_json:
+        write_json(_document(record))
+    else:
+        print_plan(record)
 
 
-@app.command(epilog=with_examples('nvtrader plans approve 3f2a --reason "the first buys"'))
-def approve(
-    plan: Plan,
-    reason: Reason = "",
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, 'nvtrader plans approve 3f2a --reason "the first buys"')
+def approve(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
     """Approve a waiting plan despite its soft findings; it is traded at its fill session."""
-    _record_decision("approve", plan, reason, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _record_decision("approve", plan, reason, as_json=as_json)
 
 
-@app.command(epilog=with_examples('nvtrader plans override 3f2a --reason "earnings tomorrow"'))
-def override(
-    plan: Plan,
-    reason: RequiredReason,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, 'nvtrader plans override 3f2a --reason "earnings tomorrow"')
+def override(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
     """Override a plan: keep the current holdings, place no order."""
-    _record_decision("override", plan, reason, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _record_decision("override", plan, reason, as_json=as_json)
 
 
-@app.command(epilog=with_examples('nvtrader plans reject 3f2a --reason "a stale price"'))
-def reject(
-    plan: Plan,
-    reason: RequiredReason,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, 'nvtrader plans reject 3f2a --reason "a stale price"')
+def reject(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
     """Reject a plan: place no order."""
-    _record_decision("reject", plan, reason, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _record_decision("reject", plan, reason, as_json=as_json)
 
 
-def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool, verbose: bool) -> None:
+def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool) -> None:
     """Record a person's decision on a plan and print it."""
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    with exit_on_error(verbose=verbose):
-        store, by = open_store(), current_user()
-        plan = _find_plan(_records(store), plan_text).plan
-        desk = Desk.open(store, plan.account, by=by)
-        event = getattr(desk, decision)(plan.plan_id, by, reason)
-        desk.mirror()
-        publish(store)
-        if as_json:
-            write_json(event.model_dump(mode="json"))
-            return
-        message = f"plan {plan.plan_id} of {plan.session} is {event.kind} by {by}"
-        print_line(f"{message}: {reason}" if reason else message)
+    store, by = open_store(), current_user()
+    plan = _find_plan(_records(store), plan_text).plan
+    desk = Desk.open(store, plan.account, by=by)
+    event = getattr(desk, decision)(plan.plan_id, by, reason)
+    desk.mirror()
+    publish(store)
+    if as_json:
+        write_json(event.model_dump(mode="json"))
+        return
+    message = f"plan {plan.plan_id} of {plan.session} is {event.kind} by {by}"
+    print_line(f"{message}: {reason}" if reason else message)
 
 
 def _records(store: Store) -> "dict[str, PlanRecord]":

@@ -5,26 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error
+from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.exit_codes import FAILED
 from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    PageForm,
     Reason,
-    Verbose,
     choose_picture_path,
     current_user,
-    is_json,
     is_without_command,
     open_store,
-    with_examples,
 )
-from nvtrader_pipelines.service.cli.output import PageFormat, print_line, write_json
+from nvtrader_pipelines.service.cli.output import print_line, write_json
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.promotion.policy_cards import LibraryCard
 
-EXAMPLES = with_examples("nvtrader policies", "nvtrader policies --all --json", "nvtrader policies show ppo-residual")
-app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.", epilog=EXAMPLES)
+app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.")
 Policy = Annotated[
     str,
     typer.Argument(
@@ -36,72 +31,57 @@ All = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def policies(
-    context: typer.Context,
-    *,
-    everything: All = False,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(
+    app.callback,
+    "nvtrader policies",
+    "nvtrader policies --all --json",
+    "nvtrader policies show ppo-residual",
+    invoke_without_command=True,
+)
+def policies(context: typer.Context, *, everything: All = False, as_json: bool) -> None:
     """List all trained policies, newest first, the active one marked; or run a subcommand."""
     if is_without_command(context):
-        list_(everything=everything, form=form, as_json=as_json, verbose=verbose)
+        list_(everything=everything, as_json=as_json)
 
 
-@app.command("list", epilog=with_examples("nvtrader policies list", "nvtrader policies list --all"))
-def list_(
-    *,
-    everything: All = False,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader policies list", "nvtrader policies list --all", name="list")
+def list_(*, everything: All = False, as_json: bool) -> None:
     """List all trained policies, newest first, the active one marked."""
     from nvtrader_pipelines.promotion.policy_cards import read_library
     from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        library = read_library(store, seeds=everything)
-        newer = newer_run_message(store, library.active) if library.active else None
-        if is_json(form, as_json=as_json):
-            cards = [_document(card) for card in library.cards]
-            write_json({"policies": cards, "newer": newer, "problems": library.problems})
-        else:
-            print_library(library, newer, everything=everything)
+    store = open_store()
+    library = read_library(store, seeds=everything)
+    newer = newer_run_message(store, library.active) if library.active else None
+    if as_json:
+        cards = [_document(card) for card in library.cards]
+        write_json({"policies": cards, "newer": newer, "problems": library.problems})
+    else:
+        print_library(library, newer, everything=everything)
 
 
-@app.command(epilog=with_examples("nvtrader policies show ppo-residual", "nvtrader policies show ppo-residual/seed-0"))
-def show(
-    policy: Policy,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader policies show ppo-residual", "nvtrader policies show ppo-residual/seed-0")
+def show(policy: Policy, *, as_json: bool) -> None:
     """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
     from nvtrader_pipelines.promotion.decision_log import read_promotions_of
     from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        card = read_library_card(store, find_policy(store, policy))
-        promotions = read_promotions_of(store, card.ref)
-        if is_json(form, as_json=as_json):
-            write_json({**_document(card), "promotions": promotions.to_dicts()})
-        else:
-            print_card(card, promotions)
+    store = open_store()
+    card = read_library_card(store, find_policy(store, policy))
+    promotions = read_promotions_of(store, card.ref)
+    if as_json:
+        write_json({**_document(card), "promotions": promotions.to_dicts()})
+    else:
+        print_card(card, promotions)
 
 
-@app.command(
-    "tear-sheet",
-    epilog=with_examples(
-        "nvtrader policies tear-sheet ppo-residual", "nvtrader policies tear-sheet ppo-residual/seed-0 -o seed-0.svg"
-    ),
+@command(
+    app.command,
+    "nvtrader policies tear-sheet ppo-residual",
+    "nvtrader policies tear-sheet ppo-residual/seed-0 -o seed-0.svg",
+    name="tear-sheet",
 )
 def tear_sheet(
     policy: Policy,
@@ -110,60 +90,44 @@ def tear_sheet(
         Path | None,
         typer.Option("--output", "-o", help="Picture to write, .png or .svg; default: in warehouse/pictures."),
     ] = None,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Draw a policy's tear sheet: returns by month, rolling figures, worst drawdowns."""
     from nvtrader_pipelines.promotion.policy_cards import find_policy
     from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_tear_sheet
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        ref = find_policy(store, policy)
-        path = choose_picture_path(output, tear_sheet_path(store, ref))
-        sheet = draw_tear_sheet(store, ref, path)
-        if is_json(form, as_json=as_json):
-            tables = {name: getattr(sheet, name).to_dicts() for name in ("monthly", "yearly", "drawdowns")}
-            write_json({**ref._asdict(), "picture": path, **tables})
-        else:
-            print_tear_sheet(sheet, path)
+    store = open_store()
+    ref = find_policy(store, policy)
+    path = choose_picture_path(output, tear_sheet_path(store, ref))
+    sheet = draw_tear_sheet(store, ref, path)
+    if as_json:
+        tables = {name: getattr(sheet, name).to_dicts() for name in ("monthly", "yearly", "drawdowns")}
+        write_json({**ref._asdict(), "picture": path, **tables})
+    else:
+        print_tear_sheet(sheet, path)
 
 
-@app.command(
-    epilog=with_examples(
-        "nvtrader policies activate ppo-residual", 'nvtrader policies activate 3f2a --reason "a longer history"'
-    )
+@command(
+    app.command,
+    "nvtrader policies activate ppo-residual",
+    'nvtrader policies activate 3f2a --reason "a longer history"',
 )
-def activate(
-    policy: Policy,
-    reason: Reason = "",
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+def activate(policy: Policy, reason: Reason = "", *, as_json: bool) -> None:
     """Activate a policy from the next close on; the gate's verdict is only recorded.
 
     A policy that is already active is checked again, and nothing is recorded.
     """
-    _decide(policy, reason, through_gate=False, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _decide(policy, reason, through_gate=False, as_json=as_json)
 
 
-@app.command(epilog=with_examples("nvtrader policies promote ppo-residual"))
-def promote(
-    policy: Policy,
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, "nvtrader policies promote ppo-residual")
+def promote(policy: Policy, *, as_json: bool) -> None:
     """Submit a policy to the promotion gate; if it passes, it is active from the next close on.
 
     If the gate rejects it, the command exits with 1.
     """
-    _decide(policy, "", through_gate=True, as_json=is_json(form, as_json=as_json), verbose=verbose)
+    _decide(policy, "", through_gate=True, as_json=as_json)
 
 
 def _document(card: "LibraryCard") -> dict[str, Any]:
@@ -177,7 +141,7 @@ def _document(card: "LibraryCard") -> dict[str, Any]:
     return card.document() | {name: rows.to_dicts() for name, rows in shown.items()}
 
 
-def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verbose: bool) -> None:
+def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> None:
     """Let the gate or the person decide, and print the decision."""
     from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
@@ -185,20 +149,19 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool, verb
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        by = current_user()
-        decision = (
-            evaluate_candidate(store, policy, by, now)
-            if through_gate
-            else activate_manually(store, policy, by, reason, now)
-        )
-        publish(store)
-        if as_json:
-            write_json(decision.row())
-        else:
-            print_decision(decision)
-        if through_gate and not decision.activated:
-            raise typer.Exit(FAILED)
-        if not as_json:
-            print_line(server_message(store), "dim")
+    store = open_store()
+    by = current_user()
+    decision = (
+        evaluate_candidate(store, policy, by, now)
+        if through_gate
+        else activate_manually(store, policy, by, reason, now)
+    )
+    publish(store)
+    if as_json:
+        write_json(decision.row())
+    else:
+        print_decision(decision)
+    if through_gate and not decision.activated:
+        raise typer.Exit(FAILED)
+    if not as_json:
+        print_line(server_message(store), "dim")

@@ -5,80 +5,44 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
-from nvtrader_pipelines.service.cli.options import (
-    Account,
-    AsJson,
-    PageForm,
-    Reason,
-    Verbose,
-    current_user,
-    is_json,
-    is_without_command,
-    open_store,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import PageFormat, print_line, print_lines, print_part, write_json
+from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.options import Account, Reason, current_user, is_without_command, open_store
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 from nvtrader_pipelines.service.cli.trade_command import format_halted
 
 if TYPE_CHECKING:
     import polars as pl
 
-EXAMPLES = with_examples("nvtrader portfolio", "nvtrader portfolio --account paper --json")
-app = typer.Typer(help="State of an account, differences from its expected holdings, and its reset.", epilog=EXAMPLES)
+app = typer.Typer(help="State of an account, differences from its expected holdings, and its reset.")
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def portfolio(
-    context: typer.Context,
-    account: Account = "paper",
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.callback, "nvtrader portfolio", "nvtrader portfolio --account paper --json", invoke_without_command=True)
+def portfolio(context: typer.Context, account: Account = "paper", *, as_json: bool) -> None:
     """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
     if is_without_command(context):
-        _show(account, as_json=is_json(form, as_json=as_json), verbose=verbose)
+        _show(account, as_json=as_json)
 
 
-@app.command(
-    "accept-differences", epilog=with_examples('nvtrader portfolio accept-differences --reason "bought ten by hand"')
-)
-def accept_differences(
-    reason: Reason,
-    account: Account = "paper",
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, 'nvtrader portfolio accept-differences --reason "bought ten by hand"', name="accept-differences")
+def accept_differences(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
     """Accept holdings that differ from what was expected; trading then resumes."""
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    with exit_on_error(verbose=verbose):
-        store, by = open_store(), current_user()
-        desk = Desk.open(store, account, by=by)
-        event = desk.accept(by, reason)
-        desk.mirror()
-        publish(store)
-        if is_json(form, as_json=as_json):
-            write_json(event.model_dump(mode="json"))
-        else:
-            differences = "; ".join(event.detail["differences"])
-            print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
+    store, by = open_store(), current_user()
+    desk = Desk.open(store, account, by=by)
+    event = desk.accept(by, reason)
+    desk.mirror()
+    publish(store)
+    if as_json:
+        write_json(event.model_dump(mode="json"))
+    else:
+        differences = "; ".join(event.detail["differences"])
+        print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
 
 
-@app.command(epilog=with_examples('nvtrader portfolio reset --reason "begin with another capital"'))
-def reset(
-    reason: Reason,
-    account: Account = "paper",
-    *,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(app.command, 'nvtrader portfolio reset --reason "begin with another capital"')
+def reset(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
     """Empty a simulated account, so that it opens anew; its past stays in the audit.
 
     `portfolio`, `plans` and the portfolio tables but the audit then begin anew, too. An account at a broker cannot be
@@ -87,19 +51,18 @@ def reset(
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    with exit_on_error(verbose=verbose):
-        store, by = open_store(), current_user()
-        desk = Desk.open(store, account, by=by)
-        event = desk.reset(by, reason)
-        desk.mirror()
-        publish(store)
-        if is_json(form, as_json=as_json):
-            write_json(event.model_dump(mode="json"))
-        else:
-            print_line(f"{account} is emptied by {by} at the close of {event.session}; `nvtrader trade` opens it anew")
+    store, by = open_store(), current_user()
+    desk = Desk.open(store, account, by=by)
+    event = desk.reset(by, reason)
+    desk.mirror()
+    publish(store)
+    if as_json:
+        write_json(event.model_dump(mode="json"))
+    else:
+        print_line(f"{account} is emptied by {by} at the close of {event.session}; `nvtrader trade` opens it anew")
 
 
-def _show(account: str, *, as_json: bool, verbose: bool) -> None:
+def _show(account: str, *, as_json: bool) -> None:
     """Write the account as JSON or print it."""
     from nvtrader_pipelines.desk.account_access import read_account
     from nvtrader_pipelines.promotion.active_policy import read_active
@@ -107,24 +70,23 @@ def _show(account: str, *, as_json: bool, verbose: bool) -> None:
     from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
 
-    with exit_on_error(verbose=verbose):
-        store = open_store()
-        kind, active = read_account(store.home, account).kind, read_active(store)
-        document = {
-            "kind": kind,
-            "active_policy": active
-            and {
-                "policy": active.policy,
-                "run_id": active.run_id,
-                "may_trade": eligibility_message(store, active),
-                "newer": newer_run_message(store, active),
-            },
-            **snapshot(AccountFacts.of(store, account)),
-        }
-        if as_json:
-            write_json(document)
-        else:
-            print_snapshot(document)
+    store = open_store()
+    kind, active = read_account(store.home, account).kind, read_active(store)
+    document = {
+        "kind": kind,
+        "active_policy": active
+        and {
+            "policy": active.policy,
+            "run_id": active.run_id,
+            "may_trade": eligibility_message(store, active),
+            "newer": newer_run_message(store, active),
+        },
+        **snapshot(AccountFacts.of(store, account)),
+    }
+    if as_json:
+        write_json(document)
+    else:
+        print_snapshot(document)
 
 
 def print_snapshot(document: Mapping[str, Any]) -> None:

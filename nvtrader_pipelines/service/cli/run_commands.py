@@ -12,96 +12,74 @@ from uuid import uuid4
 import typer
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
+from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    Form,
-    PageForm,
-    Verbose,
-    choose_picture_path,
-    is_json,
-    is_without_command,
-    open_store,
-    output_format,
-    parse_day,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import Format, PageFormat, print_part, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.options import choose_picture_path, is_without_command, open_store, parse_day
+from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.progress import Progress
 
-EXAMPLES = with_examples("nvtrader runs", "nvtrader runs --format csv", "nvtrader runs show ppo-residual")
-app = typer.Typer(help="Runs of experiments and their results.", epilog=EXAMPLES)
+app = typer.Typer(help="Runs of experiments and their results.")
 Prefix = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or the name of an experiment.")]
 All = Annotated[bool, typer.Option("--all", help="Also deleted runs and those of archived experiments.")]
 ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def runs(
-    context: typer.Context,
-    *,
-    everything: All = False,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@command(
+    app.callback,
+    "nvtrader runs",
+    "nvtrader runs --format csv",
+    "nvtrader runs show ppo-residual",
+    invoke_without_command=True,
+)
+def runs(context: typer.Context, *, everything: All = False, form: Format) -> None:
     """List runs, newest first, with their net Sharpe ratios, or run a subcommand."""
     if is_without_command(context):
-        list_(everything=everything, form=form, as_json=as_json, verbose=verbose)
+        list_(everything=everything, form=form)
 
 
-@app.command("list", epilog=with_examples("nvtrader runs list", "nvtrader runs list --json"))
-def list_(
-    *, everything: All = False, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+@command(app.command, "nvtrader runs list", "nvtrader runs list --json", name="list")
+def list_(*, everything: All = False, form: Format) -> None:
     """List runs, newest first, with their net Sharpe ratios."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_runs
     from nvtrader_pipelines.service.cli.summary import print_warnings
     from nvtrader_pipelines.service.documents.run_facts import list_runs
 
-    with exit_on_error(verbose=verbose):
-        store = _current_store()
-        rows = list_runs(store, everything=everything)
-        if output_format(form, as_json=as_json) is Format.TABLE:
-            print_runs(rows)
-            print_warnings(store, wide_console())
-        else:
-            write_rows(rows, output_format(form, as_json=as_json))
+    store = _current_store()
+    rows = list_runs(store, everything=everything)
+    if form is Format.TABLE:
+        print_runs(rows)
+        print_warnings(store, wide_console())
+    else:
+        write_rows(rows, form)
 
 
-@app.command(epilog=with_examples("nvtrader runs show ppo-residual", "nvtrader runs show 3f2a --json"))
-def show(  # noqa: PLR0913 - a parameter per option
+@command(app.command, "nvtrader runs show ppo-residual", "nvtrader runs show 3f2a --json")
+def show(
     run: Prefix,
     *,
     spec: Annotated[bool, typer.Option("--spec", help="Also every field of its spec.")] = False,
     files: Annotated[bool, typer.Option("--files", help="Also ids, policies by digest, and views.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Also its events by stage.")] = False,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Show a run: verdict, version, market and figures; JSON has everything."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_run
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, run_document
 
-    with exit_on_error(verbose=verbose):
-        store = _current_store()
-        document = run_document(store, find_run_by_name(store.ledger, run))
-        if is_json(form, as_json=as_json):
-            write_json(document)
-        else:
-            details = {"spec": spec, "files": files, "events": events}
-            print_run(document, [name for name, is_shown in details.items() if is_shown])
+    store = _current_store()
+    document = run_document(store, find_run_by_name(store.ledger, run))
+    if as_json:
+        write_json(document)
+    else:
+        details = {"spec": spec, "files": files, "events": events}
+        print_run(document, [name for name, is_shown in details.items() if is_shown])
 
 
-@app.command(
-    epilog=with_examples(
-        "nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg"
-    )
+@command(
+    app.command, "nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg"
 )
 def compare(
     run: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs, named as for `show`.")],
@@ -110,33 +88,30 @@ def compare(
         Path | None,
         typer.Option("--output", "-o", help="Picture to write, .png or .svg; default: warehouse/pictures/runs.png."),
     ] = None,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Compare runs: figures, a picture of their shared sessions, and differences of specs."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
     from nvtrader_pipelines.service.documents.run_facts import compare_named_runs
     from nvtrader_pipelines.service.documents.short_samples import mask_short
 
-    with exit_on_error(verbose=verbose):
-        store = _current_store()
-        comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.comparison_picture))
-        if is_json(form, as_json=as_json):
-            drawn = comparison.shared
-            shared = {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem}
-            differ = comparison.spec_differences.to_dicts()
-            write_json({"runs": comparison.figures.to_dicts(), "spec_differences": differ, "shared": shared})
-        else:
-            print_comparison(comparison)
+    store = _current_store()
+    comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.comparison_picture))
+    if as_json:
+        drawn = comparison.shared
+        shared = {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem}
+        differ = comparison.spec_differences.to_dicts()
+        write_json({"runs": comparison.figures.to_dicts(), "spec_differences": differ, "shared": shared})
+    else:
+        print_comparison(comparison)
 
 
-@app.command(
-    epilog=with_examples(
-        "nvtrader runs replay ppo-residual", "nvtrader runs replay ppo-residual --from 2020-02-03 --to 2020-05-29"
-    )
+@command(
+    app.command,
+    "nvtrader runs replay ppo-residual",
+    "nvtrader runs replay ppo-residual --from 2020-02-03 --to 2020-05-29",
 )
-def replay(  # noqa: PLR0913 - a parameter per option
+def replay(
     run: Prefix,
     *,
     first: Annotated[
@@ -153,28 +128,23 @@ def replay(  # noqa: PLR0913 - a parameter per option
     pinned: Annotated[
         bool, typer.Option("--pinned", help="Use the market data the run recorded instead of the current.")
     ] = False,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Walk the stored policies of a run through another window, or through its own."""
     from nvtrader_pipelines.runs.lifecycle import Launch
     from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
     from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
-    with exit_on_error(verbose=verbose):
-        store = _current_store()
-        with notify_at_end(store, shlex.join(["nvtrader", "runs", "replay", run])):
-            run_id = require_trained_run(store, run).run_id
-            window = replay_window(store, run_id, (first, last))
-            steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
-            _execute(store, steps, as_json=is_json(form, as_json=as_json))
+    store = _current_store()
+    with notify_at_end(store, shlex.join(["nvtrader", "runs", "replay", run])):
+        run_id = require_trained_run(store, run).run_id
+        window = replay_window(store, run_id, (first, last))
+        steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
+        _execute(store, steps, as_json=as_json)
 
 
-@app.command(epilog=with_examples("nvtrader runs forward ppo-residual"))
-def forward(
-    run: Prefix, *, form: PageForm = PageFormat.TABLE, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+@command(app.command, "nvtrader runs forward ppo-residual")
+def forward(run: Prefix, *, as_json: bool) -> None:
     """Walk a run's last policies over all sessions since its tests; no order is placed.
 
     The walk is a new run. It shows whether the policies have held up, and it has no account. `nvtrader trade` trades:
@@ -184,41 +154,36 @@ def forward(
     from nvtrader_pipelines.runs.train_walk_judge import forward_run
     from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
-    with exit_on_error(verbose=verbose):
-        store = _current_store()
-        with notify_at_end(store, shlex.join(["nvtrader", "runs", "forward", run])):
-            run_id = require_trained_run(store, run).run_id
-            steps = forward_run(store, run_id, Launch(uuid4().hex))
-            _execute(store, steps, as_json=is_json(form, as_json=as_json))
+    store = _current_store()
+    with notify_at_end(store, shlex.join(["nvtrader", "runs", "forward", run])):
+        run_id = require_trained_run(store, run).run_id
+        steps = forward_run(store, run_id, Launch(uuid4().hex))
+        _execute(store, steps, as_json=as_json)
 
 
-@app.command(epilog=with_examples("nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes"))
+@command(app.command, "nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes")
 def delete(
     run: Prefix,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")] = False,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: bool,
 ) -> None:
     """Delete a run's policies, rows, pictures and MLflow run; a trial remains one."""
     from nvtrader_pipelines.orchestration.run_deletion import delete_run, plan_deletion
     from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 
-    with exit_on_error(verbose=verbose):
-        store = _current_store()
-        as_json = is_json(form, as_json=as_json)
-        deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
-        if not as_json:
-            print_deletion(deletion)
-        if not (yes or deletion.is_empty):
-            confirm_deletion(deletion.run.run_id)
-        delete_run(store, deletion)
-        if as_json:
-            write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
-        elif not deletion.is_empty:
-            wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
+    store = _current_store()
+    deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
+    if not as_json:
+        print_deletion(deletion)
+    if not (yes or deletion.is_empty):
+        confirm_deletion(deletion.run.run_id)
+    delete_run(store, deletion)
+    if as_json:
+        write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
+    elif not deletion.is_empty:
+        wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
 
 
 def confirm_deletion(run_id: str) -> None:

@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, exit_on_error, print_error
-from nvtrader_pipelines.service.cli.options import (
-    AsJson,
-    Form,
-    Verbose,
-    is_without_command,
-    open_store,
-    output_format,
-    with_examples,
-)
+from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.exit_codes import FAILED, print_error
+from nvtrader_pipelines.service.cli.options import is_without_command, open_store
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
@@ -55,14 +48,11 @@ LEGEND = (
 )
 NO_ENTRANT = "no entrant is on the market of this contest; train an experiment on it, or name another contest"
 
-EXAMPLES = with_examples(
-    "nvtrader scoreboard", "nvtrader scoreboard --format csv", "nvtrader scoreboard --contest common"
-)
-app = typer.Typer(help="All entrants on common sessions, ranked within contests.", epilog=EXAMPLES)
+app = typer.Typer(help="All entrants on common sessions, ranked within contests.")
 
 
-@app.command(epilog=with_examples("nvtrader scoreboard update", "nvtrader scoreboard update --json"))
-def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbose = False) -> None:
+@command(app.command, "nvtrader scoreboard update", "nvtrader scoreboard update --json")
+def update(*, form: Format) -> None:
     """Score all entrants on common sessions: runs, baselines, and files of data/entrants.
 
     Refused entrants are listed with the reason; if no entrant is ranked, the command exits with 1.
@@ -70,18 +60,23 @@ def update(*, form: Form = Format.TABLE, as_json: AsJson = False, verbose: Verbo
     from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    with exit_on_error(verbose=verbose):
-        store, chosen = open_store(), output_format(form, as_json=as_json)
-        scored = score_all(store, datetime.now(UTC), _progress(chosen))
-        board = update_scoreboard(store)
-        publish(store)
-        _show(board, chosen)
-        if chosen is Format.TABLE:
-            print_line(f"new scorecards: {scored.n_new}, in {store.home.without_link.scorecards}")
-        require_ranked(board)
+    store = open_store()
+    scored = score_all(store, datetime.now(UTC), _progress(form))
+    board = update_scoreboard(store)
+    publish(store)
+    _show(board, form)
+    if form is Format.TABLE:
+        print_line(f"new scorecards: {scored.n_new}, in {store.home.without_link.scorecards}")
+    require_ranked(board)
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
+@command(
+    app.callback,
+    "nvtrader scoreboard",
+    "nvtrader scoreboard --format csv",
+    "nvtrader scoreboard --contest common",
+    invoke_without_command=True,
+)
 def scoreboard(
     context: typer.Context,
     *,
@@ -90,27 +85,24 @@ def scoreboard(
         str | None,
         typer.Option(metavar="NAME", help="Score all entrants on the sessions of this contest and rank them."),
     ] = None,
-    form: Form = Format.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    form: Format,
 ) -> None:
     """Show the ranking of all entrants as of the last update, by contest."""
     if not is_without_command(context):
         return
     from nvtrader_pipelines.scoreboard.board import read_history, read_scoreboard
 
-    with exit_on_error(verbose=verbose):
-        store, chosen = open_store(), output_format(form, as_json=as_json)
-        if contest is not None:
-            from nvtrader_pipelines.scoreboard.cards import score_contest  # takes half a second to import
+    store = open_store()
+    if contest is not None:
+        from nvtrader_pipelines.scoreboard.cards import score_contest  # takes half a second to import
 
-            board = score_contest(store, contest, datetime.now(UTC), _progress(chosen))
-            _show(board, chosen)
-            require_ranked(board)
-        elif history is None:
-            _show(read_scoreboard(store), chosen)
-        else:
-            _show_history(read_history(store, history), history, chosen)
+        board = score_contest(store, contest, datetime.now(UTC), _progress(form))
+        _show(board, form)
+        require_ranked(board)
+    elif history is None:
+        _show(read_scoreboard(store), form)
+    else:
+        _show_history(read_history(store, history), history, form)
 
 
 def require_ranked(board: "pl.DataFrame") -> None:

@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nvtrader_pipelines.service.cli.exit_codes import exit_on_error
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import (
-    Account,
-    AsJson,
-    PageForm,
-    Verbose,
-    current_user,
-    is_json,
-    open_store,
-    parse_day,
-    with_examples,
-)
-from nvtrader_pipelines.service.cli.output import PageFormat, print_line, print_lines, wide_console, write_json
+from nvtrader_pipelines.service.cli.options import Account, current_user, open_store, parse_day
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console, write_json
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -32,7 +21,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.execution.errors import ExecutionError
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
-EXAMPLES = with_examples(
+EXAMPLES = (
     "nvtrader trade",
     "nvtrader trade --from 2017-03-01 --to 2017-06-30",
     "nvtrader trade --account paper --json",
@@ -44,15 +33,8 @@ WAIT = "With --from or --to: wait for a person at soft findings, as without thes
 Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
 
-def trade(  # noqa: PLR0913 - a parameter per option
-    first: FirstDay = None,
-    last: LastDay = None,
-    account: Account = "paper",
-    *,
-    wait: Wait = False,
-    form: PageForm = PageFormat.TABLE,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+def trade(
+    first: FirstDay = None, last: LastDay = None, account: Account = "paper", *, wait: Wait = False, as_json: bool
 ) -> None:
     """Trade the active policy over all due sessions; --from and --to replay a history.
 
@@ -68,22 +50,20 @@ def trade(  # noqa: PLR0913 - a parameter per option
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    with exit_on_error(verbose=verbose):
-        store, days = open_store(), (first, last)
-        with notify_at_end(store, shlex.join(["nvtrader", "trade", "--account", account])):
-            require_history(store, account, days)
-            desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
-            quiet = is_json(form, as_json=as_json)
-            stopped = trade_sessions(desk, days, acknowledge=acknowledge, quiet=quiet)
-            desk.mirror()
-            publish(store)
-            document = trade_document(store, account, days)
-            if quiet:
-                write_json(document)
-            else:
-                print_account(document)
-            if stopped:
-                raise stopped
+    store, days = open_store(), (first, last)
+    with notify_at_end(store, shlex.join(["nvtrader", "trade", "--account", account])):
+        require_history(store, account, days)
+        desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
+        stopped = trade_sessions(desk, days, acknowledge=acknowledge, quiet=as_json)
+        desk.mirror()
+        publish(store)
+        document = trade_document(store, account, days)
+        if as_json:
+            write_json(document)
+        else:
+            print_account(document)
+        if stopped:
+            raise stopped
 
 
 def require_history(store: Store, account: str, days: Days) -> None:
