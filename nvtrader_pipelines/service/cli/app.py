@@ -14,14 +14,11 @@ from nvtrader_pipelines.service.cli import (
     component_commands,
     experiment_commands,
     halt_commands,
-    ingest_command,
-    notify_command,
     plan_commands,
     policy_commands,
     portfolio_commands,
     run_commands,
     scoreboard_commands,
-    status_command,
     trade_command,
 )
 from nvtrader_pipelines.service.cli.command import command
@@ -41,7 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-command(app.command, *ingest_command.EXAMPLES)(ingest_command.ingest)
 app.add_typer(experiment_commands.app, name="experiments")
 app.add_typer(run_commands.app, name="runs")
 app.add_typer(policy_commands.app, name="policies")
@@ -53,8 +49,6 @@ app.add_typer(portfolio_commands.app, name="portfolio")
 app.add_typer(plan_commands.app, name="plans")
 command(app.command, *halt_commands.HALT_EXAMPLES)(halt_commands.halt)
 command(app.command, *halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
-command(app.command, *status_command.EXAMPLES)(status_command.status)
-command(app.command, *notify_command.EXAMPLES)(notify_command.notify)
 command(app.command, *backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
 command(app.command, *backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
 
@@ -196,6 +190,96 @@ def doctor(
     write_rows(pl.DataFrame(rows), form, ["problem"])
     if any(row["problem"] for row in rows):
         raise typer.Exit(FAILED)
+
+
+@command(app.command, "nvtrader status", "nvtrader status --json")
+def status(*, as_json: bool) -> None:
+    """Show on one screen what trades, runs, waits and failed, the UI, and the next command.
+
+    It reads the home and writes nothing. Failed checks and stale data take seconds to read: `nvtrader notify` and the
+    UI report them.
+    """
+    from datetime import UTC, datetime
+
+    from nvtrader_pipelines.service.cli.pages.status_page import print_status
+    from nvtrader_pipelines.service.documents.home_status import read_home_status
+
+    state = read_home_status(open_store(), datetime.now(UTC))
+    if as_json:
+        write_json(state.model_dump(mode="json"))
+    else:
+        print_status(state)
+
+
+@command(app.command, "nvtrader notify", "nvtrader notify --test")
+def notify(
+    *,
+    test: Annotated[bool, typer.Option("--test", help="Send a test message to each channel instead.")] = False,
+    form: Format,
+) -> None:
+    """Send due notifications: failed runs or checks, waiting plans, stale data, kill switch.
+
+    Each state is sent once per channel, and again only if it has ended and returned. The server of `nvtrader ui`, and
+    the commands that train or trade, also send them.
+    """
+    import polars as pl
+
+    from nvtrader_pipelines.notifications.channels import require_channels
+
+    store = open_store()
+    channels = require_channels(store.home)
+    if test:
+        from datetime import UTC, datetime
+
+        from nvtrader_pipelines.notifications.send_due import send_test
+
+        results = send_test(store.home, channels, datetime.now(UTC))
+        rows = [(name, "test message", problem) for name, problem in results.items()]
+    else:
+        from nvtrader_pipelines.service.cli.notify_at_end import send_now
+
+        sending = send_now(store, with_runs=True)
+        rows = [(name, each.subject, "") for name, sent in sending.sent.items() for each in sent]
+        rows += [(name, "due", problem) for name, problem in sending.problems.items()]
+    schema = dict.fromkeys(("channel", "message", "problem"), pl.String)
+    write_rows(pl.DataFrame(rows, schema=schema, orient="row"), form, ["problem"])
+    if any(problem for *_, problem in rows):
+        raise typer.Exit(FAILED)
+
+
+@command(app.command, "nvtrader ingest", "nvtrader ingest prices.csv", "nvtrader ingest --json")
+def ingest(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="CSV or Parquet files, or folders of them, to copy into data/landing; one of the same name is "
+            "replaced."
+        ),
+    ] = None,
+    *,
+    as_json: bool,
+) -> None:
+    """Ingest and clean files without training; show rows kept, refused, and coverage, if anything is new."""
+    import polars as pl
+
+    from nvtrader_pipelines.orchestration.materialize import update_market
+    from nvtrader_pipelines.runs.market_state import deliver_prices, market_is_current
+    from nvtrader_pipelines.runs.market_summary import summarize_market
+    from nvtrader_pipelines.runs.registration import experiment_warnings
+    from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
+
+    store = open_store()
+    deliver_prices(store.home, files or [])
+    if market_is_current(store) and not as_json:
+        print_unchanged(summarize_market(store))
+        return
+    update_market(store, quiet=as_json)
+    summary, experiments = summarize_market(store), experiment_warnings(store)
+    if not as_json:
+        print_market(summary, wide_console(), experiments)
+        return
+    facts = {k: v.to_dicts() if isinstance(v, pl.DataFrame) else v for k, v in vars(summary).items()}
+    write_json({**facts, "experiments": experiments})
 
 
 def main() -> None:

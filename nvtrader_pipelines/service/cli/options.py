@@ -72,18 +72,6 @@ def choose_picture_path(output: Path | None, default: Path) -> Path:
     return require_picture_path(require_file_path(output.expanduser())) if output else default
 
 
-def is_without_command(context: typer.Context) -> bool:
-    """Whether a group is called without a command of its own.
-
-    Raises:
-        typer.BadParameter: if options precede the command, which would not see them.
-    """
-    sources = [context.get_parameter_source(name) for name in context.params]
-    if context.invoked_subcommand and any(source and source.name != "DEFAULT" for source in sources):
-        raise typer.BadParameter(f"give the options of {context.invoked_subcommand} after it")
-    return context.invoked_subcommand is None
-
-
 def open_store() -> Store:
     """Open the store of the home folder.
 

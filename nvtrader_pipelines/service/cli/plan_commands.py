@@ -7,7 +7,7 @@ import typer
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import Reason, current_user, is_without_command, open_store
+from nvtrader_pipelines.service.cli.options import Reason, current_user, open_store
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
@@ -30,12 +30,6 @@ RequiredReason = Annotated[str, typer.Option("--reason", help="Why; recorded in 
     "nvtrader plans show 3f2a",
     invoke_without_command=True,
 )
-def plans(context: typer.Context, *, account: AccountFilter = None, waiting: Waiting = False, form: Format) -> None:
-    """List all plans, those that wait for you first, or run a subcommand on one of them."""
-    if is_without_command(context):
-        list_(account=account, waiting=waiting, form=form)
-
-
 @command(app.command, "nvtrader plans list", "nvtrader plans list --account paper --json", name="list")
 def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Format) -> None:
     """List all plans, newest first, and sessions that `nvtrader halt` left without one.

@@ -11,7 +11,6 @@ from nvtrader_pipelines.service.cli.options import (
     Reason,
     choose_picture_path,
     current_user,
-    is_without_command,
     open_store,
 )
 from nvtrader_pipelines.service.cli.output import print_line, write_json
@@ -38,12 +37,6 @@ All = Annotated[
     "nvtrader policies show ppo-residual",
     invoke_without_command=True,
 )
-def policies(context: typer.Context, *, everything: All = False, as_json: bool) -> None:
-    """List all trained policies, newest first, the active one marked; or run a subcommand."""
-    if is_without_command(context):
-        list_(everything=everything, as_json=as_json)
-
-
 @command(app.command, "nvtrader policies list", "nvtrader policies list --all", name="list")
 def list_(*, everything: All = False, as_json: bool) -> None:
     """List all trained policies, newest first, the active one marked."""

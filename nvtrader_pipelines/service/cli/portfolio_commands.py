@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import Account, Reason, current_user, is_without_command, open_store
+from nvtrader_pipelines.service.cli.options import Account, Reason, current_user, open_store
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 from nvtrader_pipelines.service.cli.trade_command import format_halted
 
@@ -17,10 +17,31 @@ app = typer.Typer(help="State of an account, differences from its expected holdi
 
 
 @command(app.callback, "nvtrader portfolio", "nvtrader portfolio --account paper --json", invoke_without_command=True)
-def portfolio(context: typer.Context, account: Account = "paper", *, as_json: bool) -> None:
+def portfolio(account: Account = "paper", *, as_json: bool) -> None:
     """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
-    if is_without_command(context):
-        _show(account, as_json=as_json)
+    from nvtrader_pipelines.desk.account_access import read_account
+    from nvtrader_pipelines.promotion.active_policy import read_active
+    from nvtrader_pipelines.promotion.recency import eligibility_message
+    from nvtrader_pipelines.promotion.rounds import newer_run_message
+    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
+
+    store = open_store()
+    kind, active = read_account(store.home, account).kind, read_active(store)
+    document = {
+        "kind": kind,
+        "active_policy": active
+        and {
+            "policy": active.policy,
+            "run_id": active.run_id,
+            "may_trade": eligibility_message(store, active),
+            "newer": newer_run_message(store, active),
+        },
+        **snapshot(AccountFacts.of(store, account)),
+    }
+    if as_json:
+        write_json(document)
+    else:
+        print_snapshot(document)
 
 
 @command(app.command, 'nvtrader portfolio accept-differences --reason "bought ten by hand"', name="accept-differences")
@@ -60,33 +81,6 @@ def reset(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
         write_json(event.model_dump(mode="json"))
     else:
         print_line(f"{account} is emptied by {by} at the close of {event.session}; `nvtrader trade` opens it anew")
-
-
-def _show(account: str, *, as_json: bool) -> None:
-    """Write the account as JSON or print it."""
-    from nvtrader_pipelines.desk.account_access import read_account
-    from nvtrader_pipelines.promotion.active_policy import read_active
-    from nvtrader_pipelines.promotion.recency import eligibility_message
-    from nvtrader_pipelines.promotion.rounds import newer_run_message
-    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
-
-    store = open_store()
-    kind, active = read_account(store.home, account).kind, read_active(store)
-    document = {
-        "kind": kind,
-        "active_policy": active
-        and {
-            "policy": active.policy,
-            "run_id": active.run_id,
-            "may_trade": eligibility_message(store, active),
-            "newer": newer_run_message(store, active),
-        },
-        **snapshot(AccountFacts.of(store, account)),
-    }
-    if as_json:
-        write_json(document)
-    else:
-        print_snapshot(document)
 
 
 def print_snapshot(document: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ import typer
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import choose_picture_path, is_without_command, open_store, parse_day
+from nvtrader_pipelines.service.cli.options import choose_picture_path, open_store, parse_day
 from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
 from nvtrader_pipelines.storage.store import Store
 
@@ -34,12 +34,6 @@ ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.upda
     "nvtrader runs show ppo-residual",
     invoke_without_command=True,
 )
-def runs(context: typer.Context, *, everything: All = False, form: Format) -> None:
-    """List runs, newest first, with their net Sharpe ratios, or run a subcommand."""
-    if is_without_command(context):
-        list_(everything=everything, form=form)
-
-
 @command(app.command, "nvtrader runs list", "nvtrader runs list --json", name="list")
 def list_(*, everything: All = False, form: Format) -> None:
     """List runs, newest first, with their net Sharpe ratios."""

@@ -8,7 +8,7 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, print_error
-from nvtrader_pipelines.service.cli.options import is_without_command, open_store
+from nvtrader_pipelines.service.cli.options import open_store
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
@@ -78,7 +78,6 @@ def update(*, form: Format) -> None:
     invoke_without_command=True,
 )
 def scoreboard(
-    context: typer.Context,
     *,
     history: Annotated[str | None, typer.Option(metavar="NAME", help="All scorings of one entrant.")] = None,
     contest: Annotated[
@@ -88,8 +87,6 @@ def scoreboard(
     form: Format,
 ) -> None:
     """Show the ranking of all entrants as of the last update, by contest."""
-    if not is_without_command(context):
-        return
     from nvtrader_pipelines.scoreboard.board import read_history, read_scoreboard
 
     store = open_store()
