@@ -1,6 +1,7 @@
 """Asset checks of market and run tables: schemas, gaps, NaN and identities."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -59,14 +60,14 @@ from nvtrader_pipelines.storage.tables import (
 PARTITION_TAG = "dagster/partition"
 MIN_DPO_PAIRS = 500
 MAX_ROWS_SHOWN = 20  # violations listed in the metadata
-PROBABILITIES = (
-    "probabilistic_sharpe",
-    "deflated_sharpe",
-    "deflated_sharpe_2025",
-    "p_value",
-    "holm",
-    "benjamini_hochberg",
-)
+FINITE = (RETURNS, FEATURES, VALIDATION, OVERFITTING, REGIME_EVALUATION, STRESS, PRUDEX, SCORECARDS, SCOREBOARD)
+PROBABILITIES = {
+    VALIDATION: (
+        *("probabilistic_sharpe", "deflated_sharpe", "deflated_sharpe_2025"),
+        *("p_value", "holm", "benjamini_hochberg"),
+    ),
+    OVERFITTING: ("probability_of_overfitting", "probability_of_loss"),
+}
 
 
 def first_rows(rows: pl.DataFrame) -> dg.MarkdownMetadataValue:
@@ -85,19 +86,36 @@ def check_result(
     return dg.AssetCheckResult(passed=broken.is_empty(), severity=severity, metadata=metadata)
 
 
-def schema_check(table: Table) -> dg.AssetChecksDefinition:
-    """Build a blocking check of a table against its pandera schema."""
+def table_check(
+    table: Table, name: str, violations: Callable[[pl.DataFrame], pl.DataFrame], description: str
+) -> dg.AssetChecksDefinition:
+    """Build a blocking check that no row of a table violates a condition."""
 
-    @dg.asset_check(
-        asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} conforms to its schema."
-    )
+    @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-        from nvtrader_pipelines.orchestration.schema_validation import schema_violations
-
         rows = store.tables.read(table)
-        return check_result(schema_violations(table, rows), len(rows))
+        return check_result(violations(rows), len(rows))
 
     return check
+
+
+def schema_violations(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows, or values, of a market table that break its pandera schema."""
+    import pandera.errors  # takes most of a second to import, with the schemas
+
+    from nvtrader_pipelines.market import schemas
+
+    try:
+        getattr(schemas, table.table.upper()).validate(rows, lazy=True)
+    except pandera.errors.SchemaErrors as errors:
+        return pl.DataFrame(errors.failure_cases)
+    return rows.clear()
+
+
+def non_finite_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with a NaN or an infinity; unknown values are null."""
+    floats = [pl.col(name) for name, kind in rows.schema.items() if kind.is_float()]
+    return rows.filter(pl.any_horizontal(column.is_nan() | column.is_infinite() for column in floats))
 
 
 @dg.asset_check(asset=asset_key(RETURNS), description="No symbol misses a session between its first and last bar.")
@@ -114,19 +132,6 @@ def every_file_has_a_good_bar(store: dg.ResourceParam[Store]) -> dg.AssetCheckRe
     """Do not block: one bad file must not stop the others."""
     delivered = store.tables.read(DELIVERIES)
     return check_result(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
-
-
-def no_nan_check(table: Table) -> dg.AssetChecksDefinition:
-    """Build a blocking check that a table has no NaN or infinity; unknown values are null."""
-
-    @dg.asset_check(asset=asset_key(table), name="no_nan", blocking=True, description=f"{table.name} has no NaN.")
-    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-        rows = store.tables.read(table)
-        floats = [name for name, kind in rows.schema.items() if kind.is_float()]
-        broken = rows.filter(pl.any_horizontal(pl.col(name).is_nan() | pl.col(name).is_infinite() for name in floats))
-        return check_result(broken, len(rows))
-
-    return check
 
 
 def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[SealedRun]:
@@ -215,30 +220,6 @@ def enough_pairs_for_dpo(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     )
 
 
-def probabilities_check(table: Table, *columns: str) -> dg.AssetChecksDefinition:
-    """Build a blocking check that probabilities are between 0 and 1."""
-
-    @dg.asset_check(
-        asset=asset_key(table), name="probabilities", blocking=True, description="Probabilities are in [0, 1]."
-    )
-    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-        rows = store.tables.read(table)
-        return check_result(outside_unit_interval(rows, columns), len(rows))
-
-    return check
-
-
-@dg.asset_check(
-    asset=asset_key(SCOREBOARD),
-    blocking=True,
-    description="All ranked entrants of a contest share market, window and costs.",
-)
-def like_with_like(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Compare the conditions of every ranked entrant with those of the other entrants."""
-    rows = store.tables.read(SCOREBOARD)
-    return check_result(inconsistent_entrants(rows), len(rows))
-
-
 def promotion_check(
     table: Table,
     name: str,
@@ -269,11 +250,25 @@ def promotion_check(
 
 CHECKS = [
     enough_pairs_for_dpo,
-    *map(schema_check, (CLEAN_BARS, QUARANTINE, RETURNS, FEATURES)),
+    *(
+        table_check(table, "schema", partial(schema_violations, table), f"{table.name} conforms to its schema.")
+        for table in (CLEAN_BARS, QUARANTINE, RETURNS, FEATURES)
+    ),
+    *(table_check(table, "no_nan", non_finite_rows, f"{table.name} has no NaN.") for table in FINITE),
+    *(
+        table_check(
+            table, "probabilities", partial(outside_unit_interval, columns=columns), "Probabilities are in [0, 1]."
+        )
+        for table, columns in PROBABILITIES.items()
+    ),
+    table_check(
+        SCOREBOARD,
+        "like_with_like",
+        inconsistent_entrants,
+        "All ranked entrants of a contest share market, window and costs.",
+    ),
     calendar_has_no_gaps,
     every_file_has_a_good_bar,
-    no_nan_check(RETURNS),
-    no_nan_check(FEATURES),
     panel_has_no_nan,
     policy_digest,
     no_training_in_test,
@@ -294,16 +289,6 @@ CHECKS = [
         equity_gaps,
         "Equity is the cumulative product of net growth.",
     ),
-    no_nan_check(VALIDATION),
-    no_nan_check(OVERFITTING),
-    no_nan_check(REGIME_EVALUATION),
-    no_nan_check(STRESS),
-    no_nan_check(PRUDEX),
-    no_nan_check(SCORECARDS),
-    no_nan_check(SCOREBOARD),
-    like_with_like,
-    probabilities_check(VALIDATION, *PROBABILITIES),
-    probabilities_check(OVERFITTING, "probability_of_overfitting", "probability_of_loss"),
     promotion_check(
         VALIDATION,
         "candidate_is_more_than_luck",
