@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
-from typing import Self
 
 import polars as pl
 
@@ -36,15 +35,11 @@ Clock = Callable[[], datetime]
 class Desk:
     """Account with its active policy; one process at a time trades it."""
 
-    def __init__(self, store: Store, account: str, clock: Clock, by: str) -> None:
+    def __init__(self, store: Store, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> None:
+        """Open the desk of an account; data is read on first use."""
         self.store, self.account, self._clock, self._by = store, account, clock, by
         self._switch = FileKillSwitch(store.home)
         self._market: tuple[object, DeskMarket] | None = None
-
-    @classmethod
-    def open(cls, store: Store, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> Self:
-        """Open the desk of an account; data is read on first use."""
-        return cls(store, account, clock, by)
 
     def due(self) -> list[date]:
         """Sessions the account still has to trade, oldest first; for an unopened account, its first session.

@@ -16,11 +16,12 @@ from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.brokers.venue import Venue
 from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans, tightest_limits
 from nvtrader_pipelines.execution.decisions import next_open
-from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.journal import Proposal
+from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.journal import Journal, Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
 from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.proposals import target_volatility
+from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
@@ -34,6 +35,7 @@ from nvtrader_pipelines.promotion.active_policy import (
 )
 from nvtrader_pipelines.promotion.eligibility import market_mismatch_error
 from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
@@ -284,6 +286,26 @@ def open_desk_market(store: Store, active: ActivePolicy, name: str, now: datetim
         compliance=read_compliance(store.home),
         n_ended=_n_ended(deployment.panel, now),
     )
+
+
+def require_ready(store: Store, active: ActivePolicy, account: str, at: datetime) -> None:
+    """Raise the errors that trading an account would raise before its first order; no broker is contacted.
+
+    Raises:
+        StorageError: if files of the policy, its tests, the account, the limits or the market are missing or damaged,
+            or the policy cannot decide on the current market.
+        ExecutionError: if its tests, or at a broker its bars, are too old, or its book is incomplete.
+        NotReconciled: if the account has differences that no person accepted.
+    """
+    market, book = open_desk_market(store, active, account, at), SqliteBook(store.home, account)
+    market.require_fresh(at)
+    journal = Journal(store.audit, account)
+    journal.require_book_covers_audit(book.index())
+    state = book.last()
+    as_of = state.session if state else market.day(market.opening(None, None))
+    market.require_recent(journal.proposals(), as_of)
+    if state is not None and (found := open_differences(state, journal)):
+        raise NotReconciled(account, state.session, found)
 
 
 def refresh(store: Store, market: DeskMarket, now: datetime) -> DeskMarket:

@@ -8,7 +8,7 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
-from nvtrader_pipelines.desk.readiness import require_ready
+from nvtrader_pipelines.desk.desk_market import require_ready
 from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.runs.lifecycle import now

@@ -4,7 +4,7 @@ from nvtrader_pipelines.figures.comparison_figure import comparison_figure
 from nvtrader_pipelines.figures.equity import equity_figure
 from nvtrader_pipelines.figures.learning import learning_figure
 from nvtrader_pipelines.figures.portfolio_figures import account_figures, plan_figures, stages_figures
-from nvtrader_pipelines.figures.prudex_figure import prudex_figures
+from nvtrader_pipelines.figures.prudex_compass import prudex_figures
 from nvtrader_pipelines.figures.ratio_curve_figures import ratio_curve_figure
 from nvtrader_pipelines.figures.regime_figures import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.figures.reward_terms import reward_terms_figure

@@ -1,4 +1,4 @@
-"""PRUDEX-Compass and PRIDE-Star: scores by axis and by statistic, where 50 is 1/N."""
+"""Figures of PRUDEX by name; PRUDEX-Compass and PRIDE-Star, where 50 is 1/N."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -9,9 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.evaluation.prudex.compass import Compass
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRIDE, RING
 from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, Picture, ink, new_figure, readable
+from nvtrader_pipelines.figures.prudex_extremes import extremes_figure
+from nvtrader_pipelines.figures.prudex_holdings import heat_figure, plane_figure
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, with_hidden
+from nvtrader_pipelines.figures.prudex_reliability import profile_figure, rank_figure
 
 _LETTERS = dict(zip(AXES, ("P", "R", "U", "D", "E", "X"), strict=True))
 _LEVELS = (25.0, 50.0, 75.0, 100.0)
@@ -22,6 +26,20 @@ _GAP = np.deg2rad(1.5)
 _SIDES = {-1: "right", 0: "center", 1: "left"}  # alignment of outer text left of, on or right of the middle
 _PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _Scores = Mapping[str, Mapping[str, float | None]]  # by policy, then by axis or statistic
+
+
+def prudex_figures(compass: Compass) -> dict[str, Picture]:
+    """Draw the source's five charts, the actions by t-SNE and the heatmap of weights, by name."""
+    table, note = compass.table, compass.note
+    return {
+        "compass": compass_figure(table, note=note),
+        "pride_star": pride_star_figure(table, note=note),
+        "performance_profile": profile_figure(compass.profiles, table, note=note),
+        "rank_distribution": rank_figure(compass.ranks, table, note=note),
+        "extreme_markets": extremes_figure(table, note=note),
+        "actions": plane_figure(compass.plane, table, note=note),
+        "weights": heat_figure(compass.heat, table, note=note),
+    }
 
 
 def compass_figure(table: pl.DataFrame, note: str | None = None) -> Picture:

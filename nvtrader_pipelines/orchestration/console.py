@@ -31,12 +31,9 @@ def format_record(record: logging.LogRecord) -> str | None:
         return f"  {name}  {'failed' if event.is_step_failure else 'failed, will be retried'}"
     if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
         check = event.asset_check_evaluation_data
-        return None if check.passed else "\n    ".join([f"  {name}  check did not pass", *_lines(check.description)])
+        lines = (check.description or "").splitlines()
+        return None if check.passed else "\n    ".join([f"  {name}  check did not pass", *lines])
     return None
-
-
-def _lines(text: str | None) -> list[str]:
-    return (text or "").splitlines()
 
 
 @dg.logger(config_schema={"level": dg.Field(str, default_value="DEBUG")}, description="Progress on the console.")

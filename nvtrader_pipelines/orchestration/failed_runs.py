@@ -53,7 +53,7 @@ def _failure_reasons(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]
             error = event.step_failure_data.error
             cause = error.cause if error and error.cause else error
             if cause and not (cause.cls_name or "").startswith("DagsterAssetCheckFailed"):
-                yield f"- {event.step_key}: {_one_line(cause.message)}"
+                yield f"- {event.step_key}: {' '.join(cause.message.split())[:MAX_MESSAGE]}"
         else:
             check = event.asset_check_evaluation_data
             if _is_error(check):
@@ -86,7 +86,3 @@ def _describe(check: dg.AssetCheckEvaluation) -> str:
     broken = check.metadata.get("broken")
     count = f": {broken.value} rows violate it" if broken else ""
     return f"the check {check.check_name} of {check.asset_key.to_user_string()} failed{count}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:MAX_MESSAGE]

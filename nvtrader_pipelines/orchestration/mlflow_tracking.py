@@ -146,14 +146,10 @@ class MirroredRun:
         self.mlflow_run_id = self.tracked.mlflow_run_id if self.tracked else None
         self.metadata = self.tracked.metadata if self.tracked else {}
 
-    def log_plan(self, plan: RunPlan) -> None:
-        """Log the spec, the warnings and the market, before the training."""
-        self._log(lambda run: run.log_plan(plan))
-
     @contextmanager
     def live_curves(self, name: str) -> Iterator[Watch]:
         """Yield the function that logs the curves of an experiment's trainings, and end them with the context."""
-        curves = self._log(lambda run: LiveCurves(run.client, run.trainings_id, run.run_id, name))
+        curves = self.log(lambda run: LiveCurves(run.client, run.trainings_id, run.run_id, name))
 
         def write(to: Callable[[LiveCurves], None]) -> None:
             if curves and self.tracked:
@@ -162,23 +158,16 @@ class MirroredRun:
         with _ending(lambda status: write(lambda curves: curves.close(status))):
             yield lambda step: write(lambda curves: curves.log(step))
 
-    def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
-        """Log the mean learning curve and the policy files."""
-        self._log(lambda run: run.log_training(curves, folder))
-
     def log_verdict(self, verdict: pl.DataFrame) -> None:
         """Log the figures of the ensemble per period, and the whole verdict as a file."""
-        self._log(lambda run: run.log_verdict(verdict))
-
-    def log_pictures(self, folder: Path, partition_key: str) -> None:
-        """Log the plots of an experiment, which `folder` holds by asset."""
-        self._log(lambda run: run.log_pictures(folder, partition_key))
+        self.log(lambda run: run.log_verdict(verdict))
 
     def end(self, status: str) -> None:
         """End the MLflow run."""
-        self._log(lambda run: run.client.set_terminated(run.mlflow_run_id, status))
+        self.log(lambda run: run.client.set_terminated(run.mlflow_run_id, status))
 
-    def _log(self, write: Callable[[TrackedRun], Result]) -> Result | None:
+    def log(self, write: Callable[[TrackedRun], Result]) -> Result | None:
+        """Write to the MLflow run, unless its store has failed."""
         return self._attempt(partial(write, self.tracked)) if self.tracked else None
 
     def _attempt(self, action: Callable[[], Result]) -> Result | None:

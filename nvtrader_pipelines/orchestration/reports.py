@@ -78,11 +78,6 @@ def store_pictures(
     }
 
 
-def count_by(rows: pl.DataFrame, column: str) -> dict[str, int]:
-    """Count the rows of each value of a column."""
-    return dict(rows.group_by(column).len().sort(column).iter_rows())
-
-
 def markdown_table(rows: pl.DataFrame) -> str:
     """Format rows as a Markdown table; null is blank."""
     lines = [rows.columns, ["---"] * rows.width, *([_cell(cell) for cell in row] for row in rows.iter_rows())]

@@ -30,4 +30,4 @@ class DeskResource(dg.ConfigurableResource):
 
     def of(self, store: Store) -> Desk:
         """Open the desk of the account."""
-        return Desk.open(store, self.account, by="dagster")
+        return Desk(store, self.account, by="dagster")

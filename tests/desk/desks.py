@@ -36,7 +36,7 @@ def desk(store: Store, account: str = "paper", at: datetime = AT) -> Desk:
     """Open the account's desk; all desks share one clock."""
     TIME["now"] = at
     if account not in DESKS:
-        DESKS[account] = Desk.open(store, account, clock=lambda: TIME["now"], by="test")
+        DESKS[account] = Desk(store, account, clock=lambda: TIME["now"], by="test")
     return DESKS[account]
 
 

@@ -109,7 +109,7 @@ def an_approval_twice(traded, home, monkeypatch):
     traded.findings = lambda plan, t: (SOFT,)
     traded.trader = traded.hired()
     traded.session(13)
-    desk = Desk.open(Store(home), clock=lambda: AT)
+    desk = Desk(Store(home), clock=lambda: AT)
     plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
     desk.approve(plan, "ann")
     return lambda: desk.approve(plan, "ann")
@@ -118,12 +118,12 @@ def an_approval_twice(traded, home, monkeypatch):
 def an_answer_while_orders_are_placed(traded, home, monkeypatch):
     plan = Journal(traded.log, ACCOUNT).records()[0].plan
     traded.broker.submit(traded.broker.orders(plan, 10)[0][0])  # by an attempt that was killed right after
-    return lambda: Desk.open(Store(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
+    return lambda: Desk(Store(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
 
 
 def an_unreadable_activation(traded, home, monkeypatch):
     put_unreadable(Store(home))
-    return lambda: list(Desk.open(Store(home), clock=lambda: AT).trade())
+    return lambda: list(Desk(Store(home), clock=lambda: AT).trade())
 
 
 def stale_bars(traded, home, monkeypatch):
@@ -131,7 +131,7 @@ def stale_bars(traded, home, monkeypatch):
     market.require_fresh = partial(DeskMarket.require_fresh, market)
     monkeypatch.setattr(desk_module, "require_active", lambda store: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
-    return lambda: list(Desk.open(Store(home), clock=lambda: AT).trade())
+    return lambda: list(Desk(Store(home), clock=lambda: AT).trade())
 
 
 def a_silent_broker(traded, home, monkeypatch):
@@ -183,7 +183,7 @@ def desk(traded, home, monkeypatch):
     traded.deployed.clone = lambda: traded.deployed
     monkeypatch.setattr(desk_module, "require_active", lambda store: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
-    return Desk.open(Store(home), clock=lambda: AT)
+    return Desk(Store(home), clock=lambda: AT)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_truncated_audit_is_not_traded_on_until_complete(traded, home, desk):
 
     def cut(left):
         traded.log.path.write_bytes(b"".join(rows[:left]))
-        return Desk.open(desk.store, clock=lambda: AT)
+        return Desk(desk.store, clock=lambda: AT)
 
     with pytest.raises(StorageError, match="is empty; restore the file from a backup"):
         cut(0).due()

@@ -53,7 +53,7 @@ def desk(home, monkeypatch):
     market.close_progress, market.final_progress = lambda *step: step, lambda *step: step
     monkeypatch.setattr(desk_module, "require_active", lambda store: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
-    return lambda: Desk.open(Store(home), clock=lambda: AT)
+    return lambda: Desk(Store(home), clock=lambda: AT)
 
 
 def trade(desk, t):

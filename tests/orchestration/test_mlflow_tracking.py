@@ -142,7 +142,7 @@ def test_store_damaged_during_a_run_is_one_warning(tracking, tmp_path):
         database.write_bytes(bytes(9000))
         log(point(256))
         log(end())
-        run.log_training(pl.DataFrame({"timesteps": [1], "mean_reward": [0.5]}), tmp_path)
+        run.log(lambda tracked: tracked.log_training(pl.DataFrame({"timesteps": [1], "mean_reward": [0.5]}), tmp_path))
         run.log_verdict(pl.DataFrame({"kind": ["ensemble"]}))
     assert len(warnings) == 1
     assert run.mlflow_run_id in run.metadata.values()

@@ -282,7 +282,7 @@ def test_weights_beyond_tightened_limits_block_only_their_plan(story):
 
 def test_tradable_plan_beyond_limits_fails_its_check(story, gate_decisions):
     assert story
-    desk = Desk.open(gate_decisions[0])
+    desk = Desk(gate_decisions[0])
     plans = gate_decisions[0].tables.read(REBALANCE_PLAN, {"account": ["paper"]}).sort("session").tail(1)
     statuses = ("blocked", "waiting", "cleared", "placed", "filled")  # at a broker what is cleared is placed at once
     let_through = {status: plans.with_columns(status=pl.lit(status)) for status in statuses}
@@ -349,7 +349,7 @@ def test_catching_up_stops_at_the_first_session_with_differences(story, gate_dec
     store.home.accounts.mkdir(parents=True, exist_ok=True)
     (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
     days = store.tables.read(PORTFOLIO_STATE, {"account": ["paper"]})["session"].sort()
-    for _ in Desk.open(store, "second").trade(days[-4], days[-4]):
+    for _ in Desk(store, "second").trade(days[-4], days[-4]):
         pass
     found = [[Difference("AAA", 1.0, 2.0)]]
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
@@ -359,11 +359,11 @@ def test_catching_up_stops_at_the_first_session_with_differences(story, gate_dec
     states = store.tables.read(PORTFOLIO_STATE, {"account": ["second"]}).sort("session")
     assert states["session"].to_list()[-2:] == [days[-4], days[-3]]
     assert states["n_differences"].to_list()[-1] == 1
-    assert Desk.open(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
+    assert Desk(store, "second").due() == days[-3:].to_list()  # nothing was decided there yet
     refused = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized_assets(refused) == set()
     assert "AAA: 1 shares expected, 2 held (+1); correct it at the broker" in step_errors(refused)
-    Desk.open(store, "second").accept("ann", "a drill")
+    Desk(store, "second").accept("ann", "a drill")
     gone_on = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second", acknowledge=True)})
     assert gone_on.success, step_errors(gone_on)
     assert metadata(gone_on, "portfolio_state")["session"] == str(days[-1])

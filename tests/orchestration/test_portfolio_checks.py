@@ -38,7 +38,7 @@ def store(tmp_path_factory):
     """Home whose account was traded for a few sessions; its last plan is beyond later limits."""
     store, run = judged_home(tmp_path_factory.mktemp("checked") / "home")
     make_active(store, run)
-    desk, days = Desk.open(store), read_panel(store.tables, "landing").sessions
+    desk, days = Desk(store), read_panel(store.tables, "landing").sessions
     for _ in desk.trade(days[-4].item(), acknowledge=True):
         pass
     desk.mirror()
@@ -71,7 +71,7 @@ def with_fault(rows: pl.DataFrame, fault) -> pl.DataFrame:
 def refusal(store, account="paper") -> str:
     """Why the next rebalance does not trade the account; empty if it does."""
     try:
-        require_checks_passed(Desk.open(store, account))
+        require_checks_passed(Desk(store, account))
     except dg.Failure as failure:
         return failure.description or ""
     return ""
@@ -104,7 +104,7 @@ def test_fault_in_the_last_row_fails_its_check(store, instance, key, name, table
 def test_reconciliation_fails_until_a_person_accepts_differences(store, instance, monkeypatch):
     (store.home.accounts / "second.yaml").parent.mkdir(exist_ok=True)
     (store.home.accounts / "second.yaml").write_text("kind: simulated\n")
-    second, day = Desk.open(store, "second"), read_panel(store.tables, "landing").sessions[-1].item()
+    second, day = Desk(store, "second"), read_panel(store.tables, "landing").sessions[-1].item()
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: [Difference("AAA", 1.0, 2.0)])
     with pytest.raises(NotReconciled, match=r"AAA: 1 shares expected, 2 held \(\+1\)"):
         drain(second.trade(day, acknowledge=True))
@@ -135,7 +135,7 @@ def test_account_that_was_never_traded_passes_its_checks(store):
 
 
 def test_rows_the_tables_lack_after_a_kill_are_checked_too(store):
-    second = Desk.open(store, "unmirrored")
+    second = Desk(store, "unmirrored")
     add_account(store, "unmirrored")
     drain(second.trade(read_panel(store.tables, "landing").sessions[-2].item(), acknowledge=True))
     assert store.tables.read(REBALANCE_PLAN, {"account": ["unmirrored"]}).is_empty()

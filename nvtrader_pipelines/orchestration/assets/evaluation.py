@@ -35,5 +35,5 @@ def walk_forward_evaluation(
     launch = Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key, context.log.warning) as tracked:
         verdict = drain(judge_run(store, plan, launch, tracked), progress.reporter(context))
-        tracked.log_pictures(store.home.pictures, context.partition_key)
+        tracked.log(lambda run: run.log_pictures(store.home.pictures, context.partition_key))
     return table_result(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})

@@ -40,13 +40,13 @@ def trained_policy(
     """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.run(plan.run_id, context.partition_key, context.log.warning) as tracked:
-        tracked.log_plan(plan)
+        tracked.log(lambda run: run.log_plan(plan))
         with tracked.live_curves(plan.spec.name) as log, event_files.live_curves(context.partition_key) as write_event:
             drain(train_run(store, plan, launch), progress.reporter(context, log, write_event))
         run = store.policies.read_latest(context.partition_key)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
-        tracked.log_training(curves, folder)
+        tracked.log(lambda run: run.log_training(curves, folder))
     title, note = f"{plan.spec.name}: mean reward in training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(

@@ -7,7 +7,7 @@ import dagster as dg
 
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
-from nvtrader_pipelines.orchestration.reports import count_by, table_result
+from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
@@ -44,4 +44,5 @@ def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) ->
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)
     n_refused = store.tables.replace_years(QUARANTINE, refused, years)
     yield table_result(store, CLEAN_BARS, n_good)
-    yield table_result(store, QUARANTINE, n_refused, {"by_rule": count_by(refused, "rule")})
+    by_rule = dict(refused.group_by("rule").len().sort("rule").iter_rows())
+    yield table_result(store, QUARANTINE, n_refused, {"by_rule": by_rule})

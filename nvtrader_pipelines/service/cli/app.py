@@ -241,8 +241,8 @@ def notify(
         sending = send_now(store, with_runs=True)
         rows = [(name, each.subject, "") for name, sent in sending.sent.items() for each in sent]
         rows += [(name, "due", problem) for name, problem in sending.problems.items()]
-    schema = dict.fromkeys(("channel", "message", "problem"), pl.String)
-    write_rows(pl.DataFrame(rows, schema=schema, orient="row"), form, ["problem"])
+    columns = ["channel", "message", "problem"]
+    write_rows(pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row"), form, ["problem"])
     if any(problem for *_, problem in rows):
         raise typer.Exit(FAILED)
 

@@ -3,7 +3,7 @@
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -63,7 +63,7 @@ def run_checks(store: Store) -> list[CheckResult]:
         CheckResult("free disk", f"{free:.1f} GiB", "" if free >= MIN_GIB else f"less than {MIN_GIB} GiB: make room"),
         CheckResult("free memory", f"{memory:.1f} GiB", "" if memory >= MIN_GIB else "training needs about 2 GiB"),
     ]
-    damaged = check_files(store)
+    damaged = [CheckResult("files", "damaged", " ".join(str(error).split())) for error in find_problems(store)]
     results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
     results += [check_locations(store.home), check_kill_switch(store)]
     results += [*check_ui(store.home), *check_notifications(store.home)]
@@ -78,11 +78,42 @@ def repair_home(home: Home) -> list[CheckResult]:
     return [CheckResult("repaired", f"{error.path} {error.problem}: rebuilt") for error in repair(home)]
 
 
-def check_files(store: Store) -> list[CheckResult]:
-    """Check the files of the home; one line per damaged file."""
-    from nvtrader_pipelines.service.documents.home_problems import find_problems
+def find_problems(store: Store) -> Iterator[StorageError]:
+    """Find the problems of all files but those of accounts and the audit."""
+    from nvtrader_pipelines.promotion.promote import read_gate
+    from nvtrader_pipelines.scoreboard.contests import read_contests
+    from nvtrader_pipelines.storage.compliance_files import read_compliance
+    from nvtrader_pipelines.storage.damage.home_check import find_damage
+    from nvtrader_pipelines.storage.damage.table_check import find_damaged_tables
+    from nvtrader_pipelines.storage.specs import read_experiments, read_market
 
-    return [CheckResult("files", "damaged", " ".join(str(error).split())) for error in find_problems(store)]
+    home, damaged = store.home, list(find_damage(store.home))
+    yield from damaged
+    if home.catalog.exists() and home.catalog not in {error.path for error in damaged}:
+        yield from find_damaged_tables(store.tables)
+    for read in (read_market, read_contests, read_gate, read_compliance):
+        try:
+            read(home)
+        except StorageError as error:
+            yield error
+    try:
+        for problem in read_experiments(home).problems.values():
+            yield StorageError(problem)
+        yield from _find_damaged_policies(store)
+    except StorageError as error:
+        if not damaged:
+            yield error
+
+
+def _find_damaged_policies(store: Store) -> Iterator[StorageError]:
+    """Find damaged policy files of the runs in the ledger that trained some."""
+    for partition_key, run_id in (
+        store.ledger.runs().filter(kind="walk_forward", status="done").select("partition_key", "run_id").iter_rows()
+    ):
+        try:
+            store.policies.require_untampered(store.policies.read_sealed(partition_key, run_id))
+        except StorageError as error:
+            yield error
 
 
 def _run_check(check: Callable[[Store], list[CheckResult]], store: Store) -> list[CheckResult]:
@@ -193,7 +224,7 @@ def check_accounts(store: Store) -> list[CheckResult]:
 
 def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
     """Check that the active policy was tested recently and can decide for an account."""
-    from nvtrader_pipelines.desk.readiness import require_ready
+    from nvtrader_pipelines.desk.desk_market import require_ready
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch

@@ -9,6 +9,7 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import Reason, current_user, open_store
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
+from nvtrader_pipelines.service.cli.portfolio_commands import act_on_account
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -83,15 +84,9 @@ def reject(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
 
 def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool) -> None:
     """Record a person's decision on a plan and print it."""
-    from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.views.publishing import publish
-
     store, by = open_store(), current_user()
     plan = _find_plan(_records(store), plan_text).plan
-    desk = Desk.open(store, plan.account, by=by)
-    event = getattr(desk, decision)(plan.plan_id, by, reason)
-    desk.mirror()
-    publish(store)
+    event = act_on_account(store, plan.account, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason))
     if as_json:
         write_json(event.model_dump(mode="json"))
         return

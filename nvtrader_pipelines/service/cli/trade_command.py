@@ -53,7 +53,7 @@ def trade(
     store, days = open_store(), (first, last)
     with notify_at_end(store, shlex.join(["nvtrader", "trade", "--account", account])):
         require_history(store, account, days)
-        desk, acknowledge = Desk.open(store, account, by=current_user()), days != (None, None) and not wait
+        desk, acknowledge = Desk(store, account, by=current_user()), days != (None, None) and not wait
         stopped = trade_sessions(desk, days, acknowledge=acknowledge, quiet=as_json)
         desk.mirror()
         publish(store)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.components.family import every_member, is_open, package_of, part_entry_points, parts_of_family
-from nvtrader_pipelines.components.json_schema import Node, describe_allowed
+from nvtrader_pipelines.components.json_schema import describe_allowed
 from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
@@ -137,17 +137,17 @@ def _family(name: str) -> Any:
 
 def _component_facts(member: type[Component]) -> ComponentFacts:
     schema = member.model_json_schema()
-    fields = tuple(_field_facts(name, node, schema) for name, node in schema["properties"].items() if name != "kind")
-    return ComponentFacts(kind=kind_of(member), doc=(member.__doc__ or "").partition("\n")[0], fields=fields)
-
-
-def _field_facts(name: str, node: Node, schema: Node) -> FieldFacts:
-    return FieldFacts(
-        name=name,
-        default=node.get("default"),
-        allowed=describe_allowed(schema, node),
-        comment=node.get("description", ""),
+    fields = tuple(
+        FieldFacts(
+            name=name,
+            default=node.get("default"),
+            allowed=describe_allowed(schema, node),
+            comment=node.get("description", ""),
+        )
+        for name, node in schema["properties"].items()
+        if name != "kind"
     )
+    return ComponentFacts(kind=kind_of(member), doc=(member.__doc__ or "").partition("\n")[0], fields=fields)
 
 
 def _format_default(default: JsonValue) -> str:

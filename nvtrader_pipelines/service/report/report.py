@@ -16,8 +16,10 @@ from nvtrader_pipelines.promotion.findings import (
     MAX_OVERFITTING,
     MIN_DEFLATED,
     PromotionFinding,
+    deflated_findings,
     describe_period,
     format_probability,
+    overfitting_findings,
 )
 from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.report.cell_formats import MINUS, pluralize
@@ -27,7 +29,6 @@ from nvtrader_pipelines.service.report.report_parts import (
     headline,
     picture_part,
     portfolio,
-    promotion_findings,
     prudex,
     run_picture_part,
     runs_and_markets,
@@ -85,7 +86,8 @@ def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
         Its path, and facts: bytes, runs, findings, parts, and missing parts with the commands that make them.
     """
     evidence = Evidence.of(store)
-    parts, findings = [part(evidence) for part in PARTS], promotion_findings(evidence)
+    parts = [part(evidence) for part in PARTS]
+    findings = deflated_findings(evidence.curve, evidence.validation) + overfitting_findings(evidence.overfitting)
     page = render_page(evidence, parts, findings).encode()
     path = path.expanduser().resolve()
     write_atomically(path, page)

@@ -9,10 +9,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.prudex import axis_scores
 from nvtrader_pipelines.promotion.findings import (
     MAX_OVERFITTING,
-    PromotionFinding,
-    deflated_findings,
     format_probability,
-    overfitting_findings,
 )
 from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.cli.summary import (
@@ -44,11 +41,6 @@ from nvtrader_pipelines.storage.tables import (
     SCOREBOARD,
     STRESS,
 )
-
-
-def promotion_findings(evidence: Evidence) -> list[PromotionFinding]:
-    """Findings for and against promoting the best-ranked run of each source."""
-    return deflated_findings(evidence.curve, evidence.validation) + overfitting_findings(evidence.overfitting)
 
 
 def runs_and_markets(evidence: Evidence) -> Part:

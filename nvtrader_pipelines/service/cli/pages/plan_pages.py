@@ -36,7 +36,7 @@ def plan_rows(records: Mapping[str, PlanRecord], events: Sequence[AuditEvent]) -
             "status": record.status,
             "policy": record.plan.policy,
             "turnover": record.plan.turnover,
-            **count_findings(record),
+            **{level: sum(finding.level == level for finding in record.findings) for level in LEVELS},
             "by": record.decided_by,
             "reason": record.reason,
         }
@@ -77,11 +77,6 @@ def halted_ranges(rows: pl.DataFrame) -> pl.DataFrame:
         )
     )
     return ranges.sort("last", "account", descending=[True, False]).drop("part")
-
-
-def count_findings(record: PlanRecord) -> dict[str, int]:
-    """Count the findings of a plan by level."""
-    return {level: sum(finding.level == level for finding in record.findings) for level in LEVELS}
 
 
 def print_plan(record: PlanRecord) -> None:

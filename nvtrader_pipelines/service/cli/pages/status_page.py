@@ -15,7 +15,7 @@ STYLES = {"waits": "yellow", "failed": "red", "halted": "bold red"}
 def print_status(status: HomeStatus) -> None:
     """Print each part in at most `MAX_LINES` lines, and the next command."""
     waiting = [f"plan {each.identity}: {each.subject}" for each in status.waiting_plans]
-    waiting += [_name_problem(name, problem) for name, problem in status.refused_files.items()]
+    waiting += [why if why.startswith(name) else f"{name}: {why}" for name, why in status.refused_files.items()]
     failed = [
         *map(_format_run, status.failed_runs),
         *(f"`{name}`: {why}" for name, why in status.failed_commands.items()),
@@ -61,7 +61,3 @@ def _format_accounts(status: HomeStatus) -> list[str]:
 
 def _format_run(run: RunState) -> str:
     return f"{short_id(run.run_id)} {run.partition_key} {run.status}: {run.state}"
-
-
-def _name_problem(name: str, problem: str) -> str:
-    return problem if problem.startswith(name) else f"{name}: {problem}"
