@@ -54,7 +54,7 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         if name == DEFAULT_ACCOUNT:
             return SimulatedAccountSpec()
-        known = sorted({DEFAULT_ACCOUNT, *(each.stem for each in home.accounts.glob("*.yaml"))})
+        known = account_names(home)
         raise StorageError(
             f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {', '.join(known)}"
             f"{suggest(name, known)}"
@@ -63,6 +63,11 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
         return AccountFile.model_validate(read_document(path)).root
     except ValidationError as error:
         raise StorageError(f"{path.name} is not a valid account: {explain(error, AccountFile)}") from error
+
+
+def account_names(home: Home) -> list[str]:
+    """Names of all accounts, sorted."""
+    return sorted({DEFAULT_ACCOUNT, *(path.stem for path in home.accounts.glob("*.yaml"))})
 
 
 def require_same_account(name: str, spec: AccountSpec, state: AccountState | None) -> None:

@@ -40,8 +40,8 @@ class CancelRequest(NamedTuple):
     clock: Callable[[], datetime]
 
 
-def cancel_account_orders(store: Store, name: str, book: SqliteBook, request: CancelRequest) -> list[str]:
-    """Cancel the open orders of an account at a broker, record it and return their ids.
+def cancel_account_orders(store: Store, name: str, book: SqliteBook, request: CancelRequest) -> None:
+    """Cancel the open orders of an account at a broker and record it.
 
     Open orders of a simulated account are cancelled by its next session.
 
@@ -54,7 +54,6 @@ def cancel_account_orders(store: Store, name: str, book: SqliteBook, request: Ca
     _record_cancellations(store, name, cancelled, request)
     if failure is not None:
         raise failure
-    return [each.order.order_id for each in cancelled]
 
 
 def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], dict[str, str]]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT
+from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.notifications.notification import CurrentStates, Kind, Notification, text_digest
 from nvtrader_pipelines.storage.code_server import REMEDY, unreachable_url
@@ -31,8 +31,7 @@ def stale_data(store: Store, at: datetime) -> list[Notification]:
     from nvtrader_pipelines.promotion.active_policy import read_active
 
     active = read_active(store)
-    accounts = sorted({DEFAULT_ACCOUNT, *(path.stem for path in store.home.accounts.glob("*.yaml"))})
-    traded = [account for account in accounts if replay_reason(store, account) is None]
+    traded = [account for account in account_names(store.home) if replay_reason(store, account) is None]
     if active is None or not traded:
         return []
     reason = stale_reason(store, active, traded[0], at.astimezone(EXCHANGE_TIME).date())

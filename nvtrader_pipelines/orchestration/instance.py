@@ -64,15 +64,11 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     return instance
 
 
-def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> list[str]:
-    """Close the runs in the ledger whose Dagster run has ended.
-
-    Returns:
-        The ids of the closed runs.
-    """
+def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> None:
+    """Close the runs in the ledger whose Dagster run has ended."""
     launchers = ledger.runs().filter(pl.col("status") == "running")["dagster_run_id"].drop_nulls().to_list()
     runs = instance.get_runs(dg.RunsFilter(run_ids=launchers)) if launchers else []
-    return ledger.close_interrupted(run.run_id for run in runs if run.is_finished)
+    ledger.close_interrupted(run.run_id for run in runs if run.is_finished)
 
 
 def close_copied_runs(store: Store) -> list[str]:
@@ -97,24 +93,17 @@ def process_tag() -> dict[str, str]:
     return {PROCESS_TAG: _process_key(psutil.Process())}
 
 
-def cancel_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Cancel runs whose process was killed, and free the pool slots of runs that ended or are unknown.
-
-    Returns:
-        The ids of the canceled runs.
-    """
-    ended = []
+def cancel_dead_runs(instance: dg.DagsterInstance) -> None:
+    """Cancel runs whose process was killed, and free the pool slots of runs that ended or are unknown."""
     for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
         mark = run.tags.get(PROCESS_TAG)
         if mark and not _is_alive(mark):
             _cancel(instance, run, "The process of this run was killed.")
-            ended.append(run.run_id)
     storage = instance.event_log_storage
     for run_id in storage.get_concurrency_run_ids():
         run = instance.get_run_by_id(run_id)
         if run is None or run.is_finished:  # as in a copy made while it ran: the next run would wait for ever
             storage.free_concurrency_slots_for_run(run_id)
-    return ended
 
 
 def _cancel(instance: dg.DagsterInstance, run: dg.DagsterRun, message: str) -> None:

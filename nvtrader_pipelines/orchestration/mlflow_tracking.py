@@ -52,14 +52,10 @@ class TrackedRun:
     trainings_id: str  # of MLflow's experiment with the curves
 
     @property
-    def path(self) -> str:
-        """Path of the run in the MLflow web page."""
-        return f"#/experiments/{self.experiment_id}/runs/{self.mlflow_run_id}"
-
-    @property
     def metadata(self) -> dict[str, str]:
-        """Asset metadata that links to the run."""
-        return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": self.path}
+        """Asset metadata that links to the run, with its path in the MLflow web page."""
+        path = f"#/experiments/{self.experiment_id}/runs/{self.mlflow_run_id}"
+        return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": path}
 
     def log_plan(self, plan: RunPlan) -> None:
         """Log the spec, the warnings and the market, before the training."""

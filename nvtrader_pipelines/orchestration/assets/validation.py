@@ -15,27 +15,23 @@ from nvtrader_pipelines.scoreboard.overall_results import validation_result
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OVERFITTING, RUNS, VALIDATION
 
-DEPS = [all_partitions(EVALUATION_KEY)]
+DESCRIPTIONS = {
+    "validation": "Every trial against zero, its best baseline and its anchor or 1/N, deflated for all trials.",
+    "overfitting": "Probability that the best trial in sample ranks in the worse half out of sample (PBO).",
+}
 
 
 @dg.multi_asset(
     specs=[
         dg.AssetSpec(
-            ["evaluation", "validation"],
-            deps=DEPS,
-            description="Every trial against zero, its best baseline and its anchor or 1/N, deflated for all trials.",
+            ["evaluation", name],
+            deps=[all_partitions(EVALUATION_KEY)],
+            description=description,
             group_name="evaluation",
             kinds={"iceberg", "polars"},
             code_version="1",
-        ),
-        dg.AssetSpec(
-            ["evaluation", "overfitting"],
-            deps=DEPS,
-            description="Probability that the best trial in sample ranks in the worse half out of sample (PBO).",
-            group_name="evaluation",
-            kinds={"iceberg", "polars"},
-            code_version="1",
-        ),
+        )
+        for name, description in DESCRIPTIONS.items()
     ],
     name="validate",
 )

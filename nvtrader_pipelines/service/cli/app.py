@@ -38,19 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(experiment_commands.app, name="experiments")
-app.add_typer(run_commands.app, name="runs")
-app.add_typer(policy_commands.app, name="policies")
-command(app.command, *component_commands.COMPONENTS_EXAMPLES)(component_commands.components)
-command(app.command, *component_commands.SCHEMA_EXAMPLES)(component_commands.schema)
-app.add_typer(scoreboard_commands.app, name="scoreboard")
-command(app.command, *trade_command.EXAMPLES)(trade_command.trade)
-app.add_typer(portfolio_commands.app, name="portfolio")
-app.add_typer(plan_commands.app, name="plans")
-command(app.command, *halt_commands.HALT_EXAMPLES)(halt_commands.halt)
-command(app.command, *halt_commands.RESUME_EXAMPLES)(halt_commands.resume)
-command(app.command, *backup_commands.BACKUP_EXAMPLES)(backup_commands.backup)
-command(app.command, *backup_commands.RESTORE_EXAMPLES)(backup_commands.restore)
+for commands in (
+    *(experiment_commands, run_commands, policy_commands, component_commands, scoreboard_commands),
+    *(trade_command, portfolio_commands, plan_commands, halt_commands, backup_commands),
+):
+    app.add_typer(commands.app)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - the signature of a callback

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import open_store, require_file_path
 from nvtrader_pipelines.service.cli.output import plain_console, print_line, write_json
 from nvtrader_pipelines.storage.home import Home
@@ -17,10 +18,10 @@ from nvtrader_pipelines.storage.store import Store
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.backups.manifest import OnFile
 
-BACKUP_EXAMPLES = ("nvtrader backup home.tar", "nvtrader backup /mnt/backups --json")
-RESTORE_EXAMPLES = ("nvtrader restore home.tar my-home",)
+app = typer.Typer()
 
 
+@command(app.command, "nvtrader backup home.tar", "nvtrader backup /mnt/backups --json")
 def backup(
     target: Annotated[Path, typer.Argument(help="New file, or a folder for a file named after the home and the time.")],
     *,
@@ -49,6 +50,7 @@ def backup(
         print_line(f"not in the backup: {part}", "yellow")
 
 
+@command(app.command, "nvtrader restore home.tar my-home")
 def restore(
     file: Annotated[Path, typer.Argument(help="File that `nvtrader backup` wrote.")],
     folder: Annotated[Path, typer.Argument(help="New or empty folder for the home.")],

@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import require_file_path
 from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
 
-COMPONENTS_EXAMPLES = ("nvtrader components", "nvtrader components rewards")
-SCHEMA_EXAMPLES = ("nvtrader schema", "nvtrader schema experiment --output experiment.schema.json")
+app = typer.Typer()
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
 
 
+@command(app.command, "nvtrader components", "nvtrader components rewards")
 def components(family: Family = None, *, as_json: bool) -> None:
     """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
@@ -42,6 +43,7 @@ def components(family: Family = None, *, as_json: bool) -> None:
             console.print(f"  {field.line}", soft_wrap=True)
 
 
+@command(app.command, "nvtrader schema", "nvtrader schema experiment --output experiment.schema.json")
 def schema(
     name: Annotated[str, typer.Argument(metavar="NAME", help="`experiment` or a family of components.")] = "experiment",
     *,

@@ -209,10 +209,10 @@ def check_active_policy(store: Store) -> list[CheckResult]:
 
 def check_accounts(store: Store) -> list[CheckResult]:
     """Check of every account whether the active policy may trade it, and the keys of brokers."""
-    from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
+    from nvtrader_pipelines.desk.account_access import account_names, read_account
 
     results = []
-    for name in sorted({DEFAULT_ACCOUNT, *(path.stem for path in store.home.accounts.glob("*.yaml"))}):
+    for name in account_names(store.home):
         try:
             kind = read_account(store.home, name).kind
         except StorageError as error:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
 
 app = typer.Typer(
+    name="experiments",
     help="Experiments: write, check, list, compare, run and archive them.",
     epilog=with_examples("nvtrader experiments list", "nvtrader experiments run my-first"),
     no_args_is_help=True,

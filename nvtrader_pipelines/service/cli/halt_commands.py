@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import typer
 
+from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
 from nvtrader_pipelines.service.cli.options import Reason, current_user, require_home
 from nvtrader_pipelines.service.cli.output import print_line, write_json
@@ -12,10 +13,10 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 NO_REASON = "no reason was given"
-HALT_EXAMPLES = ("nvtrader halt", 'nvtrader halt --reason "the prices look wrong"')
-RESUME_EXAMPLES = ("nvtrader resume", 'nvtrader resume --reason "the prices are right again"')
+app = typer.Typer()
 
 
+@command(app.command, "nvtrader halt", 'nvtrader halt --reason "the prices look wrong"')
 def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     """Stop all trading at once: place no further order, and cancel open orders at brokers.
 
@@ -49,6 +50,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
+@command(app.command, "nvtrader resume", 'nvtrader resume --reason "the prices are right again"')
 def resume(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     """Release the kill switch: trading resumes at the next step."""
     from nvtrader_pipelines.desk.halt import resume as release

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.execution.audit import AuditEvent
     from nvtrader_pipelines.execution.plan_records import PlanRecord
 
-app = typer.Typer(help="Rebalance plans: targets, compliance findings, and your decisions on them.")
+app = typer.Typer(name="plans", help="Rebalance plans: targets, compliance findings, and your decisions on them.")
 MAX_CANDIDATES = 5  # ids in a message
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]

@@ -18,7 +18,7 @@ from nvtrader_pipelines.service.cli.output import print_line, write_json
 if TYPE_CHECKING:
     from nvtrader_pipelines.promotion.policy_cards import LibraryCard
 
-app = typer.Typer(help="Trained policies: their cards, the active one, and the promotion gate.")
+app = typer.Typer(name="policies", help="Trained policies: their cards, the active one, and the promotion gate.")
 Policy = Annotated[
     str,
     typer.Argument(

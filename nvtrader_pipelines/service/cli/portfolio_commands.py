@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.execution.audit import AuditEvent
 
-app = typer.Typer(help="State of an account, differences from its expected holdings, and its reset.")
+app = typer.Typer(name="portfolio", help="State of an account, differences from its expected holdings, and its reset.")
 
 
 @command(app.callback, "nvtrader portfolio", "nvtrader portfolio --account paper --json", invoke_without_command=True)

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.store import Store
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.progress import Progress
 
-app = typer.Typer(help="Runs of experiments and their results.")
+app = typer.Typer(name="runs", help="Runs of experiments and their results.")
 Prefix = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or the name of an experiment.")]
 All = Annotated[bool, typer.Option("--all", help="Also deleted runs and those of archived experiments.")]
 ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")

@@ -48,7 +48,7 @@ LEGEND = (
 )
 NO_ENTRANT = "no entrant is on the market of this contest; train an experiment on it, or name another contest"
 
-app = typer.Typer(help="All entrants on common sessions, ranked within contests.")
+app = typer.Typer(name="scoreboard", help="All entrants on common sessions, ranked within contests.")
 
 
 @command(app.command, "nvtrader scoreboard update", "nvtrader scoreboard update --json")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import Account, current_user, open_store, parse_day
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console, write_json
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.execution.errors import ExecutionError
     from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 
-EXAMPLES = (
-    "nvtrader trade",
-    "nvtrader trade --from 2017-03-01 --to 2017-06-30",
-    "nvtrader trade --account paper --json",
-)
+app = typer.Typer()
 Days = tuple[date | None, date | None]  # first and last, inclusive
 FirstDay = Annotated[date | None, typer.Option("--from", parser=parse_day, help="First session to trade.")]
 LastDay = Annotated[date | None, typer.Option("--to", parser=parse_day, help="Last session to trade.")]
@@ -33,6 +30,12 @@ WAIT = "With --from or --to: wait for a person at soft findings, as without thes
 Wait = Annotated[bool, typer.Option("--wait", help=WAIT)]
 
 
+@command(
+    app.command,
+    "nvtrader trade",
+    "nvtrader trade --from 2017-03-01 --to 2017-06-30",
+    "nvtrader trade --account paper --json",
+)
 def trade(
     first: FirstDay = None, last: LastDay = None, account: Account = "paper", *, wait: Wait = False, as_json: bool
 ) -> None:

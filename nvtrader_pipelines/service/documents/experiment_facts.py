@@ -1,6 +1,5 @@
-"""Facts of experiments: their list, plans on the market, versions and runs, and differences between two."""
+"""Facts of experiments: plans on the market, versions and runs, and differences between two."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,53 +28,6 @@ VALIDATION_SCHEMA = {
     "warnings": pl.List(pl.String),
     "problem": pl.String,
 }
-LIST_SCHEMA = {
-    "partition_key": pl.String,
-    "in_files": pl.Boolean,
-    "agent": pl.String,
-    "design": pl.String,
-    "registered_at": pl.Datetime("us", "UTC"),
-    "runs": pl.UInt32,
-    "last_status": pl.String,
-}
-
-
-def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.DataFrame, list[str], int]:
-    """List registered versions and files, newest first by name, with problems of files.
-
-    Archived experiments, and versions without file or run, are only listed with `everything`; the last value is the
-    number of rows left out.
-    """
-    found = read_experiments(store.home)
-    in_files = {each.partition_key: each for spec in found.specs for each in (spec, *spec.variants())}
-    rows = [
-        _list_row(row["partition_key"], json.loads(row["content"]), row["created_at"], in_files)
-        for row in store.ledger.versions().iter_rows(named=True)
-    ]
-    known = {row[0] for row in rows}
-    rows += [
-        _list_row(key, spec.model_dump(mode="json"), None, in_files)
-        for key, spec in in_files.items()
-        if key not in known
-    ]
-    schema = {name: LIST_SCHEMA[name] for name in list(LIST_SCHEMA)[:5]}
-    runs = store.ledger.runs(with_deleted=True).sort("started_at").with_columns(SHOWN_STATUS).group_by("partition_key")
-    counted = runs.agg(
-        (pl.col("status") != "deleted").sum().alias("runs"), pl.col("status").last().alias("last_status")
-    )
-    table = pl.DataFrame(rows, schema=schema, orient="row").join(counted, on="partition_key", how="left")
-    ordered = table.sort(
-        pl.col("partition_key").str.split("@").list.first(), "registered_at", descending=[False, True], nulls_last=False
-    )
-    rows_of_all = ordered.with_columns(pl.col("runs").fill_null(0))
-    archived = pl.col("partition_key").str.split("@").list.first().is_in(list(store.ledger.archived_names()))
-    shown = rows_of_all if everything else rows_of_all.filter(~archived, pl.col("in_files") | (pl.col("runs") > 0))
-    return shown, list(found.problems.values()), len(rows_of_all) - len(shown)
-
-
-def _list_row(key: str, spec: dict[str, Any], at: object, in_files: dict[str, Any]) -> tuple[Any, ...]:
-    design = spec.get("design", {}).get("kind")
-    return key, key in in_files, spec.get("agent", {}).get("kind"), design, at
 
 
 def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT
+from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.notifications.notification import Kind, Notification
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
@@ -123,8 +123,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
 
 
 def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
-    names = sorted({DEFAULT_ACCOUNT, *(path.stem for path in store.home.accounts.glob("*.yaml"))})
-    closes = ((name, SqliteBook(store.home, name).last()) for name in names)
+    closes = ((name, SqliteBook(store.home, name).last()) for name in account_names(store.home))
     return tuple(AccountClose(name, last.session, last.value, last.equity) for name, last in closes if last)
 
 
