@@ -108,11 +108,6 @@ class LiveCurves:
         self._client.set_terminated(training.mlflow_run_id, status)
 
 
-def end_status(error: BaseException) -> str:
-    """Status of an MLflow run that an error ends: killed by an interrupt, or failed."""
-    return "FAILED" if isinstance(error, Exception) else "KILLED"
-
-
 def process_mark() -> str:
     """Id and start time of this process, by which MLflow runs of dead processes are found."""
     number, started_at = this_process()

@@ -21,7 +21,6 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
     PROCESS_TAG,
     RUN_TAG,
     LiveCurves,
-    end_status,
     is_mark_alive,
     process_mark,
 )
@@ -182,7 +181,7 @@ def _ending(end: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        end(end_status(error))
+        end("FAILED" if isinstance(error, Exception) else "KILLED")  # by an interrupt
         raise
     end("FINISHED")
 

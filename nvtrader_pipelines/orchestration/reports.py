@@ -23,15 +23,11 @@ def asset_key(table: Table) -> dg.AssetKey:
     return dg.AssetKey([table.namespace, table.table])
 
 
-def column_schema(table: Table) -> dg.TableSchema:
-    """Columns of a table with their documentation."""
-    fields = table.iceberg_schema().fields
-    return dg.TableSchema([dg.TableColumn(each.name, str(each.field_type), description=each.doc) for each in fields])
-
-
 def table_metadata(table: Table) -> dict[str, Any]:
-    """Metadata of a table that is known before any run."""
-    return {"dagster/column_schema": column_schema(table), "dagster/table_name": table.name}
+    """Metadata of a table that is known before any run: its columns with their documentation, and its name."""
+    fields = table.iceberg_schema().fields
+    columns = [dg.TableColumn(each.name, str(each.field_type), description=each.doc) for each in fields]
+    return {"dagster/column_schema": dg.TableSchema(columns), "dagster/table_name": table.name}
 
 
 def format_snapshot_ids(snapshot_ids: Mapping[str, int]) -> dict[str, str]:

@@ -1,8 +1,10 @@
-"""Choice of the home that a command or a program works on."""
+"""Choice of the home that a command or a program works on, and its store."""
 
 from pathlib import Path
 
+from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 
 def require_home(folder: Path | None = None) -> Home:
@@ -28,3 +30,15 @@ def require_home(folder: Path | None = None) -> Home:
             "with `nvtrader init DIR`"
         )
     return home
+
+
+def open_store(folder: Path | None = None) -> Store:
+    """Open the store of a home, chosen as by `require_home`.
+
+    Raises:
+        ValueError: if there is no home.
+        DamagedFileError: if a file that every command depends on is damaged.
+    """
+    home = require_home(folder)
+    require_intact(home)
+    return Store(home)

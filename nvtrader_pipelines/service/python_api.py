@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from nvtrader_pipelines.service.library_noise import silence_libraries
-from nvtrader_pipelines.service.open_home import require_home
-from nvtrader_pipelines.storage.damage.home_check import require_intact
+from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:  # slow to import
     import polars as pl
@@ -39,9 +37,7 @@ class Pipeline:
             ValueError: if there is no home.
             DamagedFileError: if a file that every command depends on is damaged.
         """
-        found = require_home(None if home is None else Path(home))
-        require_intact(found)
-        self.store = Store(found)
+        self.store = open_store(None if home is None else Path(home))
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False) -> Self:

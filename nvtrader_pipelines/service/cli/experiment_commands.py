@@ -11,7 +11,7 @@ import typer
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import Judge, open_store, with_examples
+from nvtrader_pipelines.service.cli.options import Judge, with_examples
 from nvtrader_pipelines.service.cli.output import (
     Format,
     print_differences,
@@ -20,7 +20,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_json,
     write_rows,
 )
-from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.service.open_home import open_store, require_home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Options shared by the commands, the store they work on, and the person who runs them."""
+"""Options shared by the commands, and the person who runs them."""
 
 import getpass
 import os
@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from nvtrader_pipelines.service.open_home import require_home
-from nvtrader_pipelines.storage.damage.home_check import require_intact
-from nvtrader_pipelines.storage.store import Store
 
 EPILOG = (
     "Exit codes: 0 done, 1 the pipeline failed, the gate rejected a policy, an account's holdings differ from the "
@@ -70,18 +66,6 @@ def choose_picture_path(output: Path | None, default: Path) -> Path:
     from nvtrader_pipelines.storage.picture_files import require_picture_path
 
     return require_picture_path(require_file_path(output.expanduser())) if output else default
-
-
-def open_store() -> Store:
-    """Open the store of the home folder.
-
-    Raises:
-        ValueError: if there is no home.
-        DamagedFileError: if a file that every command depends on is damaged.
-    """
-    home = require_home()
-    require_intact(home)
-    return Store(home)
 
 
 def current_user() -> str:

@@ -7,9 +7,10 @@ import typer
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import Reason, current_user, open_store
+from nvtrader_pipelines.service.cli.options import Reason, current_user
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.cli.portfolio_commands import act_on_account
+from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:

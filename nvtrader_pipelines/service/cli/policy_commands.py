@@ -7,13 +7,9 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
-from nvtrader_pipelines.service.cli.options import (
-    Reason,
-    choose_picture_path,
-    current_user,
-    open_store,
-)
+from nvtrader_pipelines.service.cli.options import Reason, choose_picture_path, current_user
 from nvtrader_pipelines.service.cli.output import print_line, write_json
+from nvtrader_pipelines.service.open_home import open_store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.promotion.policy_cards import LibraryCard

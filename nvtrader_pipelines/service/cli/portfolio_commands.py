@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import Account, Reason, current_user, open_store
+from nvtrader_pipelines.service.cli.options import Account, Reason, current_user
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 from nvtrader_pipelines.service.cli.trade_command import format_halted
+from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ import typer
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import choose_picture_path, open_store, parse_day
+from nvtrader_pipelines.service.cli.options import choose_picture_path, parse_day
 from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, print_error
-from nvtrader_pipelines.service.cli.options import open_store
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
@@ -21,6 +20,7 @@ from nvtrader_pipelines.service.cli.output import (
     write_rows,
 )
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.open_home import open_store
 
 if TYPE_CHECKING:
     import polars as pl
