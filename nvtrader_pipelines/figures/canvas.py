@@ -221,7 +221,5 @@ def select_account(rows: pl.DataFrame) -> pl.DataFrame:
     ensemble = rows.filter(pl.col("kind") == "ensemble") if "kind" in rows.columns else rows.clear()
     if ensemble["policy"].n_unique() != 1:
         names = ", ".join(rows["policy"].unique().sort())
-        raise ValueError(
-            f"one account can be drawn, but found {names} without a single ensemble; filter by policy first"
-        )
+        raise ValueError(f"one account can be drawn, but found {names} without a single ensemble")
     return ensemble
