@@ -260,7 +260,7 @@ def serving(home, port):
             process.wait(PATIENCE)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_second_ui_leaves_automation_of_the_first_until_its_socket_is_gone(tmp_path):
     home, port = small_home(tmp_path / "home"), free_port()
     (home.landing / "prices.csv").unlink()  # nothing for a sensor to run

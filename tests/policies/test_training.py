@@ -151,7 +151,13 @@ def test_killed_worker_raises_and_ends_the_other_workers():
     assert wait_until(lambda: descendants() <= before)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.nightly, id="interrupted"),
+        pytest.param(signal.SIGKILL, id="killed"),
+    ],
+)
 @pytest.mark.usefixtures("interruptible")
 def test_no_worker_outlives_a_process_that_is(sent):
     root = Path(__file__).parents[2]

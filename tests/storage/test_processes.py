@@ -78,10 +78,11 @@ for version in range(n_writes):
 
 
 @pytest.mark.slow
-def test_write_killed_at_any_moment_is_all_or_nothing(tables, home):
+@pytest.mark.parametrize("moments", [(3, 34), pytest.param((0, 3, 7, 13, 21, 34, 55, 89), marks=pytest.mark.nightly)])
+def test_write_killed_at_any_moment_is_all_or_nothing(tables, home, moments):
     tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(KILLER, home.root, stdin=subprocess.PIPE) as killer:
-        for milliseconds in (0, 3, 7, 13, 21, 34, 55, 89):
+        for milliseconds in moments:
             killer.stdin.write(f"{milliseconds}\n")
             killer.stdin.flush()
             assert killer.stdout.readline() == "killed\n"
@@ -95,10 +96,11 @@ def test_write_killed_at_any_moment_is_all_or_nothing(tables, home):
 
 
 @pytest.mark.slow
-def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home):
+@pytest.mark.parametrize("moments", [(40, 145), pytest.param((5, 40, 75, 110, 145, 180), marks=pytest.mark.nightly)])
+def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home, moments):
     tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(TIDIER, home.root, stdin=subprocess.PIPE) as killer:
-        for milliseconds in (5, 40, 75, 110, 145, 180):
+        for milliseconds in moments:
             killer.stdin.write(f"{milliseconds}\n")
             killer.stdin.flush()
             assert killer.stdout.readline() == "killed\n"

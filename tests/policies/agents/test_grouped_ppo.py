@@ -226,7 +226,11 @@ def planted_market():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "advantage",
-    [*ADVANTAGES, GrpoAdvantage(leave_one_out=True), ReinforcePlusPlusAdvantage(baseline="leave_one_out")],
+    [
+        *ADVANTAGES,
+        pytest.param(GrpoAdvantage(leave_one_out=True), marks=pytest.mark.nightly),
+        pytest.param(ReinforcePlusPlusAdvantage(baseline="leave_one_out"), marks=pytest.mark.nightly),
+    ],
     ids=repr,
 )
 def test_a_planted_drift_is_learned(advantage):

@@ -29,18 +29,26 @@ REPAIRED = {  # files that `doctor --repair` rebuilds
     "warehouse/dagster/schedules/schedules.db": ("empty", "torn", "zeros"),
 }
 MLFLOW = "warehouse/mlflow/mlflow.db"  # a mirror: only doctor names it
-REBUILT = {  # files that only a backup or a new warehouse restores, with a command that reads them
-    "warehouse/ledger.db": ("runs", "list"),
-    "warehouse/iceberg/gold/returns/metadata/*.metadata.json": ("runs", "list"),
-    "warehouse/iceberg/rl/runs/metadata/snap-*.avro": ("runs", "list"),
-    "warehouse/iceberg/rl/runs/metadata/*-m0.avro": ("runs", "list"),
-    "warehouse/iceberg/rl/runs/data/**/*.parquet": ("runs", "list"),
+REBUILT = {  # files that only a backup or a new warehouse restores
+    "warehouse/ledger.db": tuple(DAMAGES),
+    "warehouse/iceberg/gold/returns/metadata/*.metadata.json": tuple(DAMAGES),
+    "warehouse/iceberg/rl/runs/metadata/snap-*.avro": tuple(DAMAGES),
+    "warehouse/iceberg/rl/runs/metadata/*-m0.avro": tuple(DAMAGES),
+    "warehouse/iceberg/rl/runs/data/**/*.parquet": tuple(DAMAGES),
 }
-TRAINED = (f"data/rl/policies/{KEY}/*/fold-0-seed-0.zip", f"data/rl/policies/{KEY}/*/manifest.json")
-CASES = [
-    *((file, kind, ("experiments", "list"), "doctor --repair") for file, kinds in REPAIRED.items() for kind in kinds),
-    *((file, kind, command, "materialize") for file, command in REBUILT.items() for kind in DAMAGES),
-    *((file, kind, ("policies", "activate", "tiny"), "experiments run tiny") for file in TRAINED for kind in DAMAGES),
+TRAINED = {
+    f"data/rl/policies/{KEY}/*/fold-0-seed-0.zip": tuple(DAMAGES),
+    f"data/rl/policies/{KEY}/*/manifest.json": tuple(DAMAGES),
+}
+CASES = [  # one damage of each file; the others nightly
+    pytest.param(file, kind, *answer, marks=[pytest.mark.nightly] if kind != kinds[-2] else [])
+    for files, answer in [
+        (REPAIRED, (("experiments", "list"), "doctor --repair")),
+        (REBUILT, (("runs", "list"), "materialize")),
+        (TRAINED, (("policies", "activate", "tiny"), "experiments run tiny")),
+    ]
+    for file, kinds in files.items()
+    for kind in kinds
 ]
 
 
@@ -68,7 +76,9 @@ def test_damaged_file_has_a_sentence_with_the_remedy(pattern, kind, everyday, re
     assert "unexpected" not in found.output + answer.output
 
 
-@pytest.mark.parametrize("kind", [*DAMAGES, "half-migrated"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.nightly) for kind in DAMAGES), "half-migrated"]
+)
 def test_damaged_mlflow_database_is_named_by_doctor_only(kind, damaged_home, command):
     path, invoke = damaged_home.root / MLFLOW, command(damaged_home)
     before = path.read_bytes()
@@ -129,6 +139,7 @@ def policy_files(home):
     return {path.relative_to(home.root): path.read_bytes() for path in home.policies.rglob("*.*")}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("damage", ["torn", "removed"])
 def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, tmp_path, fast_nvtrader):
     home, expected = Home(tmp_path / "home"), policy_files(short_home)
@@ -172,6 +183,7 @@ def test_tampered_active_policy_is_refused_until_it_is_trained_again(short_home,
     assert nvtrader(home, "policies", "activate", "tiny", command=fast_nvtrader).returncode == 0
 
 
+@pytest.mark.nightly
 def test_removed_warehouse_is_built_again_with_its_training_episodes(short_home, tmp_path, fast_nvtrader):
     home = Home(tmp_path / "home")
     shutil.copytree(short_home.root, home.root)
