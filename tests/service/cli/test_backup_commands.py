@@ -59,7 +59,7 @@ def test_restored_home_trains_without_the_original(built_home, restored, tmp_pat
     restored = Home(tmp_path / "home")
     spec = {key: value for key, value in SWEEP.items() if key != "design"}
     (restored.experiments / "short.yaml").write_text(yaml.safe_dump({**spec, "name": "short"}))
-    done = nvtrader(restored, "experiments", "run", "short", command=fast_nvtrader)
+    done = nvtrader(restored, "experiments", "run", "short", "--no-judge", command=fast_nvtrader)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(Store(restored).tables.read(RUNS)) == 2
     assert file_states(built_home) == before
