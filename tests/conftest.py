@@ -33,7 +33,15 @@ share_engines()
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-SLOW_FIXTURES = ("run_guide", "built_home", "swept_home")  # longest first: minutes to half a minute, once per session
+SLOW_FIXTURES = {"run_guide", "built_home", "swept_home", "short_home"}  # tens of seconds, once per session
+# Modules of many seconds in the order in which they begin. Of the first, one builds the home that many others wait for.
+LONGEST = (
+    *("test_guides", "test_ui", "test_own_parts", "test_damaged_homes", "test_materialize", "test_trade_command"),
+    *("test_train_walk_judge", "test_training", "test_assets", "test_trading_at_broker", "test_cards", "test_market"),
+    *("test_sweeps", "test_run_commands", "test_backup_commands", "test_grouped_ppo", "test_portfolio"),
+    *("test_promote", "test_processes", "test_compaction", "test_figures", "test_readme", "test_ingest_command"),
+    *("test_mlflow_database", "test_controls", "test_python_api", "test_sensors", "test_imports", "test_mlflow_ui"),
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -44,16 +52,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run modules with slow fixtures first, the slowest at the start, then modules with slow tests, then the rest.
-
-    No long test is left for the end, and one process builds the fixtures of a module once.
-    """
-    ranks: dict[Path, tuple[list[bool], bool]] = {}
-    for item in items:
-        fixtures = _fixtures(item)
-        rank = [name not in fixtures for name in SLOW_FIXTURES], item.get_closest_marker("slow") is None
-        ranks[item.path] = min(rank, ranks.get(item.path, rank))
-    items.sort(key=lambda item: ranks[item.path])
+    """Run the longest modules first, then modules with slow tests, then the rest, so that no long test is left last."""
+    has_slow = {item.path for item in items if item.get_closest_marker("slow")}
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (order.get(item.path.stem, len(order)), item.path not in has_slow))
 
 
 def pytest_collection_finish() -> None:
@@ -114,11 +116,11 @@ def fast_nvtrader(shared_folder: Path, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def swept_home(shared_folder: Path, fast_nvtrader: Path) -> Home:
-    """A home with a short ablation; tests may add replays and forward runs."""
+def swept_home(shared_folder: Path, fast_nvtrader: Path, built_home: Home) -> Home:
+    """The built home with a short ablation; tests may add replays and forward runs."""
     from tests.homes import build_sweep_once
 
-    return build_sweep_once(shared_folder, fast_nvtrader)
+    return build_sweep_once(shared_folder, fast_nvtrader, built_home)
 
 
 @pytest.fixture

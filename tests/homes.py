@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,11 +52,13 @@ EXPERIMENT: dict[str, Any] = {
 }
 SPEC = ExperimentSpec.model_validate(EXPERIMENT)
 KEY = SPEC.partition_key
+# Its tests begin with those of EXPERIMENT, so the contest of a copied home stays the same, and so do its results.
+HOLDOUT = {"kind": "holdout", "test_first": "2016-10-04"}
 SWEEP: dict[str, Any] = {
     **EXPERIMENT,
     "name": "sweep",
     "agent": {**EXPERIMENT["agent"], "total_timesteps": 256},
-    "splitter": {"kind": "holdout", "test_first": "2017-01-01"},
+    "splitter": HOLDOUT,
     "baselines": [{"kind": "equal_weight"}],
     "design": {"kind": "ablation", "field": "environment.turnover_cost_bps", "values": [0, 20]},
 }
@@ -123,6 +126,12 @@ def build_home_once(shared: Path, command: Path) -> Home:
     return Home(root)
 
 
+def copy_home(home: Home, root: Path) -> Home:
+    """Copy a home, so that a test may write it."""
+    shutil.copytree(home.root, root)
+    return Home(root)
+
+
 def run_on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:
     """Run the command on a terminal and return its exit code and its output."""
     controller, terminal = pty.openpty()
@@ -143,17 +152,17 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def build_sweep_once(shared: Path, command: Path) -> Home:
-    """Build a home by an ablation of two short trainings on a terminal, once per test session.
+def build_sweep_once(shared: Path, command: Path, built: Home) -> Home:
+    """Run an ablation of two short trainings on a terminal in a copy of a built home, once per test session.
 
     Tests may add replays and forward runs to it; its training runs are only read.
     """
     root, output = shared / "swept-home", shared / "swept-home.txt"
     with file_lock(shared / "swept-home.lock"):
         if not output.exists():
-            home = small_home(root)
+            home = copy_home(built, root)
             (home.experiments / "sweep.yaml").write_text(yaml.safe_dump(SWEEP))
-            code, shown = run_on_terminal(home, "experiments", "run", "sweep", command=command)
+            code, shown = run_on_terminal(home, "experiments", "run", "sweep", "--no-judge", command=command)
             assert code == 0, shown
             output.write_text(shown)
     return Home(root)

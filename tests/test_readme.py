@@ -12,7 +12,7 @@ import pytest
 
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
-from tests.homes import SWEEP, nvtrader, small_home, write_experiment
+from tests.homes import HOLDOUT, copy_home, nvtrader, write_experiment
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_README = 150  # lines
@@ -25,7 +25,7 @@ PAGES = [
 MAY_BE_EMPTY = {"silver.quarantine", "portfolio.fills"}  # nothing trades in the built home
 STAND_INS = {"ppo-growth": "tiny"}  # what the built home has in place of an experiment of minutes
 OWN = "my-first"  # the experiment that a reader writes
-ONE_FOLD = {"kind": "holdout", "test_first": "2017-01-01"}
+RULE = {"kind": "momentum", "months": 2}  # in place of a training of minutes
 
 
 def blocks(language: str) -> list[str]:
@@ -62,8 +62,8 @@ def test_reading_command_of_a_page_exits_with_0(words, invoke):
 
 
 @pytest.mark.slow
-def test_writing_commands_of_a_page_run_in_order(tmp_path, command, fast_nvtrader, monkeypatch):
-    home = small_home(tmp_path / "home")
+def test_writing_commands_of_a_page_run_in_order(built_home, tmp_path, command, fast_nvtrader, monkeypatch):
+    home = copy_home(built_home, tmp_path / "home")
     invoke = command(home)
     monkeypatch.chdir(home.root)
     own = [words[1:3] for words in WRITING if OWN in words]
@@ -77,7 +77,7 @@ def test_writing_commands_of_a_page_run_in_order(tmp_path, command, fast_nvtrade
         assert finished.exit_code == 0, f"{words}: {finished.stderr}"
         if words[1:3] == ["experiments", "new"]:  # what is written there would take minutes
             assert (home.experiments / f"{OWN}.yaml").exists()
-            write_experiment(home, f"{OWN}.yaml", name=OWN, splitter=ONE_FOLD, agent=SWEEP["agent"])
+            write_experiment(home, f"{OWN}.yaml", name=OWN, splitter=HOLDOUT, agent=RULE, seeds=[0])
     assert json.loads((home.root / "experiment.schema.json").read_text())["title"] == "Experiment"
 
 

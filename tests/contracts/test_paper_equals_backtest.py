@@ -19,6 +19,7 @@ from tests.markets import synthetic_panel
 from tests.panels import cut, eventful_panel
 from tests.portfolio.pipeline.situations import ALLOCATORS, FITTED, LIMITS, SELECTORS, TIMINGS
 
+pytestmark = pytest.mark.slow
 PANEL = eventful_panel()
 FIRST, LAST = 25, 75  # sessions traded: a listing, a gap and a delisting are among them
 DEFAULT = WeightPipeline(risk_limits=RiskLimits(max_position=0.5, max_gross=0.9))

@@ -24,6 +24,7 @@ from tests.promotion.activations import OTHER, forget_activations, put_unreadabl
 from tests.runs.small_runs import N_SESSIONS, land
 from tests.runs.untrained import AT, planned, sealed
 
+pytestmark = pytest.mark.slow
 HOLD = (
     "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
 )

@@ -17,6 +17,7 @@ from tests.experiments.pipelines import TIMINGS, piped
 from tests.experiments.small import TABLES
 from tests.scoreboard.test_contest_backtest import contest_on, metered
 
+pytestmark = pytest.mark.slow
 OWN = pl.col("policy") == "tiny"
 
 

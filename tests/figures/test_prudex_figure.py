@@ -10,6 +10,7 @@ from nvtrader_pipelines.figures.prudex_reliability import rank_figure
 from tests.evaluation.prudex.records import compass_of_two
 from tests.figures.pictures import pixels
 
+pytestmark = pytest.mark.slow
 FIVE = {"compass", "pride_star", "performance_profile", "rank_distribution", "extreme_markets"}
 
 

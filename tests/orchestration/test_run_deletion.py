@@ -17,6 +17,7 @@ from tests.runs.test_run_tables import run_named
 from tests.storage.ledger.run_rows import SPEC, run_row
 from tests.storage.table_rows import AT, run_rows
 
+pytestmark = pytest.mark.slow
 TRIALS = ("first", "second", "third")
 N_SESSIONS = 40
 DAYS = [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(N_SESSIONS)]

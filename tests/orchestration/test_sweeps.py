@@ -19,7 +19,7 @@ from nvtrader_pipelines.runs.planning import JudgedRuns
 from nvtrader_pipelines.runs.stored_run import StoredRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
-from tests.homes import SWEEP, SWEPT, run_job, run_market, small_home, step_errors
+from tests.homes import KEY, SWEEP, SWEPT, run_job, run_market, small_home, step_errors
 
 TRAINED = dg.AssetKey(["policies", "trained_policy"])
 
@@ -70,10 +70,10 @@ def test_sensor_requests_materialize_one_variant_each(home, instance):
 def test_sweep_is_one_dagster_run_per_partition(swept_home, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "")
     with open_instance(Store(swept_home)) as instance:
-        assert instance.get_dynamic_partitions(EXPERIMENTS.name) == SWEPT
-        assert instance.get_materialized_partitions(TRAINED) == set(SWEPT)
+        assert instance.get_dynamic_partitions(EXPERIMENTS.name) == [KEY, *SWEPT]
+        assert instance.get_materialized_partitions(TRAINED) == {KEY, *SWEPT}
         runs = instance.get_runs(dg.RunsFilter(job_name="experiment"))
-    assert sorted(run.tags["dagster/partition"] for run in runs) == sorted(SWEPT)
+    assert sorted(run.tags["dagster/partition"] for run in runs) == sorted([KEY, *SWEPT])
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_replay_job_is_a_child_run_of_the_same_version(swept_home, instance):
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"first": "2016-01-04"}, "a replay must begin on 2017-01-03, the first out-of-sample session"),
+        ({"first": "2016-01-04"}, "a replay must begin on 2016-10-04, the first out-of-sample session"),
         ({"first": "yesterday"}, "Invalid isoformat string"),
         ({"run_id": "zz"}, "no run's id begins with 'zz'"),
     ],

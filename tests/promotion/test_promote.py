@@ -25,7 +25,7 @@ from tests.promotion.activations import LATER, Killed, dying_at, put_unreadable
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
-pytestmark = pytest.mark.usefixtures("fresh_gate")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_gate")]
 
 REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
 

@@ -18,7 +18,7 @@ from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, planned, sealed
 
-pytestmark = pytest.mark.usefixtures("fresh_gate")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_gate")]
 
 
 @pytest.mark.parametrize("candidates_per_read", [1, 64])

@@ -21,6 +21,7 @@ from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.runs import untrained
 from tests.storage.table_rows import AT
 
+pytestmark = pytest.mark.slow
 SPEC = ExperimentSpec(
     name="a", market=MarketChoice(source="landing"), splitter=WalkForward(train_months=4, test_months=2)
 )

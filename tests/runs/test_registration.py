@@ -12,6 +12,7 @@ from nvtrader_pipelines.storage.tables import TABLES
 from tests.runs.small_runs import EXPERIMENT, land
 from tests.storage.ledger.run_rows import event, run_row
 
+pytestmark = pytest.mark.slow
 TYPO = EXPERIMENT.model_copy(
     update={"name": "typo", "market": EXPERIMENT.market.model_copy(update={"symbols": ("NOPE",)})}
 )
@@ -114,7 +115,6 @@ def test_format_seconds_uses_the_largest_unit(seconds, text):
     assert format_seconds(seconds) == text
 
 
-@pytest.mark.slow
 def test_smoke_run_stores_nothing(market):
     before = {table.name: market.tables.snapshot_id(table) for table in TABLES}
     found = smoke_run(market, with_timesteps(10**9))

@@ -36,6 +36,7 @@ from nvtrader_pipelines.storage.tables import SCORECARDS
 from tests.policies.small_learners import SPEC
 from tests.runs.small_runs import EXPERIMENT, run_whole, small_home
 
+pytestmark = pytest.mark.slow
 RULES = EXPERIMENT.model_copy(
     update={"name": "rules", "agent": Momentum(months=2), "seeds": (0,), "baselines": (EqualWeight(), BuyAndHold())}
 )

@@ -14,6 +14,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 
+pytestmark = pytest.mark.slow
 YEARS = [2015, 2016]
 LATER = INGESTED_AT + dt.timedelta(hours=1)
 KEY = ["source", "file", "line"]

@@ -27,6 +27,7 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momen
 from nvtrader_pipelines.policies.policy import Decision
 from tests.evaluation.stress.markets import BEFORE, WINDOW, judged, random_walks, rules, still
 
+pytestmark = pytest.mark.slow
 FREE = EnvSpec(turnover_cost_bps=0.0)
 DRAWN = BootstrappedWindow(n_worlds=7, n_sessions=63)
 

@@ -164,7 +164,7 @@ def test_ablation_has_one_child_version_and_run_per_value(swept_home):
     variants = versions.filter(pl.col("partition_key").is_in(SWEPT))
     assert variants["parent_hash"].to_list() == [parent] * 2
     runs = ledger.runs().filter(kind="walk_forward")
-    assert sorted(runs["partition_key"]) == sorted(SWEPT)
+    assert sorted(runs["partition_key"]) == sorted([KEY, *SWEPT])
     assert set(runs["status"]) == {"done"}
     costs = [ledger.read(key).environment.turnover_cost_bps for key in SWEPT]
     assert costs == [0.0, 20.0]
@@ -184,7 +184,7 @@ def test_run_on_terminal_shows_bar_and_then_results(swept_home):
 @pytest.mark.slow
 def test_completed_ablation_is_not_run_again(swept_home, command):
     before = Store(swept_home).ledger.runs().filter(kind="walk_forward")
-    found = command(swept_home)("experiments", "run", "sweep", "--json")
+    found = command(swept_home)("experiments", "run", "sweep", "--no-judge", "--json")
     assert found.exit_code == 0
     rows = json.loads(found.stdout)
     assert {row["experiment"] for row in rows} == {key.partition("@")[0] for key in SWEPT}
@@ -193,7 +193,7 @@ def test_completed_ablation_is_not_run_again(swept_home, command):
 
 @pytest.mark.slow
 def test_run_in_a_pipe_shows_no_bar(swept_home, command):
-    found = command(swept_home)("experiments", "run", "sweep")
+    found = command(swept_home)("experiments", "run", "sweep", "--no-judge")
     assert BAR not in found.stdout
     assert "\x1b" not in found.stdout
     assert f"experiment 2 of 2: {SWEPT[1]} is up to date" in found.stdout
@@ -313,7 +313,10 @@ def test_diff_compares_variants_by_name(home, at_home):
 @pytest.mark.slow
 def test_variant_run_alone_keeps_parent_version(swept_home, command):
     name = SWEPT[1].partition("@")[0]
-    assert f"experiment 1 of 1: {SWEPT[1]} is up to date" in command(swept_home)("experiments", "run", name).stdout
+    assert (
+        f"experiment 1 of 1: {SWEPT[1]} is up to date"
+        in command(swept_home)("experiments", "run", name, "--no-judge").stdout
+    )
     versions = Store(swept_home).ledger.versions()
     (parent,) = versions.filter(name="sweep")["spec_hash"]
     assert versions.filter(name=name)["parent_hash"].to_list() == [parent]

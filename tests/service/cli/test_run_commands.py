@@ -290,7 +290,7 @@ def test_replay_of_a_replay_has_the_training_run_as_parent(sweep, swept_run):
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (("--from", "2016-12-30"), "a replay must begin on 2017-01-03, the first out-of-sample session"),
+        (("--from", "2016-09-30"), "a replay must begin on 2016-10-04, the first out-of-sample session"),
         (("--from", "2018-03-01"), "has no session that can be replayed: the market runs from 2016-01-04 to"),
         (("--from", "2017-06-01", "--to", "2017-03-01"), "has no session that can be replayed"),
     ],

@@ -3,7 +3,7 @@ import pytest
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.views.queries import query_views
 
-pytestmark = pytest.mark.usefixtures("published")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("published")]
 
 
 @pytest.fixture
