@@ -1,4 +1,4 @@
-.PHONY: bench dev docs install readme-results run test ui
+.PHONY: bench dev docs install readme-results run test test-nightly ui
 CANDIDATES := python3.11 python3.12 python3.13 python3 python
 IS_SUPPORTED := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for each in $(CANDIDATES); do if $$each -c '$(IS_SUPPORTED)' 2>/dev/null; then echo $$each; break; fi; done)
@@ -48,6 +48,9 @@ ui: .venv/.run
 
 test: .venv/.dev
 	scripts/check
+
+test-nightly: .venv/.dev
+	HYPOTHESIS_PROFILE=nightly scripts/check --nightly
 
 docs: .venv/.docs
 	.venv/bin/python scripts/build_docs.py

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Invoke = Callable[..., Result]
 
 os.environ.pop("COLUMNS", None)  # set by pytest-xdist; tables would leave out columns
+settings.register_profile("quick", deadline=None, max_examples=5)
 settings.register_profile("desk", deadline=None, max_examples=15)
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "desk"))
