@@ -24,13 +24,12 @@ import typer
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.scoreboard.contests import read_contests
-from nvtrader_pipelines.scoreboard.roster import read_entrant_spec
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.python_api import Pipeline
 from nvtrader_pipelines.storage.compliance_files import read_compliance
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.specs import read_experiments, read_market
+from nvtrader_pipelines.storage.specs import read_entrant, read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAJECTORIES
 from nvtrader_pipelines.storage.views.queries import query_views
@@ -69,7 +68,7 @@ READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, whi
     "data/promotion.yaml": lambda home, _: read_gate(home),
     "data/compliance/sectors.csv": lambda home, _: read_compliance(home),
     "data/accounts/*.yaml": lambda home, path: read_account(home, path.stem),
-    "data/entrants/*.yaml": lambda _, path: read_entrant_spec(path),
+    "data/entrants/*.yaml": lambda _, path: read_entrant(path),
     "data/experiments/*.yaml": lambda home, _: read_experiments(home),  # a test of its own reads their versions
 }
 
