@@ -4,6 +4,8 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import nvtrader_pipelines
 
 PACKAGE = Path(nvtrader_pipelines.__file__).parent
@@ -24,6 +26,7 @@ def imported_modules(tree, modules):
             yield from (name.name for name in node.names)
 
 
+@pytest.mark.slow
 def test_import_graph_has_no_cycle():
     trees = {module_name(path): ast.parse(path.read_bytes()) for path in PACKAGE.rglob("*.py")}
     graph = {name: {other for other in imported_modules(tree, trees) if other in trees} for name, tree in trees.items()}

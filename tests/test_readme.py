@@ -38,6 +38,7 @@ def commands() -> list[list[str]]:
     return [list(words) for words in dict.fromkeys(found)]  # pages repeat each other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [words for words in commands() if words[0] == "make"], ids=" ".join)
 def test_make_targets_of_a_page_exist(words):
     planned = subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -28,6 +28,7 @@ def test_network_is_reproducible_and_starts_with_given_deviation(backbone):
     assert torch.equal(log_std, torch.full_like(log_std, -1.25))
 
 
+@pytest.mark.slow
 @BACKBONES
 def test_training_is_finite_and_reproducible_by_seed(backbone):
     before, first = trained(backbone, spec_of(backbone), seed=3)

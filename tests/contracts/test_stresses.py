@@ -30,6 +30,7 @@ def play(stress, market, seed=0):
     return list(stress.apply(market, np.random.default_rng(seed)))
 
 
+@pytest.mark.slow
 @EVERY_STRESS
 @settings(max_examples=4)
 @given(at=st.floats(0.0, 0.75), market=st.sampled_from(MARKETS), seed=st.integers(0, 9))
@@ -44,6 +45,7 @@ def test_stressed_market_before_the_shock_is_unstressed(stress, at, market, seed
             assert was is None or was[known].tobytes() == now[known].tobytes(), name
 
 
+@pytest.mark.slow
 @EVERY_STRESS
 @pytest.mark.parametrize("market", MARKETS, ids=["closes", "opens"])
 def test_stressed_prices_are_finite_and_positive(stress, market):
@@ -55,6 +57,7 @@ def test_stressed_prices_are_finite_and_positive(stress, market):
         assert stressed.panel.overnight_returns is None or (stressed.panel.overnight_returns > -1.0).all()
 
 
+@pytest.mark.slow
 @EVERY_STRESS
 def test_same_seed_gives_the_same_stressed_markets(stress):
     first, again = (play(stress, MARKETS[1]) for _ in range(2))

@@ -136,6 +136,7 @@ def test_make_accepts_panel_spec_and_parameters():
     assert env.step(env.action_space.sample())[1] < 1.0
 
 
+@pytest.mark.slow
 def test_make_uses_the_sample_market_by_default():
     env = gymnasium.make(NAME)
     observation, info = env.reset(seed=0)

@@ -37,6 +37,7 @@ def test_the_bounds_are_those_of_every_possible_draw():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
 
 
+@pytest.mark.slow
 def test_interquartile_bounds_equal_another_library():
     oracle = IndependentSamplesBootstrap(*SCORES, seed=np.random.default_rng(5))
     low, high = oracle.conf_int(

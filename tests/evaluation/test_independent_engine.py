@@ -65,6 +65,7 @@ def equity_here(decided, weights, bps):
     return equity * (1.0 - paid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bps", [0.0, 25.0], ids=["free", "25 bps"])
 @pytest.mark.parametrize("seed", range(N_PATHS))
 def test_equity_equals_that_of_an_engine_that_trades_shares(seed, bps):

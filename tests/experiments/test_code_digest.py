@@ -104,6 +104,7 @@ def run_codes():
     return [code_of(spec) for spec in SHIPPED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "seen"),
     [
@@ -219,6 +220,7 @@ def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
     assert run_codes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "before", "after", "run", "scoring"),
     [
@@ -256,6 +258,7 @@ def test_scoring_and_promotion_and_market_code_differ(package):
     assert len(codes | {code_of(), market_code(MarketSpec())}) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["numpy", "clarabel", "osqp", "scs"])
 def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch, library):
     before, version = code_of(), identity.version
@@ -323,6 +326,7 @@ def changed_by(package, mutation, before):
     return [a != b for a, b in zip(after, before, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, pytest.param(60, marks=pytest.mark.nightly)])
 def test_mutation_of_reached_code_changes_every_run(package, n):
     drawn = draw(7, n, places()[0])
@@ -332,6 +336,7 @@ def test_mutation_of_reached_code_changes_every_run(package, n):
     assert unseen == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [5, pytest.param(30, marks=pytest.mark.nightly)])
 def test_mutation_of_unreached_code_changes_no_run(package, n):
     drawn = draw(7, n, places()[1])
@@ -377,6 +382,7 @@ def add_member(package, family, *, in_own_module):
 OPEN = sorted(name for name, family in FAMILIES.items() if is_open(family))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_own_module", [True, False], ids=["in its own module", "beside the union"])
 @pytest.mark.parametrize("family", OPEN)
 def test_member_added_to_an_open_family_changes_no_shipped_run(package, family, in_own_module):

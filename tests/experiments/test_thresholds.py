@@ -98,6 +98,7 @@ def test_each_stretch_of_a_training_is_walked_from_cash(plan):
     assert found.turnover == float(np.quantile(np.concatenate(turnovers), 0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splitter", [PurgedKFold(n_folds=3), CombinatorialPurged(n_folds=4)], ids=lambda s: s.kind)
 @pytest.mark.parametrize("timing", ["turbulence", "regime_guard"])
 def test_what_a_fold_tests_does_not_change_what_its_timing_is_fitted_to(splitter, timing):
@@ -132,6 +133,7 @@ def test_a_stretch_of_one_session_is_no_path(plan):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_replay_is_bit_identical_with_every_timing(walked):
     plan, run = walked
     parent = Parent(plan.run_id, fold_dates(plan))

@@ -69,6 +69,7 @@ def plan(n_findings=2):
     return {"symbols": SYMBOLS, **weights, "findings": json.dumps(findings)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_sessions", [1, 60])
 def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
     drawn = pixels(account_figure(states(n_sessions), "paper").png(), tmp_path)
@@ -77,6 +78,7 @@ def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
     assert blue.any()
 
 
+@pytest.mark.slow
 def test_reference_is_rescaled_and_dropped_without_common_sessions():
     twin = states().select("session", pl.col("equity") * 7.0)
     elsewhere = twin.with_columns(pl.col("session").dt.offset_by("10y"))
@@ -86,6 +88,7 @@ def test_reference_is_rescaled_and_dropped_without_common_sessions():
     assert beside != account_figure(states(), "paper", {"other sessions": elsewhere}).png()
 
 
+@pytest.mark.slow
 def test_what_a_stage_changed_is_told_apart_from_what_it_left(tmp_path):
     drawn = stages_figure(target_weights(), "weights").png()
     assert pixels(drawn, tmp_path).shape[:2] == (900, 1599)

@@ -25,6 +25,7 @@ def rendered(*found):
     return {name: picture.png() for name, picture in validation_figures(*found).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_trials", [1, 2, 18, 60])
 def test_any_number_of_trials_has_figures_of_one_slide_clear_of_the_edges(n_trials, tmp_path):
     found = validation_figures(*frames(n_trials))
@@ -35,6 +36,7 @@ def test_any_number_of_trials_has_figures_of_one_slide_clear_of_the_edges(n_tria
         assert all((edge == 1.0).all() for edge in (image[:5], image[-5:], image[:, :5], image[:, -5:]))
 
 
+@pytest.mark.slow
 def test_the_same_frames_give_the_same_bytes_and_a_note_is_drawn():
     trials, overfitting = frames(4)
     assert rendered(trials, overfitting) == rendered(trials, overfitting)

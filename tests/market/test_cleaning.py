@@ -60,6 +60,7 @@ BROKEN_ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "row", "value"), BROKEN_ROWS)
 def test_row_that_breaks_a_rule_is_quarantined_alone(rule, row, value):
     content = "\n".join([HEADER, GOOD[0], row, GOOD[1]]).encode(errors="surrogateescape")
@@ -179,6 +180,7 @@ def test_move_of_the_raw_close_by_a_split_is_accepted():
     assert tables.quarantine.is_empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", range(2, 9))
 @pytest.mark.parametrize("factor", [1e7, 1e-7, 1e4])
 def test_one_absurd_price_anywhere_is_refused_alone(line, factor):
@@ -251,6 +253,7 @@ def test_every_row_is_either_clean_or_quarantined(rows):
     assert sorted(lines) == delivered
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(cut=st.integers(1, 59), factor=st.floats(0.01, 100.0), seed=st.integers(0, 5))
 def test_later_sessions_do_not_change_earlier_clean_bars(cut, factor, seed):

@@ -1,6 +1,7 @@
 """What a job says of itself when it runs alone."""
 
 import dagster as dg
+import pytest
 
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
@@ -23,6 +24,7 @@ def test_experiment_job_has_the_partitioned_assets_judgement_the_rest(tmp_path):
     assert {key.path[-1] for key in experiment} >= {"walk_forward_evaluation", "regime_evaluation", "stress"}
 
 
+@pytest.mark.slow
 def test_upkeep_logs_each_table_and_reports_totals(tmp_path):
     home = Home(tmp_path / "home")
     for fold in (1, 2):

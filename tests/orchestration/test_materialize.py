@@ -167,6 +167,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtr
         assert_frame_equal(mine[name], other[name], check_exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, dg.DagsterExecutionInterruptedError])
 @pytest.mark.parametrize("hook", ["inside a step", "between two steps"])
 def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeypatch, interrupt, hook):

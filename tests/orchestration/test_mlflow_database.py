@@ -39,6 +39,7 @@ def names(tracking, warn=print):
     return {each.name for each in client.search_experiments()}
 
 
+@pytest.mark.slow
 def test_database_appears_whole(tracking, database):
     assert names(tracking) == {"Default", EXPERIMENT, TRAININGS}
     assert {path.name for path in database.parent.iterdir()} == {"mlflow.db", "mlflow.db.lock"}
@@ -62,6 +63,7 @@ def test_maker_killed_at_any_moment_leaves_a_folder_that_opens(seconds, tracking
     assert list(database.parent.glob(".*")) == []
 
 
+@pytest.mark.slow
 def test_unusable_database_is_set_aside_and_made_anew(tracking, database):
     database.parent.mkdir()
     for end in ("", "-2"):
@@ -72,6 +74,7 @@ def test_unusable_database_is_set_aside_and_made_anew(tracking, database):
         assert (database.parent / f"mlflow.db.damaged{end}").read_bytes() == b"torn" * 4096
 
 
+@pytest.mark.slow
 def test_older_schema_is_migrated_and_keeps_its_experiments(tracking, database):
     database.parent.mkdir()
     engine = sqlalchemy.create_engine(f"sqlite:///{database}", poolclass=sqlalchemy.NullPool)
@@ -89,6 +92,7 @@ def test_older_schema_is_migrated_and_keeps_its_experiments(tracking, database):
     assert warnings == []
 
 
+@pytest.mark.slow
 def test_full_disk_is_one_warning_and_no_file(tracking, database):
     warnings, before = [], resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))

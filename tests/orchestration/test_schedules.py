@@ -85,6 +85,7 @@ def trading_home(tmp_path, monkeypatch):
     return Home(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
 @pytest.mark.parametrize(
     ("day", "close"),
@@ -189,6 +190,7 @@ def test_years_from_1990_to_the_current_are_partitions():
     assert keys == [str(year) for year in range(1990, dt.datetime.now(NEW_YORK).year + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [schedules.nightly_preference_extract, schedules.weekly_retrain])
 def test_schedules_without_experiments_are_skipped(schedule, tmp_path):
     with dg.DagsterInstance.local_temp(str(tmp_path)) as empty:

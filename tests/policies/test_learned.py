@@ -94,6 +94,7 @@ def test_opened_policy_decides_as_in_its_environment(kind):
         assert simulation.step(action).target[0].tobytes() == decision.target.tobytes()
 
 
+@pytest.mark.slow
 @EVERY
 def test_ensemble_averages_targets_computed_from_its_own_account(kind):
     ensemble = EnsemblePolicy([opened(kind, seed=seed) for seed in (0, 1, 2)])
@@ -131,6 +132,7 @@ def test_copy_of_an_opened_policy_has_its_own_state(kind):
     assert decisions(twin) == expected
 
 
+@pytest.mark.slow
 def test_policies_that_share_an_interface_decide_as_alone():
     shared = {}
     together = [open_policy(*trained(kind), PANEL, shared) for kind in CASES]

@@ -60,6 +60,7 @@ def with_tensors(content, tensors):
     return repacked(content, policy_pth=buffer.getvalue())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", LEARNERS)
 def test_sb3_policy_matches_model_predict(algorithm):
     model, content = saved(algorithm)

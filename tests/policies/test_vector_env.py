@@ -74,6 +74,7 @@ def assert_same_walks(panel, spec, **window):
     return n_ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fill", "action", "observation"), KINDS)
 def test_vector_env_equals_scalar_envs_with_consecutive_seeds(fill, action, observation):
     assert assert_same_walks(eventful_panel(), every_term(fill, action, observation)) == 2 * N

@@ -87,6 +87,7 @@ def entrant(plan, run):
     return run_entrant("tiny", plan.spec, parent, run.archives(), run.chosen(), run.thresholds(), run_id=plan.run_id)
 
 
+@pytest.mark.slow
 def test_run_entrant_on_its_own_terms_reproduces_recorded_equity(plan, run, entrant):
     environment = plan.spec.environment
     terms = Execution(fill=environment.fill, costs=environment.cost_models)

@@ -24,6 +24,7 @@ def test_another_core_computes_both_results(home, monkeypatch, n_cores, n_result
     assert len(list(home.judgements.glob("*/result.json"))) == n_results
 
 
+@pytest.mark.slow
 def test_results_of_a_contest_are_computed_once(store, monkeypatch):
     first = prudex_result(store, "contest"), validation_result(store, "contest")
     for name in ("_compute_prudex", "_compute_validation"):

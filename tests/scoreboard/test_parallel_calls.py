@@ -20,12 +20,14 @@ def touch(path):
     path.touch()
 
 
+@pytest.mark.slow
 def test_processes_are_awaited(tmp_path):
     with call_in_parallel(SPAWN, [partial(touch, tmp_path / name) for name in "ab"]):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_interrupted_caller_ends_its_processes(tmp_path):
     def interrupt():
         with call_in_parallel(SPAWN, [partial(touch_and_wait, tmp_path)]):

@@ -238,6 +238,7 @@ def test_row_account_and_year_match_its_event_for_any_author(log, by, place):
     assert row.session_year == (2021 if "session" in place else None)
 
 
+@pytest.mark.slow
 def test_concurrent_processes_append_every_event_once(home, log):
     workers = [appender(home, who, 40) for who in ("left", "right")]
     for worker in workers:

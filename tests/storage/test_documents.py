@@ -131,6 +131,7 @@ def test_merge_documents_applies_changes_without_mutation(base, changes):
     assert merge_documents(result, changes) == result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "found"),
     [
@@ -161,6 +162,7 @@ def test_refused_text_is_described_by_line_without_words_of_python(tmp_path, con
         assert word not in str(caught.value).replace("`", "").replace("stream", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["kind: " + "[" * 5_000, "a: !!int x", "a: !!bool maybe", "a: !!timestamp x", "a: !!float x"],

@@ -100,6 +100,7 @@ def compute_slowly(home):
     assert Judgements(home).compute_once("one", compute) == Result(1.0)
 
 
+@pytest.mark.slow
 def test_two_processes_compute_a_result_once(home):
     workers = [multiprocessing.get_context("spawn").Process(target=compute_slowly, args=(home,)) for _ in range(2)]
     for worker in workers:

@@ -271,6 +271,7 @@ def test_pipe_or_odd_name_among_experiments_is_refused_alone(home):
     assert "\n".join(found.problems.values()).encode()
 
 
+@pytest.mark.slow
 def test_file_of_many_unknown_keys_is_refused_within_seconds(home):
     (home.experiments / "keys.yaml").write_text("name: a\n" + "".join(f"k{i}: 1\n" for i in range(20_000)))
     (problem,) = read_experiments(home).problems.values()

@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.storage.store import Store
@@ -27,6 +28,7 @@ def test_store_audit_needs_neither_iceberg_nor_the_ledger(home):
     assert not home.warehouse.exists()
 
 
+@pytest.mark.slow
 def test_store_panel_is_read_again_once_other_snapshots_are_pinned(store):
     land(store, N_SESSIONS)
     before = store.panels.read(CHOICE)

@@ -194,6 +194,7 @@ def shifted(run, by):
     return runs, *(frame.with_columns(pl.col("session").dt.offset_by(by)) for frame in (curves, actions))
 
 
+@pytest.mark.slow
 def test_windows_of_an_older_run_keep_its_baselines_to_be_scaled_by():
     alone = prudex_compass(record_of(run_of("ppo"))).table
     beside = prudex_compass(record_of(run_of("ppo"), shifted(run_of("late", "run-9", seed=3, days=5), "1y"))).table
@@ -224,6 +225,7 @@ def test_ruined_account_scores_zero_from_then_on(record):
     assert row(table, "ppo", "final_equity")["value"] == 0.0
 
 
+@pytest.mark.slow
 def test_who_lost_all_ranks_last_and_is_behind_in_its_windows(record):
     table = prudex_compass(ruined(record, at=0)[0]).table
     assert row(table, "ppo", "windows")["score"] == 0.0

@@ -151,6 +151,7 @@ def test_few_known_opens_keep_their_overnight_returns():
     assert not np.isclose(panel.overnight_returns[at, 0], panel.close_returns[at, 0]).any()
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(factor=st.floats(1.01, 10.0), seed=st.integers(0, 3))
 def test_volatility_is_multiplied_around_the_mean_overnight_and_intraday(factor, seed):

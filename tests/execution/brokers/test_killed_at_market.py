@@ -82,6 +82,7 @@ def every_kill(**options):
             yield (n, early), traded(Fuse(n, early), **options)
 
 
+@pytest.mark.slow
 def test_killed_live_step_is_finished_by_the_next_attempt():
     undisturbed = traded(Fuse())
     assert len(undisturbed.exchange.orders) == 8
@@ -112,6 +113,7 @@ def test_killed_step_finished_after_the_open_records_its_fills():
         assert accounted_for(live), killed
 
 
+@pytest.mark.slow
 def test_killed_step_ends_an_earlier_plans_open_order_once():
     late = (11, 12, 13)  # the next plan, of the evening of 13, takes its place
     undisturbed = traded(Fuse(), late=late)
@@ -123,6 +125,7 @@ def test_killed_step_ends_an_earlier_plans_open_order_once():
         assert accounted_for(live), killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halted", [11, 14])
 def test_halt_after_the_open_records_fills_of_a_killed_step(halted):
     for killed, live in every_kill(again_at_once=False, halted=halted):

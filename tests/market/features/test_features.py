@@ -205,6 +205,7 @@ def _changed_future(last, spread, dropped):
     return changed.select(GAPPY.columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(cut=st.integers(20, 318), spread=st.floats(0.001, 2.0), dropped=st.sampled_from([0.0, 0.3, 1.0]))
 def test_later_prices_change_no_earlier_feature(cut, spread, dropped):

@@ -106,6 +106,7 @@ LAYOUTS = {  # file name and content: two bars, the last 10, 12, 9, 11, volume 1
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", LAYOUTS)
 def test_layout_of_a_source_gives_its_bars(source):
     name, content = LAYOUTS[source]

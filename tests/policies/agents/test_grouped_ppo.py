@@ -58,6 +58,7 @@ def test_grouped_training_ignores_and_keeps_the_global_random_state():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "spec"),
     [
@@ -73,6 +74,7 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(agent, sp
     assert trained.scaler == other.scaler
 
 
+@pytest.mark.slow
 @EVERY_ADVANTAGE
 def test_resumed_grouped_training_equals_an_uninterrupted_one(advantage):
     saved, seen = [], []
@@ -87,6 +89,7 @@ def test_resumed_grouped_training_equals_an_uninterrupted_one(advantage):
         assert resumed.rollouts.equals(whole.rollouts)
 
 
+@pytest.mark.slow
 @EVERY_ADVANTAGE
 def test_hooks_do_not_change_grouped_training(advantage):
     agent = agent_with(advantage)
@@ -146,6 +149,7 @@ def test_training_plays_whole_episodes_up_to_its_timesteps():
     assert all_episodes().group_by("episode").len()["len"].unique().to_list() == [SPEC.episode_len]
 
 
+@pytest.mark.slow
 @EVERY_ADVANTAGE
 @pytest.mark.parametrize("truncates", [True, False])
 def test_terminated_episode_is_masked_while_its_group_continues(advantage, truncates):

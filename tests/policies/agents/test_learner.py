@@ -37,6 +37,7 @@ def fitted(case, seed):
     return agent.train(PANEL, spec, WINDOW, seed)
 
 
+@pytest.mark.slow
 @EVERY_CASE
 def test_training_depends_on_its_seed_and_on_no_earlier_training(case, spec, agent):
     first, other = fitted(case, 1), fitted(case, 0)
@@ -49,6 +50,7 @@ def test_training_depends_on_its_seed_and_on_no_earlier_training(case, spec, age
     assert bits(first) != bits(other)
 
 
+@pytest.mark.slow
 @EVERY_CASE
 def test_training_changes_every_learned_tensor(case, spec, agent):
     fit = fitted(case, 1)
@@ -64,6 +66,7 @@ def is_without_critic(agent):
     return agent.kind == "grouped_ppo" and not agent.advantage.uses_critic
 
 
+@pytest.mark.slow
 @EVERY
 def test_no_session_after_the_training_window_changes_a_trained_policy(spec, agent):
     panel = eventful_panel()
@@ -91,6 +94,7 @@ def test_one_window_equals_a_single_stretch():
     assert bits(AGENT.train(PANEL, SPEC, WINDOW, 0)) == bits(AGENT.train(PANEL, SPEC, (WINDOW,), 0))
 
 
+@pytest.mark.slow
 @EVERY_CASE
 def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
     seen, saved = [], []
@@ -106,6 +110,7 @@ def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
     assert bool(saved) == isinstance(agent, ActorCriticLearner)
 
 
+@pytest.mark.slow
 @EVERY
 def test_demean_returns_trains_on_the_demeaned_panel(spec, agent):
     known = demean_panel(PANEL, [WINDOW])
@@ -117,6 +122,7 @@ def test_demean_returns_trains_on_the_demeaned_panel(spec, agent):
         assert bits(on_own.train(PANEL, spec, WINDOW, 0)) == bits(on_known.train(known, spec, WINDOW, 0))
 
 
+@pytest.mark.slow
 @EVERY
 def test_training_leaves_nothing_on_the_disk(spec, agent, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -129,6 +135,7 @@ def test_training_leaves_nothing_on_the_disk(spec, agent, tmp_path, monkeypatch)
     assert ours == []
 
 
+@pytest.mark.slow
 @EVERY_CASE
 def test_network_with_loaded_tensors_acts_deterministically(case, spec, agent):
     fit = fitted(case, 0)
@@ -158,6 +165,7 @@ class Prepared(MlpBackbone):
 SEEN = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
 def test_backbone_pretrains_on_the_training_window_only(agent):
     SEEN.clear()

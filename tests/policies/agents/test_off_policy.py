@@ -46,6 +46,7 @@ def test_nothing_is_learned_before_learning_starts(member):
     assert bits(agent.train(PANEL, SPEC, WINDOW, 0)) == bits(longer.train(PANEL, SPEC, WINDOW, 0))
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize(
     ("field", "value"),
@@ -86,6 +87,7 @@ def test_td3_explores_by_its_noise():
     assert known[0] != known[1]
 
 
+@pytest.mark.slow
 def test_ent_coef_may_be_auto_or_zero():
     for member in (SacAgent, TqcAgent):
         fits = [small(member, ent_coef=value).train(PANEL, SPEC, WINDOW, 0) for value in ("auto", 0.0, 0.5)]

@@ -8,6 +8,7 @@ from tests.policies.agents.learners import a2c, bits, ppo, trained
 PANEL = synthetic_panel(160, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ppo, a2c])
 def test_training_equals_one_on_the_library_buffer(make):
     def on(buffer):

@@ -76,6 +76,7 @@ def recorded(sampler, steps):
     return sampler
 
 
+@pytest.mark.slow
 @SPECS
 @pytest.mark.parametrize("judged", [True, False])
 @pytest.mark.parametrize("chunk", [40, 4096])

@@ -99,6 +99,7 @@ def test_extractor_weights_depend_on_the_torch_seed_only(backbone):
     assert bits(first) != bits(other)
 
 
+@pytest.mark.slow
 @EACH
 def test_short_training_changes_every_tensor_and_is_reproducible(backbone):
     before, after = trained(backbone)

@@ -26,6 +26,7 @@ from tests.portfolio.mean_cvar.cases import cvar, drawn, names, random_case, sol
 SEEDS = st.integers(0, 100_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_cuts_reach_the_optimum_of_the_whole_program(seed):
@@ -37,6 +38,7 @@ def test_cuts_reach_the_optimum_of_the_whole_program(seed):
     assert found.objective == pytest.approx(reference.value, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_solution_satisfies_its_constraints_and_reports_its_weights(seed):
@@ -344,6 +346,7 @@ def cut_bounds(monkeypatch):
     return recorded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_names", "n_scenarios", "patience"), [(60, 250, 100), (50, 900, 150)])
 def test_cuts_on_independent_names_yield_to_the_whole_program(n_names, n_scenarios, patience, cut_bounds):
     scenarios = 0.01 * np.random.default_rng(1).standard_t(4, (n_scenarios, n_names))

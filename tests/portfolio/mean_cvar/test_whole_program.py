@@ -23,6 +23,7 @@ def at_most(count):
     return further
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 100_000))
 def test_whole_program_is_certified_and_agrees_with_cuts(seed):
@@ -111,6 +112,7 @@ def test_adjusted_multipliers_are_bounded_probabilities(parts, largest):
     assert (found <= largest + 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
 def test_wrong_multipliers_still_give_a_lower_bound(monkeypatch, noise):
     optimizer = MeanCvar(names(4), Constraints(further=lambda weights: [cp.norm(weights) <= 0.6]))

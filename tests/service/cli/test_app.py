@@ -79,6 +79,7 @@ def test_help_of_a_group_lists_its_commands(group):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [*TOP_COMMANDS, *EXPERIMENT_COMMANDS, *RUN_COMMANDS, *PLAN_COMMANDS], ids=" ".join)
 def test_help_of_every_command_holds_exit_codes(command):
     found = CliRunner().invoke(app, [*command, "--help"], terminal_width=200)

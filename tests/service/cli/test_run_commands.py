@@ -200,6 +200,7 @@ def test_compare_into_file_of_unknown_format_is_refused(failed_home, command, tm
     assert "must end in .png or .svg, but both.pdf ends in .pdf" in found.stderr
 
 
+@pytest.mark.slow
 def test_deleted_run_is_deleted_in_every_command(failed_home, command):
     at_home, run_id = command(failed_home), "aa11" + "0" * 12
     assert at_home("runs", "delete", "aa11", "--yes").exit_code == 0

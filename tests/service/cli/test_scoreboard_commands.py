@@ -33,6 +33,7 @@ def test_history_holds_all_scorings_of_one_entrant(invoke):
     assert "tiny: all scorings" in invoke("scoreboard", "--history", "tiny").stdout
 
 
+@pytest.mark.slow
 def test_markup_in_names_and_notes_is_printed_verbatim(tmp_path, command):
     home = small_home(tmp_path / "home")
     home.entrants.mkdir(parents=True, exist_ok=True)
@@ -45,6 +46,7 @@ def test_markup_in_names_and_notes_is_printed_verbatim(tmp_path, command):
     assert "[/b]" in even.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("update",), ("--contest", "common")])
 def test_scoring_of_refused_entrants_only_exits_with_1_and_lists_reasons(tmp_path, command, arguments):
     home = small_home(tmp_path / "home")
@@ -59,6 +61,7 @@ def test_scoring_of_refused_entrants_only_exits_with_1_and_lists_reasons(tmp_pat
     assert [(row["entrant"], row["rank"]) for row in rows] == [("thirds", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("update",), ("--contest", "reported")])
 def test_scoring_without_any_entrant_exits_with_1_and_says_so(tmp_path, command, arguments):
     found = command(small_home(tmp_path / "home"))("scoreboard", *arguments)

@@ -21,6 +21,7 @@ def validator(name):
     return Draft202012Validator(json_schema_of(name), format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_schema_is_valid_in_its_dialect_with_title_and_description(name):
     found = json_schema_of(name)
@@ -31,6 +32,7 @@ def test_schema_is_valid_in_its_dialect_with_title_and_description(name):
     json.dumps(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "member"), EVERY_MEMBER, ids=IDS)
 def test_family_schema_requires_kind_and_forbids_unknown_fields(family, member):
     document = member().model_dump(mode="json")

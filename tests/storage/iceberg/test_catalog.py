@@ -35,6 +35,7 @@ def test_moved_home_reads_and_writes_its_tables(tables, home, tmp_path, name):
     assert not home.root.exists()
 
 
+@pytest.mark.slow
 def test_copied_home_leaves_the_files_of_the_original_alone(tables, home, tmp_path):
     for value in (1.0, 2.0, 3.0):
         tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], value), [2020])
@@ -115,6 +116,7 @@ def test_rebuilt_catalog_has_every_table_in_its_newest_state(tables, home):
     assert Store(home).tables.describe_all().equals(before)
 
 
+@pytest.mark.slow
 def test_catalog_on_a_full_disk_leaves_no_file(home):
     home.iceberg.mkdir(parents=True)
     script = (

@@ -217,6 +217,7 @@ writes = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(history=st.lists(writes, min_size=1, max_size=5))
 def test_table_matches_a_dictionary_after_any_history(tmp_path_factory, history):

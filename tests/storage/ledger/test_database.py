@@ -158,6 +158,7 @@ def test_other_tables_in_the_same_postgres_are_untouched(server, home, monkeypat
     assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", VERSION_TABLE}
 
 
+@pytest.mark.slow
 def test_up_to_date_ledger_opens_without_importing_alembic(home):
     Ledger.open(home)
     script = """
