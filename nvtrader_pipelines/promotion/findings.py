@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 
 MIN_DEFLATED = 0.95  # deflated information ratio below which luck is a likely explanation; our choice
 ASKED = f"the check asks for at least {MIN_DEFLATED}"  # the gate only with `require_deflated`
