@@ -41,7 +41,7 @@ def installed_version(package: str) -> str:
 
 def run_checks(store: Store) -> list[CheckResult]:
     """Check versions, paths, disk, memory, the active policy, the accounts and the audit."""
-    home = store.home.without_link
+    home = store.home
     free = shutil.disk_usage(home.root).free / 2**30
     memory = psutil.virtual_memory().available / 2**30
     missing = "not installed: run `make install`, or install the wheel again"

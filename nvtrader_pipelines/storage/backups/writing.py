@@ -61,7 +61,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
             created_at=datetime.now(UTC),
-            root=str(home.without_link.root),
+            root=str(home.root),
             outside=outside,
             files=writer.digests,
         )

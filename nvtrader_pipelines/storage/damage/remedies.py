@@ -9,7 +9,7 @@ REPAIR = "`nvtrader doctor --repair` rebuilds it"
 
 def rebuild_remedy(home: Home) -> str:
     """Remedy for a damaged file that cannot be rebuilt, as the end of a sentence."""
-    folder = shlex.quote(str(home.without_link.warehouse))
+    folder = shlex.quote(str(home.warehouse))
     return (
         "restore the home from a backup, or build the warehouse again from data/, without replays and archived names: "
         f"`rm -r {folder} && nvtrader materialize`"
