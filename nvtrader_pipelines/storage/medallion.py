@@ -30,7 +30,6 @@ from nvtrader_pipelines.storage.tables import (
     MARKET_PANEL,
     PINNED,
     RETURNS,
-    Table,
 )
 
 FILE_KEY = ["source", "file"]  # columns that identify a delivery
@@ -138,7 +137,7 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
         StorageError: if the source has no panel.
     """
     row = _pinned_row(tables, source)
-    return {table.name: row[_snapshot_column(table)] for table in PINNED}
+    return {table.name: row[f"{table.table}_snapshot_id"] for table in PINNED}
 
 
 def _choice_snapshots(tables: Warehouse, choice: MarketChoice) -> dict[str, int]:
@@ -274,10 +273,6 @@ def count_non_finite(tables: Warehouse) -> pl.DataFrame:
 def _float_arrays(panel: MarketPanel) -> list[tuple[str, NDArray[np.float64]]]:
     overnight = [] if panel.overnight_returns is None else [("overnight_returns", panel.overnight_returns)]
     return [("close_returns", panel.close_returns), ("features", panel.features), *overnight]
-
-
-def _snapshot_column(table: Table) -> str:
-    return f"{table.table}_snapshot_id"
 
 
 def _with_stored_years(deliveries: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:

@@ -66,7 +66,7 @@ class SimulatedVenue(Venue):
         """Place an order, once per id."""
         self._book.place(BookedOrder.accept(order))
         booked = next(each for each in self._book.orders(order.plan_id) if each.order.order_id == order.order_id)
-        return _receipt(booked)
+        return Receipt(order.order_id, f"paper-{order.order_id}", booked.status, booked.reason)
 
     def cancel(self, order: Order, reason: str) -> bool:
         """Cancel an order if it is open; return whether it has no fill."""
@@ -218,8 +218,3 @@ class SimulatedVenue(Venue):
                 f"the return of {self._symbols[int(np.argmin(finite))]} on {session} must be finite, but is not; "
                 "check its bars of that session and run the market job"
             )
-
-
-def _receipt(booked: BookedOrder) -> Receipt:
-    order_id = booked.order.order_id
-    return Receipt(order_id, f"paper-{order_id}", booked.status, booked.reason)
