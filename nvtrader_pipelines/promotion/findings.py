@@ -95,10 +95,7 @@ def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:
     run = f"{_describe_market(row)}: {name}, the best ranked of {_format_trials(row)},"
     found = partial(PromotionFinding, DEFLATED, row["source"], row["period"], row["against"], value)
     if value is None:
-        return found(
-            passed=False,
-            sentence=f"{run} has no deflated information ratio against {over}: {row['note']}",
-        )
+        return found(passed=False, sentence=f"{run} has no deflated information ratio against {over}: {row['note']}")
     passed = value >= MIN_DEFLATED
     sentence = (
         f"{run} has an information ratio of {row['sharpe']:+.2f} against {over}, deflated for the trials: "

@@ -17,12 +17,7 @@ from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
-from nvtrader_pipelines.promotion.active_policy import (
-    ActivePolicy,
-    activations,
-    read_active,
-    read_replaceable,
-)
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activations, read_active, read_replaceable
 from nvtrader_pipelines.promotion.decision_log import (
     Decision,
     PromotionRow,

@@ -23,13 +23,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.entrants import (
-    Entrant,
-    baseline_entrant,
-    run_entrant,
-    sb3_entrant,
-    weights_entrant,
-)
+from nvtrader_pipelines.scoreboard.entrants import Entrant, baseline_entrant, run_entrant, sb3_entrant, weights_entrant
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
 from nvtrader_pipelines.storage.ledger import Ledger

@@ -13,10 +13,7 @@ from nvtrader_pipelines.evaluation.account_statistics import execution_latency
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation, deflated_sharpe_ratio
-from nvtrader_pipelines.evaluation.sharpe.inference import (
-    probabilistic_sharpe_ratio,
-    sharpe_moments,
-)
+from nvtrader_pipelines.evaluation.sharpe.inference import probabilistic_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, deflation_trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
@@ -118,11 +115,7 @@ class SourceMarket:
 
 
 def score_entrants(
-    entrants: Sequence[Entrant],
-    market: SourceMarket,
-    meter: Meter,
-    judged_at: datetime,
-    report: Callable[[str], None],
+    entrants: Sequence[Entrant], market: SourceMarket, meter: Meter, judged_at: datetime, report: Callable[[str], None]
 ) -> list[Scorecard]:
     """Score every entrant on one source; a refused entrant gets a card with the reason.
 
@@ -228,11 +221,7 @@ def score_runs(
 
 
 def refusal_card(
-    name: str,
-    reason: str,
-    judged_at: datetime,
-    entrant: Entrant | None = None,
-    contest: Contest | None = None,
+    name: str, reason: str, judged_at: datetime, entrant: Entrant | None = None, contest: Contest | None = None
 ) -> Scorecard:
     """Build the card of an entrant that was refused."""
     kind: EntrantKind | None = entrant.kind if entrant else None
@@ -255,11 +244,7 @@ def refusal_card(
 def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], judged_at: datetime) -> Scorecard:
     entrant, panel = run.entrant, run.panel
     metrics = {
-        name: Metric(
-            value=_float(row[name]),
-            low=_float(row.get(f"{name}_low")),
-            high=_float(row.get(f"{name}_high")),
-        )
+        name: Metric(value=_float(row[name]), low=_float(row.get(f"{name}_low")), high=_float(row.get(f"{name}_high")))
         for name in METRICS
         if name not in OMITTED
     }

@@ -23,14 +23,7 @@ from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files, landed_paths, store_copies
 from nvtrader_pipelines.storage.specs import read_market
-from nvtrader_pipelines.storage.tables import (
-    BARS,
-    DELIVERIES,
-    FEATURES,
-    MARKET_PANEL,
-    PINNED,
-    RETURNS,
-)
+from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, FEATURES, MARKET_PANEL, PINNED, RETURNS
 
 FILE_KEY = ["source", "file"]  # columns that identify a delivery
 

@@ -158,10 +158,7 @@ class _DigestReader:
 def _database_copy(path: Path) -> Iterator[BinaryIO]:
     """Copy a SQLite database at one moment, while others write to it."""
     with tempfile.NamedTemporaryFile(suffix=".db") as copy:
-        with (
-            open_sqlite(path) as source,
-            closing(sqlite3.connect(copy.name)) as target,
-        ):
+        with open_sqlite(path) as source, closing(sqlite3.connect(copy.name)) as target:
             source.backup(target)
         with Path(copy.name).open("rb") as file:
             yield file
