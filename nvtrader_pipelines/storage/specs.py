@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 from nvtrader_pipelines.components.explanation import explain, suggest
 from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.market.sources import MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.documents import read_document, resolve_document
 from nvtrader_pipelines.storage.errors import StorageError
