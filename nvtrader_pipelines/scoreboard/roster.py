@@ -113,9 +113,9 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
     paths = [path for path in every if not _is_left_out(path)]
     left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived_names()
     known = runs["experiment"].reverse().unique(maintain_order=True)
-    roster.problems.update(
-        {path.stem: _no_run_message(path) for path in every if path not in paths and path.stem not in known}
-    )
+    without_run = "{} keeps a run from being judged, but no experiment of that name has one; see `nvtrader runs`"
+    judged = {*paths, *(path for path in every if path.stem in known)}
+    roster.problems.update({path.stem: without_run.format(path.name) for path in every if path not in judged})
     experiments = [name for name in known if name not in left_out]
     rules = distinct_baselines(_last_specs(store, runs, roster, experiments), experiments)
     n_files = Counter(path.stem for path in paths)
@@ -171,10 +171,6 @@ def _is_left_out(path: Path) -> bool:
     except StorageError:  # a problem of the roster
         return False
     return isinstance(spec, RunEntrantSpec) and not spec.judged
-
-
-def _no_run_message(path: Path) -> str:
-    return f"{path.name} keeps a run from being judged, but no experiment of that name has one; see `nvtrader runs`"
 
 
 def _last_specs(store: Store, runs: pl.DataFrame, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -224,20 +225,24 @@ def refusal_card(
     name: str, reason: str, judged_at: datetime, entrant: Entrant | None = None, contest: Contest | None = None
 ) -> Scorecard:
     """Build the card of an entrant that was refused."""
-    kind: EntrantKind | None = entrant.kind if entrant else None
+    measured = Measurements(judged_at=judged_at)
+    data = DataProvenance(trained=entrant.trained if entrant else ())
+    return _card(name, contest, entrant, data=data, refusal=reason, measured=measured)
+
+
+def _card(name: str, contest: Contest | None, entrant: Entrant | None, **parts: Any) -> Scorecard:
+    """Build a card with the facts of an entrant, as far as they are known."""
     return Scorecard(
         entrant=name,
-        kind=kind,
+        kind=entrant.kind if entrant else None,
         source=contest.source if contest else None,
         contest=contest,
         rebal_freq=entrant.rebal_freq if entrant else None,
         run_id=entrant.run_id if entrant else None,
         configuration=dict(entrant.configuration) if entrant else {},
-        data=DataProvenance(trained=entrant.trained if entrant else ()),
         training_seconds=entrant.training_seconds if entrant else None,
-        refusal=reason,
         code_version=entrant.code_version if entrant else scoring_code(),
-        measured=Measurements(judged_at=judged_at),
+        **parts,
     )
 
 
@@ -249,26 +254,20 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
         if name not in OMITTED
     }
     latency = execution_latency(run.latencies)
-    return Scorecard(
-        entrant=entrant.name,
-        kind=entrant.kind,
-        source=contest.source,
-        contest=contest,
-        rebal_freq=entrant.rebal_freq,
-        run_id=entrant.run_id,
-        configuration=dict(entrant.configuration),
+    return _card(
+        entrant.name,
+        contest,
+        entrant,
         data=DataProvenance(
             panel_digest=panel_digest(panel),
             snapshot_ids=dict(panel.snapshot_ids),
             n_symbols=len(panel.symbols),
             trained=entrant.trained,
         ),
-        training_seconds=entrant.training_seconds,
         metrics=metrics,
         openings=run.openings,
         timing=timing_effect(run),
         warnings=tuple(dict.fromkeys((*_warnings(contest, run), *entrant.warnings))),
-        code_version=entrant.code_version,
         measured=Measurements(
             judged_at=judged_at,
             judging_seconds=run.seconds,

@@ -108,7 +108,8 @@ class SimulatedVenue(Venue):
         account, fills = self._account_at(t - 1), self._book.fills(plan.plan_id) if plan is not None else []
         self._require_session(account.weights, t)
         if decided:
-            bought = self._bought(plan, fills)
+            orders = self.plan_orders(plan.plan_id) if plan is not None and fills else []
+            bought = self._simulator.trade_values(orders, {fill.symbol: signed_quantity(fill) for fill in fills})
             transition, paid = self._simulator.transition(plan, bought, account, before.capital, t - 1)
             growth = float(transition.session_growth[0, 0])
             state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
@@ -127,11 +128,6 @@ class SimulatedVenue(Venue):
         state = state.model_copy(update=update)
         self._book.settle(state)
         return state
-
-    def _bought(self, plan: RebalancePlan | None, fills: Sequence[Fill]) -> FloatArray:
-        """Value (N,) that the fills of a plan bought, negative if sold, account currency."""
-        orders = self.plan_orders(plan.plan_id) if plan is not None and fills else []
-        return self._simulator.trade_values(orders, {fill.symbol: signed_quantity(fill) for fill in fills})
 
     def _adjusted_shares(self, before: AccountState, t: int) -> dict[str, float]:
         """Shares held at the close of session `t`, adjusted as its prices are now."""
