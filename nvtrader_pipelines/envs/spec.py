@@ -37,7 +37,7 @@ class EnvSpec(Component):
             if len(set(found)) != len(found):
                 raise ValueError(f"{field} must have each kind at most once, but they are {found}")
         if not self.rewards:
-            raise ValueError("rewards must have at least one term")
+            raise ValueError(f"rewards must have at least one term, but they are {kinds['rewards']}")
         if "volatility_penalty" in kinds["rewards"] and self.vol_penalty > 0.0:
             raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
         if "proportional" in kinds["costs"] and self.turnover_cost_bps > 0.0:

@@ -9,9 +9,7 @@ from datetime import datetime
 from functools import cached_property
 
 import polars as pl
-from pydantic import ValidationError
 
-from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
@@ -30,7 +28,7 @@ from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_fit,
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.promotion.recency import start_deadline
-from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
@@ -96,10 +94,7 @@ def read_gate(home: Home) -> PromotionGate:
     path = home.promotion_file
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return PromotionGate()
-    try:
-        return PromotionGate.model_validate(read_document(path))
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid promotion gate: {explain(error, PromotionGate)}") from error
+    return validate_document(read_document(path), PromotionGate, f"{path.name} is not a valid promotion gate")
 
 
 def label(ref: PolicyRef) -> str:
