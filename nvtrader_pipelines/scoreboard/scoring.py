@@ -20,7 +20,6 @@ from nvtrader_pipelines.evaluation.trials import Trials, deflation_trials, sharp
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.experiments.code_digest import scoring_code
-from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
