@@ -142,10 +142,7 @@ def settle(account: Account, weights: NDArray[np.float64], growth: float) -> Acc
     """
     equity = account.equity * growth
     if not np.isfinite(equity):
-        raise ValueError(
-            f"equity must be finite, but {account.equity} times {growth} is not: the target weights or the market's "
-            "returns are not finite; check the data"
-        )
+        raise ValueError(f"equity must be finite, but {account.equity} times {growth} is not; check the market")
     recent = np.append(account.recent_returns[1:], growth - 1.0)
     return Account(weights, equity, max(account.peak, equity), recent)
 

@@ -195,10 +195,7 @@ def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.b
     if period.n_sessions < 1:
         raise ValueError(f"a period needs at least one session, but has {period.n_sessions}")
     if weights.shape != shape or target.shape != shape or trade.shape != shape[:1]:
-        raise ValueError(
-            f"weights and target need shape {shape} and trade {shape[:1]}, but have {weights.shape}, {target.shape} "
-            f"and {trade.shape}"
-        )
+        raise ValueError(f"weights, target and trade of {shape} have {weights.shape}, {target.shape}, {trade.shape}")
 
 
 def _require_in_panel(beyond: int, period: HoldingPeriod) -> None:

@@ -103,7 +103,8 @@ class PortfolioSimulation:
         self.steps, (terminated, over) = steps, ends
         triggered: dict[str, NDArray[np.bool_]] = {}
         if self.spec.terminations:
-            triggered = self._trigger_flags(account)
+            view = EpisodeView(account.path, account.drawdown, account.transition.weights, accounts.recent_returns)
+            triggered = {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
             terminated |= self._any_triggered(triggered, truncates=False)
             stopped = self._any_triggered(triggered, truncates=True)
             over |= stopped
@@ -137,9 +138,7 @@ class PortfolioSimulation:
         expected, found = (_shapes(arrays) for arrays in (self.state(), state))
         if found != expected:
             different = sorted(name for name in expected | found if expected.get(name) != found.get(name))
-            raise ValueError(
-                f"a state must be of the same spec, market and n_portfolios, but differs in {', '.join(different)}"
-            )
+            raise ValueError(f"a state must be of one spec, market and n_portfolios; {', '.join(different)} differ")
         self.accounts.restore({name.removeprefix("accounts."): array for name, array in state.items()})
         self.steps, self.episode_rewards = state["steps"].copy(), state["episode_rewards"].copy()
 
@@ -147,10 +146,6 @@ class PortfolioSimulation:
         self.accounts.open(rows, starts)
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
-
-    def _trigger_flags(self, account: AccountStep) -> dict[str, NDArray[np.bool_]]:
-        view = EpisodeView(account.path, account.drawdown, account.transition.weights, self.accounts.recent_returns)
-        return {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
 
     def _any_triggered(self, triggered: dict[str, NDArray[np.bool_]], *, truncates: bool) -> NDArray[np.bool_]:
         """Whether a truncating (or a terminating) rule was triggered, (n,)."""

@@ -30,32 +30,22 @@ class EnvSpec(Component):
     stop_properly: StopProperly | None = None  # change of the reward of truncated episodes
 
     @model_validator(mode="after")
-    def _require_distinct_terms(self) -> Self:
-        kinds = [term.kind for term in self.rewards]
-        if not kinds or len(set(kinds)) != len(kinds):
-            raise ValueError(f"rewards must have at least one term, and each once, but they are {kinds}")
-        if "volatility_penalty" in kinds and self.vol_penalty > 0.0:
+    def _require_distinct_parts(self) -> Self:
+        parts = {"rewards": self.rewards, "costs": self.costs, "terminations": self.terminations}
+        kinds = {field: [part.kind for part in members] for field, members in parts.items()}
+        for field, found in kinds.items():
+            if len(set(found)) != len(found):
+                raise ValueError(f"{field} must have each kind at most once, but they are {found}")
+        if not self.rewards:
+            raise ValueError(f"rewards must have at least one term, but they are {kinds['rewards']}")
+        if "volatility_penalty" in kinds["rewards"] and self.vol_penalty > 0.0:
             raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
-        return self
-
-    @model_validator(mode="after")
-    def _require_distinct_costs(self) -> Self:
-        kinds = [model.kind for model in self.costs]
-        if len(set(kinds)) != len(kinds):
-            raise ValueError(f"costs must have each model at most once, but they are {kinds}")
-        if "proportional" in kinds and self.turnover_cost_bps > 0.0:
+        if "proportional" in kinds["costs"] and self.turnover_cost_bps > 0.0:
             raise ValueError("the proportional cost is given twice: set turnover_cost_bps to 0 or drop the model")
-        return self
-
-    @model_validator(mode="after")
-    def _require_distinct_terminations(self) -> Self:
-        kinds = [rule.kind for rule in self.terminations]
-        if len(set(kinds)) != len(kinds):
-            raise ValueError(f"terminations must have each rule at most once, but they are {kinds}")
         if self.stop_properly is not None and not any(rule.truncates for rule in self.terminations):
             raise ValueError(
-                f"stop_properly needs a termination that truncates, but none of {kinds} does; add one, set truncates "
-                "to true, or drop stop_properly"
+                f"stop_properly needs a termination that truncates, but none of {kinds['terminations']} does; add one, "
+                "set truncates to true, or drop stop_properly"
             )
         return self
 

@@ -26,7 +26,7 @@ def interquartile_mean(scores: NDArray[np.float64], generator: np.random.Generat
     if scores.ndim != 2 or not len(scores) or scores.shape[1] < MIN_SEEDS or not np.isfinite(scores).all():
         n_bad = int((~np.isfinite(scores)).sum())
         raise ValueError(
-            f"interquartile mean: needs (folds, {MIN_SEEDS}+ seeds), got {scores.shape}, {n_bad} not finite"
+            f"scores must be (folds, {MIN_SEEDS}+ seeds) and finite, got {scores.shape}, {n_bad} not finite"
         )
     drawn = scipy.stats.bootstrap(
         tuple(scores),

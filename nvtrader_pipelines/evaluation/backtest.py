@@ -311,7 +311,4 @@ def _continue(before: BacktestRecord, after: BacktestRecord) -> BacktestRecord:
 def _require_contiguous(folds: Sequence[Fold | Block]) -> None:
     for before, after in pairwise(folds):
         if after.test_first != before.test_last + 1:
-            raise ValueError(
-                f"test windows must be contiguous: fold {before.index} ends at {before.test_last}, fold {after.index} "
-                f"starts at {after.test_first}"
-            )
+            raise ValueError(f"test windows must be contiguous: fold {after.index} starts at {after.test_first}")

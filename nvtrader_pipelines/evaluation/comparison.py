@@ -74,18 +74,16 @@ class TrialComparison:
             "rademacher_complexity": self.complexity * YEARLY,
             "massart_bound": massart_bound(_standardized(self.returns)) * YEARLY,
         }
-        notes = self._notes()
+        notes = []
+        if len(self.names) < self.n_trials:
+            n_sessions = len(self.sessions)
+            notes = [f"compared: {len(self.names)} of {self.n_trials} trials, those with all {n_sessions} sessions"]
         try:
             row |= self._overfitting(n_blocks)
             row |= self._correlation()
         except ValueError as error:
             notes.append(str(error))
         return row | {"note": "; ".join(notes) or None}
-
-    def _notes(self) -> list[str]:
-        if len(self.names) == self.n_trials:
-            return []
-        return [f"compared: {len(self.names)} of {self.n_trials} trials, those with all {len(self.sessions)} sessions"]
 
     def _overfitting(self, n_blocks: int) -> dict[str, object]:
         result = backtest_overfitting(self.returns, n_blocks)

@@ -31,11 +31,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether both bounds are on one side of zero."""
-        return self.low > 0.0 or self.high < 0.0
-
 
 def percentile_interval(draws: NDArray[np.float64], confidence_level: float) -> tuple[float, float]:
     """Bounds that leave out the same share of the draws on either side."""

@@ -45,8 +45,7 @@ class BacktestOverfitting:
         """
         if np.ptp(self.in_sample) <= _TIE:
             raise ValueError(
-                f"degradation needs in-sample Sharpe ratios that differ, but all are {self.in_sample[0]:g}; use more "
-                "blocks"
+                f"degradation needs Sharpe ratios that differ, but in sample all are {self.in_sample[0]:g}"
             )
         import statsmodels.api as sm  # it takes a second to import
 
@@ -89,11 +88,8 @@ def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOve
     np.put_along_axis(inside, halves, 1.0, axis=1)
     sharpe = _sharpe_of_halves(used.reshape(n_blocks, size, -1), inside)
     if (np.ptp(sharpe, axis=1) <= _TIE).all():
-        raise ValueError(
-            f"backtest overfitting needs Sharpe ratios that differ, but all {returns.shape[1]} trials have the same in "
-            "every half"
-        )
-    chosen = _first_best(sharpe)
+        raise ValueError(f"backtest overfitting needs Sharpe ratios that differ, but all {returns.shape[1]} are equal")
+    chosen = np.argmax(sharpe >= sharpe.max(axis=1, keepdims=True) - _TIE, axis=1)  # the first of equals
     rows = np.arange(len(sharpe))
     others = sharpe[::-1]  # the complement of the i-th combination is the i-th from the end
     out_of_sample = others[rows, chosen]
@@ -118,11 +114,6 @@ def _sharpe_of_halves(blocks: FloatArray, inside: FloatArray) -> FloatArray:
     return sharpe_of_sums(sums, n, center, np.abs(blocks).max(axis=(0, 1)))[1]
 
 
-def _first_best(sharpe: FloatArray) -> NDArray[np.int64]:
-    """First of the trials that are best up to rounding."""
-    return np.argmax(sharpe >= sharpe.max(axis=1, keepdims=True) - _TIE, axis=1)
-
-
 def _require_trials(returns: FloatArray, n_blocks: int) -> None:
     if returns.ndim != 2 or returns.shape[1] < 2:
         raise ValueError(f"backtest overfitting: needs two or more trials in columns, got shape {returns.shape}")
@@ -131,11 +122,6 @@ def _require_trials(returns: FloatArray, n_blocks: int) -> None:
     if n_blocks % 2 or not 2 <= n_blocks <= MAX_BLOCKS:
         raise ValueError(f"backtest overfitting: n_blocks must be even and from 2 to {MAX_BLOCKS}, got {n_blocks}")
     if len(returns) < 2 * n_blocks:
-        raise ValueError(
-            f"{n_blocks} blocks need at least two sessions each, but there are {len(returns)} sessions; use fewer "
-            "blocks or a longer sample"
-        )
+        raise ValueError(f"{n_blocks} blocks need at least two sessions each, but there are {len(returns)} sessions")
     if (np.ptp(returns, axis=1) <= NO_SPREAD * np.abs(returns).max()).all():
-        raise ValueError(
-            f"backtest overfitting needs trials that differ, but all {returns.shape[1]} have equal returns"
-        )
+        raise ValueError(f"backtest overfitting needs trials that differ, but all {returns.shape[1]} are equal")

@@ -135,8 +135,7 @@ def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
     if len(sessions) < MIN_SESSIONS or len(uneven) or accounts["policy"].n_unique() != len(accounts):
         found = ", ".join(f"{name}: {count}" for name, count in uneven.select("policy", "len").sort("policy").rows())
         raise ValueError(
-            f"evaluate_regimes needs every account once on each of {MIN_SESSIONS} or more sessions, but there are "
-            f"{len(sessions)} sessions and {found or 'no uneven account'}; give the curves of one run"
+            f"accounts need the same {MIN_SESSIONS}+ sessions once, but {len(sessions)} are not so: {found}"
         )
     wide = curves.sort("session").pivot("policy", index="session", values="net_return").drop("session")
     net_return = wide.select(accounts["policy"].to_list()).to_numpy()
@@ -145,10 +144,7 @@ def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
     labeled = sessions.join(_one_market(regimes), on="session", how="inner").sort("session")
     if len(labeled) < len(sessions):
         missing = sessions.join(labeled, on="session", how="anti")["session"]
-        raise ValueError(
-            f"every session needs its regime, but {len(missing)} have none, the first {missing[0]}; "
-            "give the regimes of the traded market over all its sessions"
-        )
+        raise ValueError(f"every session needs its regime, but {len(missing)} have none, the first {missing[0]}")
     return _Record(
         source=labeled["source"][0],
         names=tuple(accounts["policy"]),
@@ -193,7 +189,7 @@ def _rows(
                 "kind": kind,
                 **size,
                 **_own_figures(returns[:, i], stretches),
-                **(_sharpe_bounds(draws, i) if draws else {}),
+                **(dict(zip(("sharpe_low", "sharpe_high"), draws.sharpe_interval(i), strict=True)) if draws else {}),
                 **(_active_returns(record, returns, draws, (i, *pair)) if pair else {}),
                 "note": "; ".join(reasons) or None,
             }
@@ -212,11 +208,6 @@ def _own_figures(returns: NDArray[np.float64], stretches: NDArray[np.int64]) -> 
         "sharpe": sharpe_ratio(returns) if len(returns) >= MIN_SESSIONS else None,
         "max_drawdown": max(max_drawdown(part) for part in parts),
     }
-
-
-def _sharpe_bounds(draws: SegmentDraws, i: int) -> dict[str, float]:
-    low, high = draws.sharpe_interval(i)
-    return {"sharpe_low": low, "sharpe_high": high}
 
 
 def _active_returns(

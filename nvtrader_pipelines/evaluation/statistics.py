@@ -70,10 +70,7 @@ def compounded_wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Wealth at each close (n,) of one unit at the start."""
     checked = require_returns(returns, 1)
     if checked.min() < -1.0:
-        raise ValueError(
-            f"compounding needs returns of at least -1, but the lowest is {checked.min():.6g}; "
-            "active returns cannot be compounded"
-        )
+        raise ValueError(f"compounding needs returns of at least -1, but the lowest is {checked.min():.6g}")
     return np.multiply.accumulate(1.0 + checked)
 
 

@@ -16,7 +16,6 @@ from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
 from nvtrader_pipelines.evaluation.overfitting import MAX_BLOCKS
-from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     minimum_track_record_length,
@@ -34,7 +33,7 @@ from nvtrader_pipelines.evaluation.trials import (
     run_returns,
     trials_in_period,
 )
-from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION
+from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION, reported_period
 
 FloatArray = NDArray[np.float64]
 Bounds = Mapping[tuple[str, Against], tuple[float, float]]
@@ -128,7 +127,7 @@ def headlines(validation: Validation, n_trials: int = 20) -> tuple[pl.DataFrame,
         newest.append(rows.filter(pl.col("period") == reported_period(rows["period"]), pl.col("run_id").is_in(ids)))
     rounded = cs.float().round(3)
     shown = ["source", "period", "experiment", "run_id", "against", "reference", "n_trials", "sharpe", "sharpe_low"]
-    shown += ["sharpe_high", "deflated_sharpe", "deflated_sharpe_2025", "holm", "alpha_per_year", "alpha_t", "note"]
+    shown += ["sharpe_high", "deflated_sharpe", "holm", "alpha_per_year", "alpha_t", "note"]
     lists = ["logits", "in_sample", "out_of_sample"]
     return pl.concat(newest).select(shown).with_columns(rounded), validation.overfitting.drop(lists).with_columns(
         rounded
@@ -216,12 +215,9 @@ def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[di
     except ValueError as error:
         return {}, [str(error)]
     if moments.sharpe <= 0.0:
-        return found, [f"no record is long enough: its {_ratio_name(against)} is not positive"]
+        ratio = "Sharpe ratio" if against == "zero" else "information ratio"
+        return found, [f"no record is long enough: its {ratio} is not positive"]
     return {**found, "minimum_track_record_length": minimum_track_record_length(moments)}, []
-
-
-def _ratio_name(against: Against) -> str:
-    return "Sharpe ratio" if against == "zero" else "information ratio"
 
 
 def _alpha_and_beta(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]]:

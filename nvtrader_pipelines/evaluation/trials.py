@@ -220,17 +220,11 @@ def _returns(run_id: str, rows: pl.DataFrame) -> RunReturns:
     ensembles = [account for (kind, _), account in accounts.items() if kind == "ensemble"]
     baselines = {name: account for (kind, name), account in sorted(accounts.items()) if kind == "baseline"}
     if len(ensembles) != 1 or not baselines:
-        raise ValueError(
-            f"a trial needs one ensemble and at least one baseline, but run {run_id} has {len(ensembles)} and "
-            f"{len(baselines)}; evaluate the run again"
-        )
+        raise ValueError(f"run {run_id} needs 1 ensemble, 1+ baselines, but has {len(ensembles)}, {len(baselines)}")
     sessions = ensembles[0]["session"]
     if sessions.n_unique() < len(sessions) or any(not each["session"].equals(sessions) for each in baselines.values()):
         lengths = ", ".join(f"{name}: {len(account)}" for name, account in baselines.items())
-        raise ValueError(
-            f"a trial needs every account once on the same sessions, but run {run_id} has {len(sessions)} of its own "
-            f"and of its baselines {lengths}; evaluate the run again"
-        )
+        raise ValueError(f"run {run_id} needs the same sessions of all accounts, but has {len(sessions)} and {lengths}")
     return RunReturns(
         sessions=sessions.to_numpy().astype("datetime64[D]"),
         net=ensembles[0]["net_return"].to_numpy(),

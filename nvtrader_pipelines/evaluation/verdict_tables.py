@@ -1,4 +1,4 @@
-"""The columns of the tables of verdicts on runs."""
+"""The columns of the tables of verdicts on runs, and the period that is reported."""
 
 import polars as pl
 
@@ -19,52 +19,32 @@ EVALUATION = TableSchema(
     Column("first_session", pl.Date, "first session"),
     Column("last_session", pl.Date, "last session"),
     Column("n_sessions", pl.Int64, "number of sessions, first and last included"),
-    Column("sharpe", pl.Float64, "annualised Sharpe ratio net of costs, risk-free rate 0"),
+    Column("sharpe", pl.Float64, "annualized Sharpe ratio net of costs, risk-free rate 0"),
     Column("sharpe_low", pl.Float64, "2.5 % bound, stationary bootstrap"),
     Column("sharpe_high", pl.Float64, "97.5 % bound, stationary bootstrap"),
-    Column(
-        "sharpe_error",
-        pl.Float64,
-        "standard error of the Sharpe ratio, Lo (2002): independent returns, skewness 0, kurtosis 3",
-    ),
-    Column(
-        "lo_low",
-        pl.Float64,
-        "2.5 % bound by theory, Lo (2002): dependent returns of any distribution, Newey and West's lags",
-    ),
+    Column("sharpe_error", pl.Float64, "standard error of the Sharpe ratio, Lo (2002), of independent normal returns"),
+    Column("lo_low", pl.Float64, "2.5 % bound by Lo (2002): dependent returns of any distribution, Newey-West lags"),
     Column("lo_high", pl.Float64, "97.5 % bound by theory, the same; null where the returns never vary"),
     Column("total_return", pl.Float64, "growth over the period"),
     Column("cagr", pl.Float64, "compound annual growth"),
-    Column("volatility", pl.Float64, "annualised standard deviation"),
-    Column(
-        "sortino", pl.Float64, "annualised mean over downside deviation, target 0; null where no return is negative"
-    ),
+    Column("volatility", pl.Float64, "annualized standard deviation"),
+    Column("sortino", pl.Float64, "annualized mean over downside deviation, target 0; null if no return is negative"),
     Column("calmar", pl.Float64, "compound annual growth over the largest drawdown; null where there is none"),
     Column("max_drawdown", pl.Float64, "largest loss from a peak, positive"),
     Column("drawdown_duration", pl.Int64, "most sessions on end that closed below an earlier peak"),
     Column("value_at_risk", pl.Float64, "loss of a session that 95 % do not exceed, positive"),
     Column("cvar", pl.Float64, "mean loss of the worst 5 % of sessions (expected shortfall), positive"),
     Column("omega", pl.Float64, "sum of gains over sum of losses; null where no return is negative"),
-    Column(
-        "tail_ratio", pl.Float64, "size of the 95th percentile of returns over that of the 5th; null where that is 0"
-    ),
+    Column("tail_ratio", pl.Float64, "size of the 95th percentile of returns over that of the 5th; null if that is 0"),
     Column("hit_rate", pl.Float64, "share of sessions with a positive return"),
     Column("turnover_per_year", pl.Float64, "one-way turnover per year"),
     Column("cost_per_year", pl.Float64, "costs per year, fraction of equity"),
     Column("exposure", pl.Float64, "mean weight that is not in cash; above 1 with borrowed money"),
+    Column("effective_names", pl.Float64, "mean of 1 over the sum of squared weights of held names, scaled to sum 1"),
     Column(
-        "effective_names", pl.Float64, "mean of 1 over the sum of squared weights of the names held, scaled to sum 1"
+        "iqm_sharpe", pl.Float64, "interquartile mean of Sharpe ratios over folds, seeds; null for paths and one seed"
     ),
-    Column(
-        "iqm_sharpe",
-        pl.Float64,
-        "interquartile mean of Sharpe ratios over folds and seeds; null for paths and for one seed",
-    ),
-    Column(
-        "iqm_low",
-        pl.Float64,
-        "2.5 % bound, bootstrap of the seeds within each fold: what other seeds would give, same sessions",
-    ),
+    Column("iqm_low", pl.Float64, "2.5 % bound for other seeds on the same sessions, bootstrap of seeds within folds"),
     Column("iqm_high", pl.Float64, "97.5 % bound, the same"),
     Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over the period, known only afterwards"),
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline"),
@@ -77,22 +57,16 @@ RATIO_CURVE = TableSchema(
     Column("source", pl.String, "market source; runs on different ones are not ranked together"),
     Column("finished_at", UTC_TIME, "when the run was judged"),
     _PERIOD,
-    Column("sharpe", pl.Float64, "annualised Sharpe ratio of the ensemble, net of costs"),
+    Column("sharpe", pl.Float64, "annualized Sharpe ratio of the ensemble, net of costs"),
     Column("sharpe_low", pl.Float64, "2.5 % bound"),
     Column("sharpe_high", pl.Float64, "97.5 % bound"),
     EVALUATION.only("max_drawdown"),
     Column("rank", pl.Int32, "1 is the highest Sharpe ratio of the period; null of a run for validation only"),
     Column("best_so_far", pl.Boolean, "whether no earlier run of the period was better"),
     Column("n_trials", pl.Int64, "walk-forward runs on the source that had finished by then, itself included"),
-    Column(
-        "deflated_sharpe", pl.Float64, "probability of a true Sharpe ratio above the maximum expected of so many (2014)"
-    ),
-    Column(
-        "best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio, over the run's own sessions"
-    ),
-    Column(
-        "information_ratio", pl.Float64, "information ratio: annual Sharpe ratio of the return less the best baseline's"
-    ),
+    Column("deflated_sharpe", pl.Float64, "probability of a true Sharpe ratio above the expected maximum of as many"),
+    Column("best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio over the run's own sessions"),
+    Column("information_ratio", pl.Float64, "annual Sharpe ratio of the return less the best baseline's"),
     Column("deflated_information_ratio", pl.Float64, "the same probability for that information ratio"),
     Column("note", pl.String, "why something is null, or not deflated"),
 )
@@ -104,18 +78,12 @@ REGIME_EVALUATION = TableSchema(
     Column("share", pl.Float64, "sessions in the regime, fraction of all"),
     Column("n_segments", pl.Int64, "stretches between turning points, which intervals resample"),
     Column("log_return", pl.Float64, "sum of log(1 + net return); those of the regimes sum to that of all"),
-    Column(
-        "cagr", pl.Float64, "compound annual growth over the regime's sessions as if they followed one another; net"
-    ),
+    Column("cagr", pl.Float64, "compound annual growth over the regime's sessions as if they were consecutive; net"),
     EVALUATION.only("sharpe"),
     Column("sharpe_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
     Column("sharpe_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
-    Column(
-        "max_drawdown", pl.Float64, "largest loss from a peak within one segment, for all within the record; positive"
-    ),
-    Column(
-        "best_baseline", pl.String, "baseline with the highest Sharpe ratio over all sessions, known only afterwards"
-    ),
+    Column("max_drawdown", pl.Float64, "positive largest loss from a peak in one segment, for all within the record"),
+    Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over all sessions, known only later"),
     Column("active_best", pl.Float64, "mean net return less that of the best baseline, times 252"),
     Column("active_best_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
     Column("active_best_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
@@ -126,17 +94,13 @@ REGIME_EVALUATION = TableSchema(
     Column("note", pl.String, "why values are null; null where none is"),
 )
 _OF_TRIALS = TableSchema(Column("source", pl.String, "market source that all the trials were run on"), _PERIOD)
-_N_TRIALS = Column(
-    "n_trials", pl.Int64, "walk-forward runs ever made on the source, of every version of every experiment"
-)
+_N_TRIALS = Column("n_trials", pl.Int64, "walk-forward runs ever made on the source, of all experiments' versions")
 _NOTE = Column("note", pl.String, "why something is null, or what is left out")
 VALIDATION = TableSchema(
     _OF_TRIALS,
     Column("run_id", pl.String, "identity of the run, 16 hexadecimal digits: the trial is its ensemble"),
     EXPERIMENT,
-    Column(
-        "against", pl.String, "zero, best_baseline or anchor: what was subtracted from the returns, session by session"
-    ),
+    Column("against", pl.String, "zero, best_baseline or anchor: what was subtracted from the returns, by session"),
     Column("reference", pl.String, "account that was subtracted; null against zero"),
     _N_TRIALS,
     Column("first_session", pl.Date, "first of the run's own sessions in the period"),
@@ -145,35 +109,16 @@ VALIDATION = TableSchema(
     Column("sharpe", pl.Float64, "annual Sharpe ratio of net returns; against a reference, information ratio"),
     EVALUATION.only("sharpe_low", "sharpe_high"),
     Column("probabilistic_sharpe", pl.Float64, "probability of a true Sharpe ratio above 0 (2012)"),
-    Column(
-        "expected_maximum_sharpe", pl.Float64, "annual Sharpe ratio the best of so many trials without skill would show"
-    ),
+    Column("expected_maximum_sharpe", pl.Float64, "annual Sharpe ratio of the best of so many trials without skill"),
     Column("deflated_sharpe", pl.Float64, "probability of a true Sharpe ratio above that maximum (2014)"),
-    Column(
-        "deflated_sharpe_2025",
-        pl.Float64,
-        "the same by the error under the null, over T, of the largest of all trials (2025)",
-    ),
-    Column(
-        "minimum_track_record_length",
-        pl.Float64,
-        "sessions after which such a Sharpe ratio is above 0 with 95 % confidence",
-    ),
+    Column("minimum_track_record_length", pl.Float64, "sessions until such a ratio is above 0 with 95 % confidence"),
     Column("p_value", pl.Float64, "one-sided, of a true Sharpe ratio of at most 0"),
     Column("holm", pl.Float64, "p value adjusted for all trials, family-wise error rate"),
     Column("benjamini_hochberg", pl.Float64, "p value adjusted for all trials, false discovery rate"),
-    Column(
-        "rademacher_lower",
-        pl.Float64,
-        "95 % lower bound of the annual Sharpe ratio, for all compared at once in the worst case",
-    ),
+    Column("rademacher_lower", pl.Float64, "95 % lower bound of the annual Sharpe ratio, of all trials at once"),
     Column("alpha_per_year", pl.Float64, "intercept of the net returns on those of the reference, times 252"),
     Column("beta", pl.Float64, "slope of the net returns on those of the reference"),
-    Column(
-        "alpha_t",
-        pl.Float64,
-        "t statistic of alpha, Newey and West's error; null where alpha and beta leave no residual",
-    ),
+    Column("alpha_t", pl.Float64, "t statistic of alpha, Newey and West's error; null if there is no residual"),
     _NOTE,
 )
 OVERFITTING = TableSchema(
@@ -211,25 +156,15 @@ PRUDEX = TableSchema(
     Column("axis", pl.String, "profitability, risk_control, universality, diversity, reliability or explainability"),
     Column("measure", pl.String, "one of the axis's measures; axis in the row that sums the axis up"),
     Column("statistic", pl.String, "number of the measure"),
-    Column(
-        "value", pl.Float64, "the number, a mean over test windows and markets; measures reported in the row of an axis"
-    ),
-    Column(
-        "score",
-        pl.Float64,
-        "0 to 100, 50 is the market's average (1/N); mean of the axis's measures in the row of an axis",
-    ),
+    Column("value", pl.Float64, "the number, a mean over test windows and markets; of an axis, measures reported"),
+    Column("score", pl.Float64, "0 to 100, 50 is the market's average (1/N); of an axis, the mean of its measures"),
     Column("reported", pl.Boolean, "whether the measure could be computed: a filled field of the compass's ring"),
     Column("note", pl.String, "why value or score are null; null where neither is"),
 )
 STRESS = TableSchema(  # one account in one scenario, and of a scenario of several markets one statistic
     _WHO,
     Column("scenario", pl.String, "what happened to the market; unstressed is the window as it was"),
-    Column(
-        "statistic",
-        pl.String,
-        "value, or of several markets the median, worst_5_percent or worst of each measure by itself",
-    ),
+    Column("statistic", pl.String, "value; of several markets the median, worst_5_percent or worst of each measure"),
     Column("first_session", pl.Date, "first session of the account, opened in cash at the close before"),
     Column("last_session", pl.Date, "last session of the account"),
     Column("shock_session", pl.Date, "first session that is not as it was, where there is one"),
@@ -238,15 +173,17 @@ STRESS = TableSchema(  # one account in one scenario, and of a scenario of sever
     Column("total_return", pl.Float64, "growth over the sessions, net of costs"),
     EVALUATION.only("max_drawdown"),
     Column("worst_session", pl.Float64, "lowest net return of a session"),
-    Column("sharpe", pl.Float64, "annualised Sharpe ratio net of costs, null below 63 sessions"),
+    Column("sharpe", pl.Float64, "annualized Sharpe ratio net of costs, null below 63 sessions"),
     Column("turnover", pl.Float64, "one-way turnover over the sessions"),
     Column("cost", pl.Float64, "costs over the sessions, summed fractions of equity"),
-    Column(
-        "sessions_to_recover",
-        pl.Int64,
-        "from the bottom of the largest drawdown to its peak, null where it is not reached",
-    ),
+    Column("sessions_to_recover", pl.Int64, "from the bottom of the largest drawdown to its peak; null if not reached"),
     Column("difference_to_unstressed", pl.Float64, "total return less that of the unstressed window"),
     Column("difference_to_equal_weight", pl.Float64, "total return less that of 1/N in the same market"),
     Column("note", pl.String, "what a reader must know, and why something is null"),
 )
+
+
+def reported_period(periods: pl.Series) -> str:
+    """Reported period among those of verdicts: the last `from_<year>`, else `all`."""
+    reported = periods.filter(periods.str.starts_with("from_")).sort()
+    return str(reported[-1]) if len(reported) else "all"

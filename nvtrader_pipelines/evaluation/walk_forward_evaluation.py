@@ -86,10 +86,7 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
     bad = incomplete.filter((pl.col("len") != len(sessions)) | (pl.col("n") != len(sessions)))
     if len(bad) or len(names) != len(set(names)):
         found = ", ".join(f"{name}: {count}" for name, count in bad.select("policy", "len").sort("policy").rows())
-        raise ValueError(
-            f"evaluate needs every account once on each of the {len(sessions)} sessions and in the same folds, "
-            f"but found {found or 'an account of two kinds'}"
-        )
+        raise ValueError(f"every account must be once on each of {len(sessions)} sessions: {found or 'two kinds'}")
     per_account = _with_names_held(curves, actions).partition_by("policy", as_dict=True)
 
     def columns(value: str) -> NDArray[np.float64]:
@@ -111,9 +108,7 @@ def _require_numbers(curves: pl.DataFrame) -> None:
         missing = curves.filter(~pl.col(name).is_finite().fill_null(value=False))
         if len(missing):
             policy, session, found = missing.select("policy", "session", name).row(0)
-            raise ValueError(
-                f"evaluate needs finite numbers, but {name} of {policy} is {found} at {session}; walk the run again"
-            )
+            raise ValueError(f"evaluate needs finite numbers, but {name} of {policy} is {found} at {session}")
 
 
 def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFrame:
@@ -128,10 +123,7 @@ def _with_names_held(curves: pl.DataFrame, actions: pl.DataFrame) -> pl.DataFram
     early = joined.filter(pl.col("names_held").is_null())
     if len(early):
         policy, session = early.select("policy", "session").row(0)
-        raise ValueError(
-            f"evaluate needs weights of every account at each session, but {policy} has no fill before {session}; give "
-            "its action log from the beginning"
-        )
+        raise ValueError(f"evaluate needs weights at each session, but {policy} has no fill before {session}")
     return joined
 
 
@@ -166,7 +158,7 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
             **of_period,
             **found[i],
             **dict(zip(("sharpe_low", "sharpe_high"), draws.interval(i), strict=True)),
-            "sharpe_error": _annual_error(sharpes[i], n_sessions),
+            "sharpe_error": iid_standard_error(sharpes[i] / YEARLY, n_sessions) * YEARLY,
             **_lo_bounds(accounts.net_return[:, i]),
             "turnover_per_year": turnover_per_year(accounts.turnover[:, i]),
             "cost_per_year": cost_per_year(accounts.cost[:, i]),
@@ -177,11 +169,6 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
         }
         for i, name in enumerate(accounts.names)
     ]
-
-
-def _annual_error(sharpe: float, n_sessions: int) -> float:
-    """Standard error of an annual Sharpe ratio for independent normal returns."""
-    return iid_standard_error(sharpe / YEARLY, n_sessions) * YEARLY
 
 
 def _lo_bounds(returns: NDArray[np.float64]) -> Mapping[str, float]:

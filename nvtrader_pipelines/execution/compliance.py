@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Rule
+from nvtrader_pipelines.execution.plan import Finding, Level, RebalancePlan, Rule
 from nvtrader_pipelines.market.symbol_groups import name_symbols
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
@@ -82,16 +82,9 @@ def _purchases(plan: RebalancePlan) -> list[tuple[str, float]]:
 
 
 def _positions(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
-    bound = limits.max_position
+    bound, sentence = limits.max_position, "{} would weigh {:.2%}, above the {:.2%} that one name may weigh"
     return [
-        Finding(
-            rule="max_position_pct",
-            level="hard",
-            symbol=name,
-            figure=wanted,
-            bound=bound,
-            sentence=f"{name} would weigh {wanted:.2%}, above the {bound:.2%} that one name may weigh",
-        )
+        _finding("max_position_pct", "hard", wanted, bound, sentence.format(name, wanted, bound), name)
         for name, _, wanted in _names(plan)
         if abs(wanted) > bound + ROUNDING
     ]
@@ -105,23 +98,17 @@ def _exposures(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
     for what, figure, bound in (("gross", gross, limits.max_gross), ("net", net, limits.max_net)):
         if figure > bound + ROUNDING:
             sentence = f"the names would weigh {figure:.2%} {what}, above the {bound:.2%} that they may"
-            found.append(Finding(rule="limits_hold", level="hard", figure=figure, bound=bound, sentence=sentence))
+            found.append(_finding("limits_hold", "hard", figure, bound, sentence))
     if net < limits.min_net - ROUNDING:
         sentence = f"the names would weigh {net:.2%} net, below the {limits.min_net:.2%} that they must"
-        found.append(Finding(rule="limits_hold", level="hard", figure=net, bound=limits.min_net, sentence=sentence))
+        found.append(_finding("limits_hold", "hard", net, limits.min_net, sentence))
     return found
 
 
 def _restricted_purchases(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
+    sentence = "{} is restricted: it may be held or sold, but {:.2%} of equity would be bought"
     return [
-        Finding(
-            rule="restricted_list",
-            level="hard",
-            symbol=name,
-            figure=more,
-            bound=0.0,
-            sentence=f"{name} is restricted: it may be held or sold, but {more:.2%} of equity would be bought",
-        )
+        _finding("restricted_list", "hard", more, 0.0, sentence.format(name, more), name)
         for name, more in _purchases(plan)
         if name in restricted
     ]
@@ -133,22 +120,16 @@ def _unknown_names(plan: RebalancePlan, rule: Rule, names: Iterable[str], what: 
     if not unknown:
         return []
     sentence = f"{', '.join(unknown)} {what}, but not a symbol of the plan's market; check the spelling"
-    return [Finding(rule=rule, level="warn", figure=len(unknown), bound=0.0, sentence=sentence)]
+    return [_finding(rule, "warn", len(unknown), 0.0, sentence)]
 
 
 def _wash_sales(plan: RebalancePlan, limits: RiskLimits, days_since: Mapping[str, int]) -> list[Finding]:
+    bound = limits.wash_sale_days
+    sentence = "{} would be bought {} calendar days after it was sold at a loss; it may not be bought within {}"
     return [
-        Finding(
-            rule="wash_sale_window_days",
-            level="hard",
-            symbol=name,
-            figure=float(days_since[name]),
-            bound=float(limits.wash_sale_days),
-            sentence=f"{name} would be bought {days_since[name]} calendar days after it was sold at a loss; "
-            f"it may not be bought within {limits.wash_sale_days}",
-        )
+        _finding("wash_sale_window_days", "hard", days, bound, sentence.format(name, days, bound), name)
         for name, _ in _purchases(plan)
-        if name in days_since
+        if (days := days_since.get(name)) is not None
     ]
 
 
@@ -167,7 +148,7 @@ def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
     if turnover <= bound + ROUNDING:
         return []
     sentence = f"one-way turnover would be {turnover:.2%} of equity, above {bound:.2%}"
-    return [Finding(rule="turnover_pct_warn", level="soft", figure=turnover, bound=bound, sentence=sentence)]
+    return [_finding("turnover_pct_warn", "soft", turnover, bound, sentence)]
 
 
 def _sectors(plan: RebalancePlan, limits: RiskLimits, sectors: Mapping[str, str]) -> list[Finding]:
@@ -175,20 +156,16 @@ def _sectors(plan: RebalancePlan, limits: RiskLimits, sectors: Mapping[str, str]
     without = [name for name, _, wanted in _names(plan) if name not in sectors and abs(wanted) > ROUNDING]
     if without:
         sentence = f"{name_symbols(without)}: no sector is known; add a row per symbol to data/compliance/sectors.csv"
-        found.append(_sector_finding(without[0] if len(without) == 1 else None, None, bound, sentence))
+        symbol = without[0] if len(without) == 1 else None
+        found.append(_finding("sector_concentration_max", "soft", None, bound, sentence, symbol))
     for name, _, wanted in _names(plan):
         if name in sectors:
             sums[sectors[name]] = sums.get(sectors[name], 0.0) + abs(wanted)
     for sector in sorted(sums):
         if sums[sector] > bound + ROUNDING:
             sentence = f"sector {sector} would weigh {sums[sector]:.2%}, above the {bound:.2%} that one may weigh"
-            found.append(_sector_finding(None, sums[sector], bound, sentence))
+            found.append(_finding("sector_concentration_max", "soft", sums[sector], bound, sentence))
     return found
-
-
-def _sector_finding(symbol: str | None, figure: float | None, bound: float, sentence: str) -> Finding:
-    rule = "sector_concentration_max"
-    return Finding(rule=rule, level="soft", symbol=symbol, figure=figure, bound=bound, sentence=sentence)
 
 
 def _diversification(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
@@ -196,7 +173,7 @@ def _diversification(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
     if n_names >= bound:
         return []
     sentence = f"{n_names} names would have weight, fewer than {bound}"
-    return [Finding(rule="min_diversification", level="warn", figure=n_names, bound=bound, sentence=sentence)]
+    return [_finding("min_diversification", "warn", n_names, bound, sentence)]
 
 
 def _volatility(limits: RiskLimits, volatility: float | None) -> list[Finding]:
@@ -208,4 +185,10 @@ def _volatility(limits: RiskLimits, volatility: float | None) -> list[Finding]:
         return []
     else:
         sentence = f"the target weights had a realized volatility of {volatility:.2%} per year, above {bound:.2%}"
-    return [Finding(rule="realized_vol_target", level="warn", figure=volatility, bound=bound, sentence=sentence)]
+    return [_finding("realized_vol_target", "warn", volatility, bound, sentence)]
+
+
+def _finding(
+    rule: Rule, level: Level, figure: float | None, bound: float, sentence: str, symbol: str | None = None
+) -> Finding:
+    return Finding(rule=rule, level=level, symbol=symbol, figure=figure, bound=bound, sentence=sentence)

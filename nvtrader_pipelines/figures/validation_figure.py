@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
     GREY,

@@ -53,8 +53,5 @@ def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.da
         "reason": refusal.reason if refusal else None,
         "ingested_at": ingested_at,
     }
-    return IngestedDelivery(_to_bars(wanted), pl.DataFrame([row], schema=DELIVERIES))
-
-
-def _to_bars(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.select(pl.col(name).cast(kind) for name, kind in BARS.items())
+    bars = wanted.select(pl.col(name).cast(kind) for name, kind in BARS.items())
+    return IngestedDelivery(bars, pl.DataFrame([row], schema=DELIVERIES))

@@ -182,11 +182,6 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
     return pl.DataFrame([row], schema=PANELS)
 
 
-def _usable_features(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
-    has_volume = rows["volume"].null_count() < len(rows)
-    return [name for name in columns if name not in _KEYS and (has_volume or "volume" not in name)]
-
-
 def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.DataFrame:
     known = set(rows["symbol"])
     unknown = sorted(set(symbols or ()) - known)
@@ -202,7 +197,8 @@ def _usable_rows(
     """Rows of usable symbols, the features that they have, and the other symbols."""
     gappy = _long_gaps(rows, max_gap)
     rows = _without(rows, gappy)
-    names = _usable_features(rows, columns)
+    has_volume = rows["volume"].null_count() < len(rows)
+    names = [name for name in columns if name not in _KEYS and (has_volume or "volume" not in name)]
     partial = _missing_features(rows, names)
     return _without(rows, partial), names, [*gappy, *partial]
 

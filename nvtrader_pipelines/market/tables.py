@@ -75,20 +75,14 @@ RETURNS = TableSchema(
     Column("adj_open", pl.Float64, "opening price adjusted like the close"),
     Column("adj_close", pl.Float64, "adjusted close"),
     Column("close_return", pl.Float64, "simple return from the previous bar's close; null on the first bar"),
-    Column(
-        "overnight_return", pl.Float64, "simple return from the previous bar's close to this open; null without opens"
-    ),
+    Column("overnight_return", pl.Float64, "simple return from the previous close to this open; null without opens"),
     Column("span", pl.Int32, "sessions since the previous bar; 1 without a gap"),
     CLEAN_BARS.only("volume"),
 )
 REGIMES = TableSchema(
     Column("source", pl.String, "source of the market"),
     BAR.only("session"),
-    Column(
-        "regime",
-        pl.String,
-        "strong_down, weak_down, sideways or strong_up; looks ahead, only to judge by, never to decide",
-    ),
+    Column("regime", pl.String, "strong_down, weak_down, sideways or strong_up; looks ahead, so never to decide by"),
     Column("segment", pl.Int32, "number of the segment between turning points, 0 first; known only afterwards"),
     Column("slope", pl.Float64, "slope of the segment's filtered log index per session; known only afterwards"),
     Column("market_return", pl.Float64, "mean close return of the source's names; 0 on the first session"),

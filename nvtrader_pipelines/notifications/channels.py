@@ -75,7 +75,7 @@ def require_channels(home: Home) -> dict[str, Channel]:
     channels = read_channels(home)
     if not channels:
         raise StorageError(
-            f"notifications need a channel, but there is neither {home.without_link.notifications_file} nor "
+            f"notifications need a channel, but there is neither {home.notifications_file} nor "
             f"${DEFAULT_VARIABLE}; export an Apprise URL, such as {DEFAULT_VARIABLE}=json://HOST:PORT/PATH"
         )
     return channels

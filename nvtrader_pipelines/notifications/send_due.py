@@ -133,4 +133,4 @@ def compose(home: Home, due: list[Notification]) -> tuple[str, str]:
 
 def home_name(home: Home) -> str:
     """Name of the home's folder."""
-    return home.without_link.root.name
+    return home.root.name

@@ -62,10 +62,7 @@ MIN_DPO_PAIRS = 500
 MAX_ROWS_SHOWN = 20  # violations listed in the metadata
 FINITE = (RETURNS, FEATURES, VALIDATION, OVERFITTING, REGIME_EVALUATION, STRESS, PRUDEX, SCORECARDS, SCOREBOARD)
 PROBABILITIES = {
-    VALIDATION: (
-        *("probabilistic_sharpe", "deflated_sharpe", "deflated_sharpe_2025"),
-        *("p_value", "holm", "benjamini_hochberg"),
-    ),
+    VALIDATION: ("probabilistic_sharpe", "deflated_sharpe", "p_value", "holm", "benjamini_hochberg"),
     OVERFITTING: ("probability_of_overfitting", "probability_of_loss"),
 }
 

@@ -232,13 +232,11 @@ class _EstimatedPolicy:
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
         """Return the last estimate over the names eligible now."""
-        if t + 1 >= self._history and self._is_due(t):
+        is_due = self._estimated_at is None or t - self._estimated_at >= self._estimate_every
+        if t + 1 >= self._history and is_due:
             self._scores = self._estimate(panel, t)
             self._estimated_at = t
         return Decision(target=_over_eligible(panel, t, self._scores))
-
-    def _is_due(self, t: int) -> bool:
-        return self._estimated_at is None or t - self._estimated_at >= self._estimate_every
 
     def _estimate(self, panel: MarketPanel, t: int) -> NDArray[np.float64] | None:
         first = t + 1 - self._history

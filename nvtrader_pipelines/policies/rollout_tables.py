@@ -14,11 +14,7 @@ DECISION = TableSchema(
     Column("session", pl.Date, "session at whose close the decision was made"),
 )
 STEP = TableSchema(
-    Column(
-        "episode",
-        pl.Int32,
-        "of a walk, how often accounts were opened anew; in training, the number of the sampled episode",
-    ),
+    Column("episode", pl.Int32, "of a walk, how often accounts were opened anew; in training, the sampled episode"),
     DECISION,
     Column("fill_session", pl.Date, "session at which the order filled; null where that is not known yet"),
     Column("observation_hash", pl.Int64, "XXH64 of the observation's bytes, as a signed number"),

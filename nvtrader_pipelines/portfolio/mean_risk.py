@@ -32,7 +32,8 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
     optimizer = MeanRisk(
         objective_function=ObjectiveFunction.MINIMIZE_RISK,
         risk_measure=RiskMeasure.VARIANCE,
-        prior_estimator=_shrunk_prior(),
+        # positive definite even for identical names
+        prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
     )
 
     def solve(window: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,11 +73,6 @@ def _solve_cached(objective: str, solve: Solver, returns: NDArray[np.float64]) -
     if key not in _cached_weights:
         _cached_weights[key] = _solve_cleanly(solve, returns)
     return _cached_weights[key].copy()
-
-
-def _shrunk_prior() -> EmpiricalPrior:
-    """Sample means with a covariance that is positive definite even for identical names."""
-    return EmpiricalPrior(covariance_estimator=LedoitWolf())
 
 
 def _solve_cleanly(solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.float64]:

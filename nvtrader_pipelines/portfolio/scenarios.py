@@ -187,9 +187,7 @@ def require_tail(scenarios: Scenarios, history: int, confidence_level: float) ->
 def _log_returns(returns: FloatArray) -> FloatArray:
     found = np.ascontiguousarray(returns, dtype=np.float64)  # sums round by memory layout
     if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:
-        raise ValueError(
-            f"past returns need shape (T, N) with T of at least 2 and N of at least 1, but have {found.shape}"
-        )
+        raise ValueError(f"past returns need shape (T, N) with T of at least 2 and N of at least 1, got {found.shape}")
     missing = np.argwhere(~np.isfinite(found))
     if len(missing):
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 
 MIN_DEFLATED = 0.95  # deflated information ratio below which luck is a likely explanation; our choice
 ASKED = f"the check asks for at least {MIN_DEFLATED}"  # the gate only with `require_deflated`
@@ -95,10 +95,7 @@ def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:
     run = f"{_describe_market(row)}: {name}, the best ranked of {_format_trials(row)},"
     found = partial(PromotionFinding, DEFLATED, row["source"], row["period"], row["against"], value)
     if value is None:
-        return found(
-            passed=False,
-            sentence=f"{run} has no deflated information ratio against {over}: {row['note']}",
-        )
+        return found(passed=False, sentence=f"{run} has no deflated information ratio against {over}: {row['note']}")
     passed = value >= MIN_DEFLATED
     sentence = (
         f"{run} has an information ratio of {row['sharpe']:+.2f} against {over}, deflated for the trials: "

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.eligibility import (

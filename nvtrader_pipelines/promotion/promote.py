@@ -9,20 +9,13 @@ from datetime import datetime
 from functools import cached_property
 
 import polars as pl
-from pydantic import ValidationError
 
-from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
-from nvtrader_pipelines.promotion.activation import activate
-from nvtrader_pipelines.promotion.active_policy import (
-    ActivePolicy,
-    activations,
-    read_active,
-    read_replaceable,
-)
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activations, read_active, read_replaceable
 from nvtrader_pipelines.promotion.decision_log import (
     Decision,
     PromotionRow,
@@ -35,7 +28,7 @@ from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_fit,
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.promotion.recency import start_deadline
-from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
@@ -101,10 +94,7 @@ def read_gate(home: Home) -> PromotionGate:
     path = home.promotion_file
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return PromotionGate()
-    try:
-        return PromotionGate.model_validate(read_document(path))
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid promotion gate: {explain(error, PromotionGate)}") from error
+    return validate_document(read_document(path), PromotionGate, f"{path.name} is not a valid promotion gate")
 
 
 def label(ref: PolicyRef) -> str:
@@ -339,3 +329,39 @@ def _format_cost_model(model: CostModel) -> str:
     """Format a cost model for a sentence, with unrounded numbers so that different models differ."""
     settings = [f"{name} {value}".replace("_", " ") for name, value in model if name != "kind"]
     return f"{model.kind.replace('_', ' ')} ({', '.join(settings)})"
+
+
+def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -> ActivePolicy:
+    """Activate a policy from the next close on; the active policy itself is left unchanged.
+
+    All checks precede the write: on an error the previous policy stays active.
+
+    Raises:
+        StorageError: if the run is unknown, not sealed, lacks the policy or is validation-only, its files are missing,
+            changed or do not open on the current market, its limits are looser than the desk's, or the audit is
+            damaged.
+    """
+    run = sealed_run(store, ref)
+    symbols = require_usable(store, run, ref.policy)
+    with file_lock(store.home.runtime / ".active_policy.lock"):
+        before = read_replaceable(store)
+        if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
+            return before
+        active = ActivePolicy(
+            partition_key=run.partition_key,
+            run_id=run.run_id,
+            policy=ref.policy,
+            sha256=run.sha256,
+            spec_hash=run.spec_hash,
+            snapshot_ids=run.snapshot_ids,
+            symbols=symbols,
+            code_version=run.code_version,
+            installed=code_of(store.ledger.read(run.partition_key)),
+            activated_at=at,
+            by=by,
+            reason=reason,
+            previous_run_id=before.run_id if before else None,
+            previous_policy=before.policy if before else None,
+        )
+        store.audit.append([active.event])
+    return active

@@ -57,24 +57,16 @@ def record_run(
         if not isinstance(error, Exception):  # Ctrl-C, a signal, or a caller that stops early
             ledger.finish(row.run_id, "interrupted", message=INTERRUPTED)
             raise
-        failure = _error_step(row, error)
+        message = " ".join(str(error).split()) or type(error).__name__
+        failure = Progress(task_id=row.task_id, run_id=row.run_id, stage="error", message=message, timestamp=now())
         ledger.record_event(failure)
-        ledger.finish(row.run_id, "failed", message=failure.message)
+        ledger.finish(row.run_id, "failed", message=message)
         yield failure
         raise
     if closes:
         metrics = (last.metrics or None) if last else None
         ledger.finish(row.run_id, "done", metrics=metrics, mlflow_run_id=mlflow_run_id)
     return running.result
-
-
-def _error_step(row: RunRow, error: Exception) -> Progress:
-    message = _sentence(error)
-    return Progress(task_id=row.task_id, run_id=row.run_id, stage="error", message=message, timestamp=now())
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 class _ProgressThinner:

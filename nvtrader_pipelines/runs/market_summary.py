@@ -41,6 +41,7 @@ def summarize_market(store: Store) -> MarketSummary:
     files = _count_files(tables.read(DELIVERIES), kept, rows)
     symbols, reasons = _count_symbols(kept, rows), _count_reasons(quarantine)
     first_year = kept["year"].min()
+    refused = files.drop_nulls("reason").select("file", "reason")
     return MarketSummary(
         files=files,
         symbols=symbols,
@@ -48,7 +49,7 @@ def summarize_market(store: Store) -> MarketSummary:
         first_year=first_year if isinstance(first_year, int) else None,
         warnings=(
             *_panel_warnings(store, kept),
-            *_file_warnings(files),
+            *(f"{file} was refused: {reason}" for file, reason in refused.rows()),
             *_correction_warnings(kept, rows),
             *_symbol_warnings(symbols, rows),
             *_split_warnings(kept),
@@ -111,11 +112,6 @@ def _with_counts(frame: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame, ke
 def _rows_with_symbol(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with a valid symbol; a broken line has its whole text in that column."""
     return rows.filter(pl.col("symbol").str.contains(SYMBOL))
-
-
-def _file_warnings(files: pl.DataFrame) -> Iterator[str]:
-    refused = files.filter(pl.col("reason").is_not_null())
-    yield from (f"{file} was refused: {reason}" for file, reason in refused.select("file", "reason").rows())
 
 
 def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:

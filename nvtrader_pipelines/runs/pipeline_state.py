@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.market_state import market_digest
@@ -42,8 +41,4 @@ def _file_digests(home: Home) -> Iterator[str]:
     policies = (path for kind in ("*.zip", "*.json") for path in home.policies.rglob(kind))
     for path in sorted([home.market_file, *home.experiments.rglob("*"), *policies]):
         if path.is_file():
-            yield f"{_name(path, home)} {fingerprint(path)}"
-
-
-def _name(path: Path, home: Home) -> str:
-    return escape_name(path.relative_to(home.root))
+            yield f"{escape_name(path.relative_to(home.root))} {fingerprint(path)}"

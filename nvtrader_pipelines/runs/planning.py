@@ -50,10 +50,7 @@ def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
 
 
 def read_replay_plan(
-    store: Store,
-    parent: SealedRun,
-    window: tuple[date, date] | None = None,
-    snapshot_ids: dict[str, int] | None = None,
+    store: Store, parent: SealedRun, window: tuple[date, date] | None = None, snapshot_ids: dict[str, int] | None = None
 ) -> RunPlan:
     """Plan the replay of a sealed run over a window, on the pinned or on given snapshots.
 

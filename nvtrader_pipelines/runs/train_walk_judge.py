@@ -42,12 +42,7 @@ def judge_run(
 
 
 def replay_run(
-    store: Store,
-    run_id: str,
-    launch: Launch,
-    window: Window | None = None,
-    *,
-    pinned: bool = False,
+    store: Store, run_id: str, launch: Launch, window: Window | None = None, *, pinned: bool = False
 ) -> Steps:
     """Replay the policies of a sealed run on another window, or again on its test window.
 
@@ -116,11 +111,7 @@ def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedR
 
 
 def _runtime(
-    store: Store,
-    plan: RunPlan,
-    launch: Launch,
-    parent: SealedRun | None = None,
-    tracker: Tracker | None = None,
+    store: Store, plan: RunPlan, launch: Launch, parent: SealedRun | None = None, tracker: Tracker | None = None
 ) -> Runtime:
     """Build the runtime of a plan that stores its results in this store."""
     return Runtime(plan, StoredRun(store, plan, now, parent, tracker), launch.task_id, now)

@@ -25,17 +25,11 @@ from nvtrader_pipelines.scoreboard.contests import (
     read_contests,
 )
 from nvtrader_pipelines.scoreboard.entrants import Entrant
+from nvtrader_pipelines.scoreboard.parallel_calls import Contests, Shard, shard_processes
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
 from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Scorecard, attempt_id, markdown
-from nvtrader_pipelines.scoreboard.scoring import (
-    SourceMarket,
-    TrialPopulation,
-    refusal_card,
-    run_shard,
-    score_entrants,
-)
-from nvtrader_pipelines.scoreboard.shards import Contests, Shard, shard_processes
+from nvtrader_pipelines.scoreboard.scoring import SourceMarket, TrialPopulation, refusal_card, run_shard, score_entrants
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically

@@ -218,12 +218,7 @@ def contest_environment(contest: Contest, rebal_freq: int) -> EnvSpec:
     )
 
 
-def run_contest_backtest(
-    entrant: Entrant,
-    panel: MarketPanel,
-    contest: Contest,
-    meter: Meter,
-) -> ContestRun:
+def run_contest_backtest(entrant: Entrant, panel: MarketPanel, contest: Contest, meter: Meter) -> ContestRun:
     """Backtest an entrant on an account of its own, and its untimed twin on another.
 
     Raises:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Self
 
-from pydantic import RootModel, ValidationError, model_validator
+from pydantic import RootModel, model_validator
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.explanation import explain, suggest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import SourceName
-from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
@@ -48,10 +48,7 @@ def read_contests(home: Home) -> dict[str, ContestSpec]:
     path = home.contests
     if not path.exists():
         return BUILT_IN
-    try:
-        own = ContestFile.model_validate(read_document(path)).root
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid list of contests: {explain(error, ContestFile)}") from error
+    own = validate_document(read_document(path), ContestFile, f"{path.name} is not a valid list of contests").root
     return BUILT_IN | own
 
 

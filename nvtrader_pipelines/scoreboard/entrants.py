@@ -181,10 +181,7 @@ def weights_entrant(
         {**spec.model_dump(mode="json"), "sha256": table.sha256},
         scoring_code(spec),
         lambda _, window: WeightsPolicy(*decisions),  # noqa: ARG005 - one signature for all entrants
-        warnings=(
-            UNKNOWN_TRIALS,
-            "weights from a file: look-ahead cannot be ruled out",
-        ),
+        warnings=(UNKNOWN_TRIALS, "weights from a file: look-ahead cannot be ruled out"),
     )
 
 

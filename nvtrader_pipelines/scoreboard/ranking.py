@@ -21,8 +21,7 @@ def rank_entrants(history: pl.DataFrame, latest: Mapping[str, str]) -> pl.DataFr
         latest: entrant to the digest of its card in the last update.
     """
     wanted = pl.DataFrame(
-        {"entrant": list(latest), "digest": list(latest.values())},
-        schema={"entrant": pl.String, "digest": pl.String},
+        {"entrant": list(latest), "digest": list(latest.values())}, schema={"entrant": pl.String, "digest": pl.String}
     )
     now = _newest_rows(history.join(wanted, on=["entrant", "digest"], how="semi"))
     judged = now.filter(pl.col("contest").is_not_null())

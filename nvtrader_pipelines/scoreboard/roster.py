@@ -23,13 +23,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.entrants import (
-    Entrant,
-    baseline_entrant,
-    run_entrant,
-    sb3_entrant,
-    weights_entrant,
-)
+from nvtrader_pipelines.scoreboard.entrants import Entrant, baseline_entrant, run_entrant, sb3_entrant, weights_entrant
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -119,9 +113,9 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
     paths = [path for path in every if not _is_left_out(path)]
     left_out = {path.stem for path in every}.difference(path.stem for path in paths) | store.ledger.archived_names()
     known = runs["experiment"].reverse().unique(maintain_order=True)
-    roster.problems.update(
-        {path.stem: _no_run_message(path) for path in every if path not in paths and path.stem not in known}
-    )
+    without_run = "{} keeps a run from being judged, but no experiment of that name has one; see `nvtrader runs`"
+    judged = {*paths, *(path for path in every if path.stem in known)}
+    roster.problems.update({path.stem: without_run.format(path.name) for path in every if path not in judged})
     experiments = [name for name in known if name not in left_out]
     rules = distinct_baselines(_last_specs(store, runs, roster, experiments), experiments)
     n_files = Counter(path.stem for path in paths)
@@ -177,10 +171,6 @@ def _is_left_out(path: Path) -> bool:
     except StorageError:  # a problem of the roster
         return False
     return isinstance(spec, RunEntrantSpec) and not spec.judged
-
-
-def _no_run_message(path: Path) -> str:
-    return f"{path.name} keeps a run from being judged, but no experiment of that name has one; see `nvtrader runs`"
 
 
 def _last_specs(store: Store, runs: pl.DataFrame, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:

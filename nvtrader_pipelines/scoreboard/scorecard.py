@@ -187,7 +187,11 @@ class Scorecard(ScorecardPart):
     def row(self) -> dict[str, Any]:
         """Row of `evaluation.scorecards`."""
         inference, contest = self.inference or Inference(), self.contest
-        worst = min((each for each in self.stress if each.total_return is not None), key=_total_return, default=None)
+        worst = min(
+            (each for each in self.stress if each.total_return is not None),
+            key=lambda each: each.total_return or 0.0,
+            default=None,
+        )
         moment = f"{self.entrant}|{self.digest}|{self.measured.judged_at.isoformat()}"
         return {
             "judgement": hashlib.sha256(moment.encode()).hexdigest()[:ID_LENGTH],
@@ -237,10 +241,6 @@ METRICS_WITHOUT_INTERVAL = (
     "turnover_per_year",
     "cost_per_year",
 )
-
-
-def _total_return(result: StressResult) -> float:
-    return result.total_return or 0.0
 
 
 def _interval_columns(name: str, metric: Metric) -> dict[str, float | None]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,16 +14,12 @@ from nvtrader_pipelines.evaluation.account_statistics import execution_latency
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation, deflated_sharpe_ratio
-from nvtrader_pipelines.evaluation.sharpe.inference import (
-    probabilistic_sharpe_ratio,
-    sharpe_moments,
-)
+from nvtrader_pipelines.evaluation.sharpe.inference import probabilistic_sharpe_ratio, sharpe_moments
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import Trials, deflation_trials, sharpe_ratios
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
 from nvtrader_pipelines.experiments.code_digest import scoring_code
-from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
@@ -118,11 +115,7 @@ class SourceMarket:
 
 
 def score_entrants(
-    entrants: Sequence[Entrant],
-    market: SourceMarket,
-    meter: Meter,
-    judged_at: datetime,
-    report: Callable[[str], None],
+    entrants: Sequence[Entrant], market: SourceMarket, meter: Meter, judged_at: datetime, report: Callable[[str], None]
 ) -> list[Scorecard]:
     """Score every entrant on one source; a refused entrant gets a card with the reason.
 
@@ -228,62 +221,52 @@ def score_runs(
 
 
 def refusal_card(
-    name: str,
-    reason: str,
-    judged_at: datetime,
-    entrant: Entrant | None = None,
-    contest: Contest | None = None,
+    name: str, reason: str, judged_at: datetime, entrant: Entrant | None = None, contest: Contest | None = None
 ) -> Scorecard:
     """Build the card of an entrant that was refused."""
-    kind: EntrantKind | None = entrant.kind if entrant else None
+    measured = Measurements(judged_at=judged_at)
+    data = DataProvenance(trained=entrant.trained if entrant else ())
+    return _card(name, contest, entrant, data=data, refusal=reason, measured=measured)
+
+
+def _card(name: str, contest: Contest | None, entrant: Entrant | None, **parts: Any) -> Scorecard:
+    """Build a card with the facts of an entrant, as far as they are known."""
     return Scorecard(
         entrant=name,
-        kind=kind,
+        kind=entrant.kind if entrant else None,
         source=contest.source if contest else None,
         contest=contest,
         rebal_freq=entrant.rebal_freq if entrant else None,
         run_id=entrant.run_id if entrant else None,
         configuration=dict(entrant.configuration) if entrant else {},
-        data=DataProvenance(trained=entrant.trained if entrant else ()),
         training_seconds=entrant.training_seconds if entrant else None,
-        refusal=reason,
         code_version=entrant.code_version if entrant else scoring_code(),
-        measured=Measurements(judged_at=judged_at),
+        **parts,
     )
 
 
 def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], judged_at: datetime) -> Scorecard:
     entrant, panel = run.entrant, run.panel
     metrics = {
-        name: Metric(
-            value=_float(row[name]),
-            low=_float(row.get(f"{name}_low")),
-            high=_float(row.get(f"{name}_high")),
-        )
+        name: Metric(value=_float(row[name]), low=_float(row.get(f"{name}_low")), high=_float(row.get(f"{name}_high")))
         for name in METRICS
         if name not in OMITTED
     }
     latency = execution_latency(run.latencies)
-    return Scorecard(
-        entrant=entrant.name,
-        kind=entrant.kind,
-        source=contest.source,
-        contest=contest,
-        rebal_freq=entrant.rebal_freq,
-        run_id=entrant.run_id,
-        configuration=dict(entrant.configuration),
+    return _card(
+        entrant.name,
+        contest,
+        entrant,
         data=DataProvenance(
             panel_digest=panel_digest(panel),
             snapshot_ids=dict(panel.snapshot_ids),
             n_symbols=len(panel.symbols),
             trained=entrant.trained,
         ),
-        training_seconds=entrant.training_seconds,
         metrics=metrics,
         openings=run.openings,
         timing=timing_effect(run),
         warnings=tuple(dict.fromkeys((*_warnings(contest, run), *entrant.warnings))),
-        code_version=entrant.code_version,
         measured=Measurements(
             judged_at=judged_at,
             judging_seconds=run.seconds,

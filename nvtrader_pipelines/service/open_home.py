@@ -17,7 +17,7 @@ def require_home(folder: Path | None = None) -> Home:
         home = Home.at(folder)
         if not home.experiments.is_dir():
             raise ValueError(
-                f"{home.without_link.root} must be a home, but has no data/experiments; name another folder, or create "
+                f"{home.root} must be a home, but has no data/experiments; name another folder, or create "
                 "a home: `nvtrader init DIR`, or Pipeline.create(DIR) in Python"
             )
         return home

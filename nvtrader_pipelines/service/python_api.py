@@ -57,7 +57,7 @@ class Pipeline:
         return cls(home)
 
     def __repr__(self) -> str:
-        return f"Pipeline({str(self.home.without_link.root)!r})"
+        return f"Pipeline({str(self.home.root)!r})"
 
     @property
     def home(self) -> Home:

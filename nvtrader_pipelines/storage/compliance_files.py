@@ -6,13 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.execution.compliance import LARGER_IS_TIGHTER, ComplianceData
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import TICKER
-from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
 from nvtrader_pipelines.storage.home import Home
@@ -31,10 +28,7 @@ def read_limits(home: Home) -> RiskLimits:
     path = home.compliance / LIMITS
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return RiskLimits()
-    try:
-        limits = RiskLimits.model_validate(read_document(path))
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid set of limits: {explain(error, RiskLimits)}") from error
+    limits = validate_document(read_document(path), RiskLimits, f"{path.name} is not a valid set of limits")
     if limits.min_net > 0.0:
         raise StorageError(
             f"{path.name}: min_net must be 0 but is {limits.min_net}, because no stage of the weight pipeline raises "

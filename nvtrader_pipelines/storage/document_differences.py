@@ -11,16 +11,10 @@ from nvtrader_pipelines.experiments.designs import leaves
 
 def document_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
     """List the fields in which two documents differ, by dotted path; null for a missing one."""
-    sides = [dict(leaves(dict(side))) for side in (left, right)]
-    paths = [path for path in dict.fromkeys([*sides[0], *sides[1]]) if _texts(path, sides)[0] != _texts(path, sides)[1]]
-    rows = [(path, *_texts(path, sides)) for path in paths]
+    first, second = (
+        {path: value if isinstance(value, str) else json.dumps(value) for path, value in leaves(dict(side))}
+        for side in (left, right)
+    )
+    rows = [(path, first.get(path), second.get(path)) for path in dict.fromkeys([*first, *second])]
+    rows = [row for row in rows if row[1] != row[2]]
     return pl.DataFrame(rows, schema=dict.fromkeys(("field", "left", "right"), pl.String), orient="row")
-
-
-def _texts(path: str, sides: list[dict[str, Any]]) -> tuple[str | None, str | None]:
-    first, second = (_text(side[path]) if path in side else None for side in sides)
-    return first, second
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

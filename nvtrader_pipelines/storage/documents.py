@@ -2,15 +2,17 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
-from nvtrader_pipelines.components.explanation import format_value
+from nvtrader_pipelines.components.explanation import explain, format_value
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
 
 Document = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 256 << 10  # of a file; PyYAML reads it in two seconds
 _TOKEN = re.compile(r"'?<([a-z ]+)>'?")  # of the parser, such as '<stream end>'
 _PLAIN_WORDS = {  # problems that the parser describes in words of Python or YAML
@@ -72,6 +74,18 @@ def read_document(path: Path) -> Document:
             f"{path.name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}"
         )
     return content
+
+
+def validate_document(content: Any, model: type[Model], refusal: str) -> Model:
+    """Validate the content of a document.
+
+    Raises:
+        StorageError: with the refusal, such as `x.yaml is not a valid experiment`, and what is wrong.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise StorageError(f"{refusal}: {explain(error, model)}") from error
 
 
 def _require_small(path: Path) -> None:

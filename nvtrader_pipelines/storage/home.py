@@ -1,12 +1,12 @@
 """Paths of a home: `data/` holds inputs and records, `warehouse/` what is built from them."""
 
-import hashlib
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from nvtrader_pipelines.storage.errors import StorageError
 
 VARIABLE = "NVTRADER_HOME"
 URL_PARTS = re.compile(r"\?|%[0-9A-Fa-f]{2}")  # of paths that Dagster, MLflow and DuckDB read as URLs
@@ -54,18 +54,8 @@ class Home:
     exports = _Place("exports")  # files that queries write
     mlflow = _Place("warehouse/mlflow")  # MLflow store
     mlflow_database = _Place("warehouse/mlflow/mlflow.db")
+    duckdb_file = _Place("warehouse/nvtrader.duckdb")  # published views
     dagster = _Place("warehouse/dagster")  # folder of the Dagster instance (DAGSTER_HOME)
-
-    @property
-    def without_link(self) -> Self:
-        """Home by the path that people know, for sentences: behind the link of a linked home."""
-        return type(self)(self.root.resolve())
-
-    @property
-    def duckdb_file(self) -> Path:
-        """DuckDB file with the published views; of a linked home beside the link, which DuckDB resolves."""
-        is_linked = self.root.is_symlink() and URL_PARTS.search(str(self.root.readlink()))
-        return self.root.with_suffix(".duckdb") if is_linked else self.root / "warehouse/nvtrader.duckdb"
 
     @classmethod
     def find(cls) -> Self:
@@ -78,34 +68,22 @@ class Home:
         named = os.environ.get(VARIABLE)
         if named:
             return cls.at(Path(named))
-        checkout = cls.at(Path(__file__).parents[2])
-        return checkout if checkout.experiments.is_dir() else None
+        checkout = Path(__file__).parents[2]
+        return cls.at(checkout) if cls(checkout).experiments.is_dir() else None
 
     @classmethod
     def at(cls, folder: Path) -> Self:
-        """Home in a folder, through a link in the user's cache if libraries read its path as a URL."""
+        """Home in a folder.
+
+        Raises:
+            StorageError: if Dagster, MLflow or DuckDB would read its path as a URL.
+        """
         root = folder.expanduser().resolve()
-        return cls(_link_to(root) if URL_PARTS.search(str(root)) else root)
-
-
-def _link_to(root: Path) -> Path:
-    """Link to a home by a path without special characters."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nvtrader" / "homes"
-    link = cache / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-    if not link.is_symlink():
-        cache.mkdir(parents=True, exist_ok=True)
-        _remove_dangling(cache)
-        with suppress(FileExistsError):  # by another process
-            link.symlink_to(root)
-    return link
-
-
-def _remove_dangling(cache: Path) -> None:
-    """Remove dangling links to homes that were moved or deleted, with their views."""
-    for link in cache.iterdir():
-        if link.is_symlink() and not link.exists():
-            for path in (*cache.glob(f"{link.name}.*"), link):
-                path.unlink(missing_ok=True)
+        if URL_PARTS.search(str(root)):
+            raise StorageError(
+                f"the path {root} must be without ? and %XX, which mean something in a URL; rename a folder"
+            )
+        return cls(root)
 
 
 def lock_path(home: Home, name: str) -> Path:

@@ -89,13 +89,10 @@ class Judgements:
 
     def delete_unused(self, before: datetime) -> int:
         """Delete the results that were last used before a moment; return their number."""
-        unused = [path for path in self._all() if path.stat().st_mtime < before.timestamp()]
+        unused = [path for path in self._folder.glob("*") if path.stat().st_mtime < before.timestamp()]
         for path in unused:
             _delete(path)
         return sum(path.suffix != ".lock" for path in unused)
-
-    def _all(self) -> list[Path]:
-        return list(self._folder.iterdir()) if self._folder.exists() else []
 
 
 def _digests(files: Mapping[str, bytes]) -> dict[str, str]:

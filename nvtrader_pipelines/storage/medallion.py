@@ -23,15 +23,7 @@ from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files, landed_paths, store_copies
 from nvtrader_pipelines.storage.specs import read_market
-from nvtrader_pipelines.storage.tables import (
-    BARS,
-    DELIVERIES,
-    FEATURES,
-    MARKET_PANEL,
-    PINNED,
-    RETURNS,
-    Table,
-)
+from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, FEATURES, MARKET_PANEL, PINNED, RETURNS
 
 FILE_KEY = ["source", "file"]  # columns that identify a delivery
 
@@ -138,7 +130,7 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
         StorageError: if the source has no panel.
     """
     row = _pinned_row(tables, source)
-    return {table.name: row[_snapshot_column(table)] for table in PINNED}
+    return {table.name: row[f"{table.table}_snapshot_id"] for table in PINNED}
 
 
 def _choice_snapshots(tables: Warehouse, choice: MarketChoice) -> dict[str, int]:
@@ -274,10 +266,6 @@ def count_non_finite(tables: Warehouse) -> pl.DataFrame:
 def _float_arrays(panel: MarketPanel) -> list[tuple[str, NDArray[np.float64]]]:
     overnight = [] if panel.overnight_returns is None else [("overnight_returns", panel.overnight_returns)]
     return [("close_returns", panel.close_returns), ("features", panel.features), *overnight]
-
-
-def _snapshot_column(table: Table) -> str:
-    return f"{table.table}_snapshot_id"
 
 
 def _with_stored_years(deliveries: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:

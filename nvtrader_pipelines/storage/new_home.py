@@ -21,9 +21,9 @@ def create_home(root: Path) -> Home:
     """Create a home with the shipped market file, experiments and compliance files.
 
     Raises:
-        StorageError: if the folder is not empty, or is or lies below a file.
+        StorageError: if the folder is not empty, or is or lies below a file, or its path reads as a URL.
     """
-    home = Home(root.expanduser().resolve())
+    home = Home.at(root)
     require_new_folder(home.root)
     packaged = PACKAGE / "shipped"  # in a wheel only; a checkout has the files in its own `data/`
     source = packaged if packaged.is_dir() else PACKAGE.parent / "data"

@@ -3,23 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from nvtrader_pipelines.components.explanation import explain, suggest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.market.sources import MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
-from nvtrader_pipelines.storage.documents import read_document, resolve_document
+from nvtrader_pipelines.storage.documents import read_document, resolve_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
-Model = TypeVar("Model", bound=BaseModel)
 _TEMPLATE_FIELDS = {  # fields in a new file: those that people change most
     "market": ("source",),
     "environment": ("lookback", "rebal_freq", "turnover_cost_bps", "vol_penalty", "rewards"),
@@ -79,7 +78,7 @@ def read_experiment(path: Path) -> ExperimentSpec:
     Raises:
         StorageError: if a file is not a YAML mapping, or the result is not a valid experiment.
     """
-    return _valid(resolve_document(path), ExperimentSpec, f"{path.name} is not a valid experiment")
+    return validate_document(resolve_document(path), ExperimentSpec, f"{path.name} is not a valid experiment")
 
 
 def entrant_files(home: Home) -> list[Path]:
@@ -94,7 +93,7 @@ def read_entrant(path: Path) -> EntrantSpec:
     Raises:
         StorageError: if the file is not a YAML mapping or not a valid entrant.
     """
-    return _valid(read_document(path), EntrantFile, f"{path.name} is not a valid entrant").root
+    return validate_document(read_document(path), EntrantFile, f"{path.name} is not a valid entrant").root
 
 
 def read_market(home: Home) -> MarketSpec:
@@ -106,7 +105,7 @@ def read_market(home: Home) -> MarketSpec:
     if not home.market_file.exists():
         return MarketSpec()
     content = read_document(home.market_file)
-    return _valid(content, MarketSpec, f"{home.market_file.name} is not a valid market")
+    return validate_document(content, MarketSpec, f"{home.market_file.name} is not a valid market")
 
 
 def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
@@ -142,7 +141,7 @@ def store_experiment(home: Home, content: ExperimentSpec | Mapping[str, Any]) ->
         StorageError: if the content is not a valid experiment, or a person wrote another of this name.
     """
     plain = to_jsonable_python(content, fallback=lambda each: each.item() if hasattr(each, "item") else repr(each))
-    spec = _valid(plain, ExperimentSpec, "the content is not a valid experiment")
+    spec = validate_document(plain, ExperimentSpec, "the content is not a valid experiment")
     names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = names.get(spec.name, home.experiments / f"{spec.name}.yaml")
     text = _FROM_PYTHON + yaml.safe_dump(_kind_first(spec.model_dump(mode="json")), sort_keys=False)
@@ -157,13 +156,6 @@ def store_experiment(home: Home, content: ExperimentSpec | Mapping[str, Any]) ->
             f"name, or run the file by its name: {spec.name!r}"
         )
     return spec
-
-
-def _valid(content: Any, model: type[Model], refusal: str) -> Model:
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise StorageError(f"{refusal}: {explain(error, model)}") from error
 
 
 def experiment_name(path: Path) -> str:

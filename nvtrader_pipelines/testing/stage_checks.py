@@ -1,5 +1,6 @@
 """Checks of the weight pipeline's stages: portfolios, reasons, and no look-ahead."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,65 +48,28 @@ def _alone(field: str, stage: Any) -> WeightPipeline:
     return WIDE.model_copy(update={field: (stage, *WIDE.limits) if field == "limits" else stage})
 
 
-def _check_portfolios(field: str, stage: Any) -> None:
-    panel = eventful_panel()
-    for t in SESSIONS:
-        check_decision(_alone(field, stage), *_situation(panel, t))
+def _checks_of(field: str) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
+    """Checks of the stages of one field of the pipeline."""
+
+    def check_stage_returns_portfolios(stage: Any) -> None:
+        """Require portfolios after each stage, and a reason for each change."""
+        panel = eventful_panel()
+        for t in SESSIONS:
+            check_decision(_alone(field, stage), *_situation(panel, t))
+
+    def check_stage_does_not_look_ahead(stage: Any) -> None:
+        """Require bit-equal decisions when the future is removed or replaced."""
+        panel, pipeline = eventful_panel(), _alone(field, stage)
+        run = pipeline.start(panel)
+        run(*_situation(panel, 120))  # earlier decisions do not matter
+        for t in SESSIONS[1:]:
+            proposal, at = _situation(panel, t)
+            known = run(proposal, at).weights.tobytes()
+            for other in (panel, with_other_future(panel, t), cut_after(panel, t)):
+                found = pipeline.start(other)(*_situation(other, t)).weights.tobytes()
+                assert found == known, f"the decision at {t} must not depend on later sessions or on other calls"
+
+    return check_stage_returns_portfolios, check_stage_does_not_look_ahead
 
 
-def _check_look_ahead(field: str, stage: Any) -> None:
-    panel, pipeline = eventful_panel(), _alone(field, stage)
-    run = pipeline.start(panel)
-    run(*_situation(panel, 120))  # earlier decisions do not matter
-    for t in SESSIONS[1:]:
-        proposal, at = _situation(panel, t)
-        known = run(proposal, at).weights.tobytes()
-        for other in (panel, with_other_future(panel, t), cut_after(panel, t)):
-            found = pipeline.start(other)(*_situation(other, t)).weights.tobytes()
-            assert found == known, f"the decision at session {t} must not depend on later sessions or on other calls"
-
-
-def check_selector_returns_portfolios(selector: Any) -> None:
-    """Require portfolios of the selected names, and reasons."""
-    _check_portfolios("selector", selector)
-
-
-def check_selector_does_not_look_ahead(selector: Any) -> None:
-    """Require bit-equal decisions when the future is removed or replaced."""
-    _check_look_ahead("selector", selector)
-
-
-def check_allocator_returns_portfolios(allocator: Any) -> None:
-    """Require portfolios of the selected names, and reasons."""
-    _check_portfolios("allocator", allocator)
-
-
-def check_allocator_does_not_look_ahead(allocator: Any) -> None:
-    """Require bit-equal decisions when the future is removed or replaced."""
-    _check_look_ahead("allocator", allocator)
-
-
-def check_timing_returns_portfolios(timing: Any) -> None:
-    """Require portfolios without more exposure, and reasons."""
-    _check_portfolios("timing", timing)
-
-
-def check_timing_does_not_look_ahead(timing: Any) -> None:
-    """Require bit-equal decisions when the future is removed or replaced."""
-    _check_look_ahead("timing", timing)
-
-
-def check_limit_returns_portfolios(limit: Any) -> None:
-    """Require portfolios, and reasons."""
-    _check_portfolios("limits", limit)
-
-
-def check_limit_does_not_look_ahead(limit: Any) -> None:
-    """Require bit-equal decisions when the future is removed or replaced."""
-    _check_look_ahead("limits", limit)
-
-
-SELECTORS = (check_selector_returns_portfolios, check_selector_does_not_look_ahead)
-ALLOCATORS = (check_allocator_returns_portfolios, check_allocator_does_not_look_ahead)
-TIMINGS = (check_timing_returns_portfolios, check_timing_does_not_look_ahead)
-LIMITS = (check_limit_returns_portfolios, check_limit_does_not_look_ahead)
+SELECTORS, ALLOCATORS, TIMINGS, LIMITS = map(_checks_of, ("selector", "allocator", "timing", "limits"))

@@ -8,9 +8,9 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.timing_luck import Openings, Range, difference_range
 from nvtrader_pipelines.evaluation.trials import ANCHORS
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.board import with_openings

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.experiments.designs import value_at
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.market.sources import MarketSpec
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),

@@ -8,7 +8,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
-from nvtrader_pipelines.promotion.activation import activate
+from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.store import Store

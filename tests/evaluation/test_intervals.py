@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arch.bootstrap import StationaryBootstrap
 
-from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, Interval, SharpeIntervals, lo_interval
+from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
@@ -25,13 +25,6 @@ def test_an_account_has_one_interval_alone_and_beside_others():
     returns = normal_returns()
     among, alone = SharpeIntervals().draw(returns), SharpeIntervals().draw(returns[:, 1:2])
     assert among.interval(1) == pytest.approx(alone.interval(0), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "excludes"), [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False), (0.0, 0.1, False)]
-)
-def test_interval_excludes_zero_where_both_bounds_are_on_one_side(low, high, excludes):
-    assert Interval(0.0, low, high).excludes_zero is excludes
 
 
 def test_the_interval_of_independent_returns_is_as_wide_as_theory_says():

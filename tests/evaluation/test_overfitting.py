@@ -156,8 +156,8 @@ def test_a_real_edge_is_not_overfit():
     ("call", "sentence"),
     [
         (lambda: backtest_overfitting(noise(60, 1), 6), r"got shape \(60, 1\)"),
-        (lambda: backtest_overfitting(np.repeat(noise(60, 1), 3, axis=1), 6), "all 3 have equal returns"),
-        (lambda: backtest_overfitting(noise(60, 1) * [1.0, 2.0], 6), "all 2 trials have the same in every half"),
+        (lambda: backtest_overfitting(np.repeat(noise(60, 1), 3, axis=1), 6), "all 3 are equal"),
+        (lambda: backtest_overfitting(noise(60, 1) * [1.0, 2.0], 6), "all 2 are equal"),
         (lambda: backtest_overfitting(np.full((60, 2), np.nan), 6), "120 returns are not finite"),
         (lambda: backtest_overfitting(noise(60, 2), 5), "even and from 2 to 20, got 5"),
         (lambda: backtest_overfitting(noise(60, 2), 22), "even and from 2 to 20, got 22"),
@@ -172,5 +172,5 @@ def test_what_cannot_be_split_is_refused_with_a_sentence(call, sentence):
 def test_degradation_needs_sharpe_ratios_that_differ():
     returns = noise(8, 2) - 0.05
     returns[:, 0] = np.tile([0.01, -0.01], 4)
-    with pytest.raises(ValueError, match="differ, but all are 0"):
+    with pytest.raises(ValueError, match="differ, but in sample all are 0"):
         backtest_overfitting(returns, 4).degradation()

@@ -213,7 +213,7 @@ def test_an_account_that_lost_everything_has_no_logarithm_and_says_so():
 @pytest.mark.parametrize(
     ("curves", "labels", "said"),
     [
-        (CURVES.clear(), LABELS, "there are 0 sessions"),
+        (CURVES.clear(), LABELS, "0 are not so"),
         (CURVES[1:], LABELS, r"ppo/seed-0: 599"),
         (pl.concat([CURVES, CURVES[:1]]), LABELS, "ppo/seed-0: 601"),
         (CURVES.with_columns(net_return=float("nan")), LABELS, "must be finite"),

@@ -32,7 +32,7 @@ from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_re
 
 QUICK = ValidationSettings(n_blocks=6, n_sign_draws=200, intervals=SharpeIntervals(n_draws=100))
 PROMISES = ["probability_of_overfitting", "degradation_slope", "probability_of_loss", "mean_correlation", "logits"]
-INFERRED = ["probabilistic_sharpe", "deflated_sharpe", "deflated_sharpe_2025", "p_value", "holm", "benjamini_hochberg"]
+INFERRED = ["probabilistic_sharpe", "deflated_sharpe", "p_value", "holm", "benjamini_hochberg"]
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_every_source_and_period_is_validated_by_itself():
     assert len(found.overfitting) == 12
 
 
-DEFLATION = ["n_trials", "expected_maximum_sharpe", "deflated_sharpe", "deflated_sharpe_2025"]
+DEFLATION = ["n_trials", "expected_maximum_sharpe", "deflated_sharpe"]
 WITH_ALL = [*DEFLATION, "holm", "benjamini_hochberg", "rademacher_lower", "note"]  # what may depend on other trials
 
 

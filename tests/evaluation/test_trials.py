@@ -214,10 +214,10 @@ def test_a_trial_that_is_named_twice_is_refused():
 @pytest.mark.parametrize(
     ("curves", "sentence"),
     [
-        (lambda: run_curves("a").filter(pl.col("kind") != "ensemble"), "run a has 0 and 2"),
-        (lambda: run_curves("a", baselines=()), "run a has 1 and 0"),
-        (lambda: run_curves("a").filter(pl.int_range(pl.len()) != 5), "run a has 699 of its own"),
-        (lambda: pl.concat([run_curves("a"), run_curves("a")]), "once on the same sessions, but run a has 1400"),
+        (lambda: run_curves("a").filter(pl.col("kind") != "ensemble"), "run a .* has 0, 2"),
+        (lambda: run_curves("a", baselines=()), "run a .* has 1, 0"),
+        (lambda: run_curves("a").filter(pl.int_range(pl.len()) != 5), "run a .* has 699 and"),
+        (lambda: pl.concat([run_curves("a"), run_curves("a")]), "run a .* has 1400 and"),
     ],
 )
 def test_a_run_with_accounts_that_do_not_fit_is_refused_by_name(curves, sentence):

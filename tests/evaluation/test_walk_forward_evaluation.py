@@ -171,7 +171,7 @@ def test_a_number_that_is_missing_is_refused_with_its_account_and_session(curves
 
 def test_an_account_that_misses_a_session_is_refused_by_name(curves):
     missing = curves.filter((pl.col("policy") != "ppo") | (pl.col("session") != curves["session"][10]))
-    with pytest.raises(ValueError, match=r"each of the 600 sessions.*ppo: 599"):
+    with pytest.raises(ValueError, match=r"each of 600 sessions.*ppo: 599"):
         judged(missing)
 
 

@@ -25,7 +25,7 @@ from nvtrader_pipelines.experiments.code_digest import (
 )
 from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.market.sources import MarketSpec
 from nvtrader_pipelines.policies.agents import SacAgent
 from nvtrader_pipelines.policies.baselines import Momentum
 from nvtrader_pipelines.storage.specs import read_experiment

@@ -4,8 +4,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from nvtrader_pipelines.market.sources import LandingSource, SampleSource, YahooSource
-from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.market.sources import LandingSource, MarketSpec, SampleSource, YahooSource
 
 
 def test_default_sources_are_sample_and_landing_zone():

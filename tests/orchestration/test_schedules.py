@@ -13,7 +13,7 @@ from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
-from nvtrader_pipelines.promotion.activation import activate
+from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments

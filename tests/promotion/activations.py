@@ -8,8 +8,8 @@ from typing import Any
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
-from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
+from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.untrained import AT, EXPERIMENT
 

@@ -5,8 +5,8 @@ import pytest
 
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.policies.baselines import EqualWeight
-from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library, read_library_card
+from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 from tests.promotion.activations import forget_activations, put_unreadable

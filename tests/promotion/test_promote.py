@@ -10,12 +10,11 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion import activation, eligibility
+from nvtrader_pipelines.promotion import eligibility
 from nvtrader_pipelines.promotion import promote as promote_module
-from nvtrader_pipelines.promotion.activation import activate
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.gate import PromotionGate
-from nvtrader_pipelines.promotion.promote import activate_manually, mirror_active, read_gate
+from nvtrader_pipelines.promotion.promote import activate, activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -157,7 +156,7 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
 
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
     (made_with,) = store.tables.read(RUNS).filter(experiment="steady")["code_version"].unique()
-    for module in (activation, eligibility):
+    for module in (promote_module, eligibility):
         monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     decision = judge(store, "steady")
     assert not decision.activated

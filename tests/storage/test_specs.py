@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.spec import MarketSpec
+from nvtrader_pipelines.market.sources import MarketSpec
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.documents import MAX_BYTES
 from nvtrader_pipelines.storage.errors import StorageError

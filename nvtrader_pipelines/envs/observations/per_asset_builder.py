@@ -4,11 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.observations.builder import (
-    AccountView,
-    ObservationLayout,
-    beyond_panel_error,
-)
+from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationLayout, beyond_panel_error
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import market_returns, trailing_windows

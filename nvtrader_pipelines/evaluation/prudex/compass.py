@@ -151,16 +151,13 @@ def _table(judged: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
         .with_columns(reported=_is_reported().any().over("policy", "kind", "measure"))
         .select(*PRUDEX)
     )
-    return pl.concat([rows, _axis_rows(rows)]).sort("kind", "policy", _axis_order(), maintain_order=True)
+    axis = pl.col("axis").replace_strict({axis: i for i, axis in enumerate(AXES)}, return_dtype=pl.Int32)
+    return pl.concat([rows, _axis_rows(rows)]).sort("kind", "policy", axis, maintain_order=True)
 
 
 def _is_reported() -> pl.Expr:
     compared = (pl.col("axis") != "universality") | (pl.col("value") >= _COMPARED)
     return pl.col("value").is_not_null() & compared
-
-
-def _axis_order() -> pl.Expr:
-    return pl.col("axis").replace_strict({axis: i for i, axis in enumerate(AXES)}, return_dtype=pl.Int32)
 
 
 def _axis_rows(rows: pl.DataFrame) -> pl.DataFrame:

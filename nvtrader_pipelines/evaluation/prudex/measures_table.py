@@ -17,8 +17,7 @@ from nvtrader_pipelines.evaluation.prudex.reliability import (
     profile_band,
     rank_distribution,
 )
-from nvtrader_pipelines.evaluation.prudex.scores import with_scores
-from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
+from nvtrader_pipelines.evaluation.prudex.scores import share_ahead, with_scores
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 

@@ -108,14 +108,9 @@ def _require_common_sessions(walks: list[_Walk]) -> None:
     for walk in walks:
         is_same = np.array_equal(walk.sessions, first.sessions) and np.array_equal(walk.folds, first.folds)
         if not (is_same and is_unique):
-            raise ValueError(
-                f"the accounts of a run need the same sessions once each, but {walk.key[2]} has {len(walk.sessions)} "
-                f"and {first.key[2]} has {len(first.sessions)}; walk the run again"
-            )
+            raise ValueError(f"a run needs equal sessions of its accounts, but {walk.key[2]} and {first.key[2]} differ")
         if not np.isfinite(walk.returns).all():
-            raise ValueError(
-                f"net returns must be finite, but {walk.key[2]} of run {walk.key[0]} has some that are not"
-            )
+            raise ValueError(f"net returns must be finite, but some of {walk.key[2]} of run {walk.key[0]} are not")
 
 
 def _fold_rows(walk: _Walk) -> Iterator[Row]:

@@ -10,7 +10,6 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     SharpeMoments,
     expected_maximum_sharpe,
     probabilistic_sharpe_ratio,
-    probabilistic_sharpe_ratio_2025,
 )
 from nvtrader_pipelines.evaluation.statistics import YEARLY
 
@@ -72,7 +71,6 @@ class Deflation:
         return {
             "expected_maximum_sharpe": expected_maximum_sharpe(self.n_counted, self.variance) * YEARLY,
             "deflated_sharpe": deflated_sharpe_ratio(moments, self.n_counted, self.variance),
-            "deflated_sharpe_2025": deflated_sharpe_ratio_2025(moments, self.n_counted, self.variance),
         }
 
 
@@ -84,14 +82,3 @@ def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: float, variance: flo
     Source: Bailey & Lopez de Prado (2014).
     """
     return probabilistic_sharpe_ratio(moments, expected_maximum_sharpe(n_trials, variance))
-
-
-def deflated_sharpe_ratio_2025(
-    moments: SharpeMoments, n_trials: float, variance: float, *, autocorrelation: float = 0.0
-) -> float:
-    """Probability of a Sharpe ratio below the observed one, if that is the best of trials without skill.
-
-    Arguments and errors are those of `expected_maximum_sharpe` and `sharpe_ratio_error_2025`.
-    """
-    benchmark = expected_maximum_sharpe(n_trials, variance)
-    return probabilistic_sharpe_ratio_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)

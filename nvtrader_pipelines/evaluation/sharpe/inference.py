@@ -1,13 +1,10 @@
 """Inference on Sharpe ratios: probabilistic and deflated ratios, and minimum lengths.
 
-Sharpe ratios, benchmarks and variances are per observation, never annualized. Names without a year follow Bailey and
-Lopez de Prado (2012, 2014): standard error at the estimate, over T - 1. Names that end in `_2025` follow Lopez de
-Prado, Lipton and Zoonek (2025), "How to Use the Sharpe Ratio": standard error at the benchmark (the null), over T, with
-an AR(1) coefficient of the returns and the variance of the largest of K normals. The two give different numbers.
+Sharpe ratios, benchmarks and variances are per observation, never annualized. Standard errors are at the estimate, over
+T - 1, as in Bailey and Lopez de Prado (2012, 2014).
 """
 
 from dataclasses import dataclass
-from functools import cache
 from math import e, isfinite
 
 import numpy as np
@@ -17,7 +14,6 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.statistics import require_confidence_level, varies
 
 MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
-MAX_TRIALS = 10**9
 ROUNDING = 1e-9  # by which moments may violate their inequality
 EULER_GAMMA = float(np.euler_gamma)
 
@@ -40,10 +36,7 @@ class SharpeMoments:
         if not all(map(isfinite, (self.sharpe, self.skewness, self.kurtosis))) or self.n_observations < 2:
             raise ValueError(f"moments must be finite and of at least two observations, got {self}")
         if self.kurtosis < self.skewness**2 + 1.0 - ROUNDING:
-            raise ValueError(
-                f"a kurtosis is at least the squared skewness plus 1, but it is {self.kurtosis:g} beside a skewness of "
-                f"{self.skewness:g}; give the raw kurtosis, 3 for normal returns, or the moments of a longer sample"
-            )
+            raise ValueError(f"kurtosis must be at least the squared skewness plus 1, but is {self.kurtosis:g}")
 
 
 def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
@@ -53,9 +46,7 @@ def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
         ValueError: if there are fewer than four returns, some are not finite, or they are constant.
     """
     if returns.ndim != 1 or len(returns) < MIN_OBSERVATIONS:
-        raise ValueError(
-            f"Sharpe inference needs at least {MIN_OBSERVATIONS} returns on one axis, got shape {returns.shape}"
-        )
+        raise ValueError(f"Sharpe inference needs {MIN_OBSERVATIONS}+ returns on one axis, got shape {returns.shape}")
     if not np.isfinite(returns).all():
         n_bad = int((~np.isfinite(returns)).sum())
         raise ValueError(f"Sharpe inference needs finite returns, but {n_bad} of {len(returns)} are NaN or infinite")
@@ -77,7 +68,7 @@ def sharpe_ratio_error(moments: SharpeMoments) -> float:
 
     Source: Mertens (2002), over T - 1 as in Bailey & Lopez de Prado (2012).
     """
-    return float(np.sqrt(_variance_factor(moments, moments.sharpe) / (moments.n_observations - 1)))
+    return float(np.sqrt(_variance_factor(moments) / (moments.n_observations - 1)))
 
 
 def probabilistic_sharpe_ratio(moments: SharpeMoments, benchmark: float = 0.0) -> float:
@@ -116,9 +107,7 @@ def expected_maximum_sharpe(n_trials: float, variance: float) -> float:
     Source: Bailey & Lopez de Prado (2014).
     """
     if n_trials < 1 or not isfinite(variance) or variance < 0.0:
-        raise ValueError(
-            f"an expected maximum needs 1+ trials and a finite variance of at least 0, got {n_trials} and {variance:g}"
-        )
+        raise ValueError(f"needs 1+ trials and a finite variance of at least 0, got {n_trials} and {variance:g}")
     if n_trials == 1 or variance == 0.0:
         return 0.0
     quantiles = scipy.special.ndtri([1.0 - 1.0 / n_trials, 1.0 - 1.0 / (n_trials * e)])
@@ -140,12 +129,9 @@ def minimum_track_record_length(
     require_confidence_level(confidence_level)
     _require_finite(benchmark)
     if moments.sharpe <= benchmark:
-        raise ValueError(
-            f"a minimum track record length needs a Sharpe ratio above the benchmark, but {moments.sharpe:g} is not "
-            f"above {benchmark:g}; no record is long enough"
-        )
+        raise ValueError(f"no record is long enough: Sharpe ratio {moments.sharpe:g}, benchmark {benchmark:g}")
     quantile = float(scipy.special.ndtri(confidence_level) / (moments.sharpe - benchmark))
-    return 1.0 + _variance_factor(moments, moments.sharpe) * quantile**2
+    return 1.0 + _variance_factor(moments) * quantile**2
 
 
 def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
@@ -157,86 +143,15 @@ def effective_number_of_trials(n_trials: int, mean_correlation: float) -> float:
     Source: Bailey & Lopez de Prado (2014), appendix A.3.
     """
     if n_trials < 1 or not -1.0 <= mean_correlation <= 1.0:
-        raise ValueError(
-            f"an effective number needs 1+ trials and a mean correlation within [-1, 1], got {n_trials} and "
-            f"{mean_correlation:g}"
-        )
+        raise ValueError(f"needs 1+ trials, a correlation within [-1, 1], got {n_trials} and {mean_correlation:g}")
     return mean_correlation + (1.0 - mean_correlation) * n_trials
 
 
-def sharpe_ratio_error_2025(
-    moments: SharpeMoments, at: float, *, autocorrelation: float = 0.0, n_trials: float = 1
-) -> float:
-    """Standard error of the Sharpe ratio at a true ratio `at`, for the largest of some trials.
-
-    Args:
-        moments: for skewness, kurtosis and number of observations.
-        at: true Sharpe ratio; in a test, that of the null hypothesis.
-        autocorrelation: AR(1) coefficient of the returns.
-        n_trials: K; the error of one ratio is multiplied by the standard deviation of the largest of K standard
-            normals.
-
-    Raises:
-        ValueError: if there is no trial or more than 1e9, the coefficient is not between -1 and 1, or the true ratio is
-            not finite.
-
-    Source: Lopez de Prado, Lipton & Zoonek (2025).
-    """
-    if n_trials < 1 or not -1.0 < autocorrelation < 1.0:
-        raise ValueError(
-            f"the error needs 1+ trials and an AR(1) coefficient inside (-1, 1), got {n_trials} and {autocorrelation:g}"
-        )
-    single = _variance_factor(moments, at, autocorrelation) / moments.n_observations
-    return float(np.sqrt(single * variance_of_maximum(n_trials)))
-
-
-def probabilistic_sharpe_ratio_2025(
-    moments: SharpeMoments, benchmark: float = 0.0, *, autocorrelation: float = 0.0, n_trials: float = 1
-) -> float:
-    """Probability of a Sharpe ratio below the observed one, if the true one is the benchmark.
-
-    Arguments and errors are those of `sharpe_ratio_error_2025`.
-    """
-    error = sharpe_ratio_error_2025(moments, benchmark, autocorrelation=autocorrelation, n_trials=n_trials)
-    return float(scipy.special.ndtr((moments.sharpe - benchmark) / error))
-
-
-@cache
-def variance_of_maximum(n_trials: float) -> float:
-    """Variance of the largest of independent standard normals, by quadrature; 1 for one.
-
-    Raises:
-        ValueError: if there is no trial, or more than 1e9: the quadrature loses precision from 1e13 on.
-    """
-    if not 1 <= n_trials <= MAX_TRIALS:
-        raise ValueError(f"the variance of a maximum needs 1 to {MAX_TRIALS} trials, got {n_trials}")
-    if n_trials == 1:
-        return 1.0
-    first, second = (
-        scipy.integrate.quad(
-            lambda z, power=power: (
-                z**power * n_trials * scipy.stats.norm.pdf(z) * scipy.stats.norm.cdf(z) ** (n_trials - 1)
-            ),
-            -12.0,
-            12.0,
-        )[0]
-        for power in (1, 2)
-    )
-    return second - first**2
-
-
-def _variance_factor(moments: SharpeMoments, at: float, autocorrelation: float = 0.0) -> float:
-    """Variance of the Sharpe ratio at a true ratio, times the number of observations."""
-    _require_finite(at)
-    rho = autocorrelation
-    once, twice = rho / (1.0 - rho), rho**2 / (1.0 - rho**2)
-    constant, linear, quadratic = 1.0 + 2.0 * once, 1.0 + once + twice, 1.0 + 2.0 * twice
-    factor = constant - linear * moments.skewness * at + quadratic * (moments.kurtosis - 1.0) / 4.0 * at**2
+def _variance_factor(moments: SharpeMoments) -> float:
+    """Variance of the Sharpe ratio at the estimate, times the number of observations."""
+    factor = 1.0 - moments.skewness * moments.sharpe + (moments.kurtosis - 1.0) / 4.0 * moments.sharpe**2
     if factor <= 0.0:
-        raise ValueError(
-            f"the variance of the Sharpe ratio is not positive for {moments} at {at:g}: two-valued returns have no "
-            "standard error by this formula"
-        )
+        raise ValueError(f"the variance of the Sharpe ratio is not positive for {moments}")
     return factor
 
 

@@ -39,15 +39,9 @@ class Fold:
             windows = getattr(self, part) or (whole,)
             object.__setattr__(self, part, windows)  # frozen, but still in construction
             if (windows[0][0], windows[-1][1]) != whole or not are_in_order(windows):
-                raise ValueError(
-                    f"the {part} windows of fold {self.index} must be in time order from {whole[0]} to {whole[1]}, but "
-                    f"they are {list(windows)}"
-                )
+                raise ValueError(f"{part} windows of fold {self.index} must be in time order in {whole}: {windows}")
         if not are_in_order(sorted((*self.train, *self.test))):
-            raise ValueError(
-                f"fold {self.index} would be tested on training sessions: it trains on {list(self.train)} and tests "
-                f"{list(self.test)}"
-            )
+            raise ValueError(f"fold {self.index} would be tested on training sessions: {self.train}, {self.test}")
 
     @classmethod
     def of(cls, index: int, train: Sequence[Window], test: Sequence[Window]) -> Self:
@@ -117,11 +111,7 @@ class BacktestPaths:
                 testing.setdefault(block, []).append(position)
         windows, counts = sorted(testing), {len(positions) for positions in testing.values()}
         if not are_in_order(windows) or len(counts) != 1:
-            raise ValueError(
-                "blocks must not overlap and be tested by equally many folds, but the blocks "
-                f"{windows} are tested by {[len(testing[window]) for window in windows]} folds; use the folds of one "
-                "splitter"
-            )
+            raise ValueError(f"blocks must not overlap and be tested by equally many folds, but are {windows}")
         by_path = tuple(zip(*(testing[window] for window in windows), strict=True))
         numbers = [folds[position].index for position in by_path[0]] if len(by_path) == 1 else range(len(windows))
         return cls(tuple(Block(*each) for each in zip(numbers, *zip(*windows, strict=True), strict=True)), by_path)

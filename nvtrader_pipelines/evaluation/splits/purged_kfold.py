@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.splits.fold import Fold, Window
+from nvtrader_pipelines.evaluation.splits.fold import Fold
 from nvtrader_pipelines.evaluation.splits.purging import PurgedBlocks, equal_blocks, purged_stretches
 
 
@@ -27,8 +27,7 @@ class PurgedKFold(PurgedBlocks):
         """
         n_sessions = self.n_sessions(sessions)
         blocks = equal_blocks(n_sessions, self.n_folds)
-        return [self._fold(index, n_sessions, block) for index, block in enumerate(blocks)]
-
-    def _fold(self, index: int, n_sessions: int, block: Window) -> Fold:
-        train = purged_stretches(n_sessions, [block], self.purge_size, self.embargo_size)
-        return self.fold(index, train, [block])
+        return [
+            self.fold(i, purged_stretches(n_sessions, [block], self.purge_size, self.embargo_size), [block])
+            for i, block in enumerate(blocks)
+        ]

@@ -50,7 +50,8 @@ class BootstrappedWindow(Component):
             raise ScenarioUnavailableError(
                 f"samples of {self.n_sessions} sessions do not fit a window of {last - first + 1}; draw shorter ones"
             )
-        alive = _alive(market, first)
+        oldest = max(0, first - 1 - market.max_gap)  # a name lives if it has a bar from here on
+        alive = np.any(market.prices.has_price[oldest:first], axis=0)
         pool, note = self._pool(market, first, alive & market.names)
         from arch.bootstrap import StationaryBootstrap  # it takes a second to import
 
@@ -76,12 +77,6 @@ class BootstrappedWindow(Component):
         late_listings = symbols[market.names & ~traded[:first].any(axis=0) & traded[first:].any(axis=0)]
         left_out = f"; without {', '.join(late_listings)}, listed in the window" if len(late_listings) else ""
         return pool, f"drawn from {len(pool)} sessions{lacking}{left_out}"
-
-
-def _alive(market: UnstressedMarket, first: int) -> NDArray[np.bool_]:
-    """Names that have a bar at most `max_gap` sessions before session `first - 1`, (N,)."""
-    oldest = max(0, first - 1 - market.max_gap)
-    return np.any(market.prices.has_price[oldest:first], axis=0)
 
 
 def _resample(prices: PriceArrays, first: int, drawn: NDArray[np.int64], alive: NDArray[np.bool_]) -> PriceArrays:

@@ -117,10 +117,7 @@ class UnstressedMarket:
         days = [np.datetime64(day) for part in out_of_sample for day in (part.first, part.last)]
         if not days or min(days) <= prices.sessions[0] or max(days) > prices.sessions[-1]:
             found = f"from {min(days)} to {max(days)}" if days else "on none"
-            raise ValueError(
-                f"a stress test needs out-of-sample sessions after the market's first, within {prices.sessions[0]} to "
-                f"{prices.sessions[-1]}, but its policies may be judged {found}; give others"
-            )
+            raise ValueError(f"sessions must be in {prices.sessions[0]} to {prices.sessions[-1]}, but are {found}")
         known = prices.until(int(np.searchsorted(prices.sessions, max(days), side="right")) - 1)
         names = symbols or build_panel(returns, compute_features(returns, features), None, max_gap).symbols
         panel = _panel(known, names, max_gap, features)
@@ -140,10 +137,7 @@ class UnstressedMarket:
         """
         judged = self.judged_sessions(self.panel)[-self.n_sessions :]
         if not len(judged) or len(judged) != judged[-1] - judged[0] + 1:
-            raise ValueError(
-                f"the window is the last {self.n_sessions} sessions that may be judged, which must be contiguous, but "
-                f"{len(judged)} were found that are not; choose a window of fewer sessions"
-            )
+            raise ValueError(f"{self.n_sessions} judged sessions must be contiguous, but {len(judged)} are not")
         offset = self.index_of(self.panel.sessions[0])
         return int(judged[0]) + offset, int(judged[-1]) + offset
 

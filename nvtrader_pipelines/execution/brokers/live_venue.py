@@ -189,11 +189,7 @@ class LiveVenue(Venue):
         return state
 
     def _apply_splits(
-        self,
-        before: AccountState,
-        shares: Mapping[str, float],
-        fills: FillsSinceClose,
-        actual: Mapping[str, float],
+        self, before: AccountState, shares: Mapping[str, float], fills: FillsSinceClose, actual: Mapping[str, float]
     ) -> dict[str, float]:
         """Return the shares of the last close after splits that the broker and the bars agree on."""
         t, filled = self._panel.index_of(np.datetime64(before.session)), fills.apply({})

@@ -66,7 +66,7 @@ class SimulatedVenue(Venue):
         """Place an order, once per id."""
         self._book.place(BookedOrder.accept(order))
         booked = next(each for each in self._book.orders(order.plan_id) if each.order.order_id == order.order_id)
-        return _receipt(booked)
+        return Receipt(order.order_id, f"paper-{order.order_id}", booked.status, booked.reason)
 
     def cancel(self, order: Order, reason: str) -> bool:
         """Cancel an order if it is open; return whether it has no fill."""
@@ -108,7 +108,8 @@ class SimulatedVenue(Venue):
         account, fills = self._account_at(t - 1), self._book.fills(plan.plan_id) if plan is not None else []
         self._require_session(account.weights, t)
         if decided:
-            bought = self._bought(plan, fills)
+            orders = self.plan_orders(plan.plan_id) if plan is not None and fills else []
+            bought = self._simulator.trade_values(orders, {fill.symbol: signed_quantity(fill) for fill in fills})
             transition, paid = self._simulator.transition(plan, bought, account, before.capital, t - 1)
             growth = float(transition.session_growth[0, 0])
             state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
@@ -127,11 +128,6 @@ class SimulatedVenue(Venue):
         state = state.model_copy(update=update)
         self._book.settle(state)
         return state
-
-    def _bought(self, plan: RebalancePlan | None, fills: Sequence[Fill]) -> FloatArray:
-        """Value (N,) that the fills of a plan bought, negative if sold, account currency."""
-        orders = self.plan_orders(plan.plan_id) if plan is not None and fills else []
-        return self._simulator.trade_values(orders, {fill.symbol: signed_quantity(fill) for fill in fills})
 
     def _adjusted_shares(self, before: AccountState, t: int) -> dict[str, float]:
         """Shares held at the close of session `t`, adjusted as its prices are now."""
@@ -218,8 +214,3 @@ class SimulatedVenue(Venue):
                 f"the return of {self._symbols[int(np.argmin(finite))]} on {session} must be finite, but is not; "
                 "check its bars of that session and run the market job"
             )
-
-
-def _receipt(booked: BookedOrder) -> Receipt:
-    order_id = booked.order.order_id
-    return Receipt(order_id, f"paper-{order_id}", booked.status, booked.reason)

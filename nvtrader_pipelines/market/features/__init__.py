@@ -13,12 +13,9 @@ from pydantic import Field
 from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
-from nvtrader_pipelines.market.features.drawdown import Drawdown
-from nvtrader_pipelines.market.features.momentum import Momentum
-from nvtrader_pipelines.market.features.price_change import LogReturn
+from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
-from nvtrader_pipelines.market.features.volatility import Volatility
-from nvtrader_pipelines.market.features.volume import VolumeScore
+from nvtrader_pipelines.market.features.volatility import Volatility, VolumeScore
 from nvtrader_pipelines.market.history import positions, price_history
 from nvtrader_pipelines.market.tables import BAR
 
@@ -52,11 +49,8 @@ LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength d
 
 def feature_schema() -> TableSchema:
     """The columns of `gold.features`."""
-    return TableSchema(BAR, *(Column(each.name, pl.Float64, _first_line(each)) for each in FEATURES))
-
-
-def _first_line(feature: Feature) -> str:
-    return (feature.__doc__ or feature.name).splitlines()[0]
+    docs = {each.name: (each.__doc__ or each.name).splitlines()[0] for each in FEATURES}
+    return TableSchema(BAR, *(Column(name, pl.Float64, doc) for name, doc in docs.items()))
 
 
 def compute_features(returns: pl.DataFrame, more: Sequence[Feature] = ()) -> pl.DataFrame:
@@ -64,7 +58,8 @@ def compute_features(returns: pl.DataFrame, more: Sequence[Feature] = ()) -> pl.
 
     The rows of `gold.returns` are the whole history of any number of sources.
     """
-    parts = [_compute_for_source(rows) for rows in returns.partition_by("source", maintain_order=True)]
+    by_source = returns.partition_by("source", maintain_order=True)
+    parts = [add_features(rows, rows.select(*BAR), FEATURES) for rows in by_source]
     found = pl.concat([feature_schema().to_frame(), *parts])
     return add_features(returns, found, more)
 
@@ -76,10 +71,6 @@ def add_features(returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[F
     history = price_history(returns)
     rows, columns = positions(features, history.sessions, history.symbols)
     return features.with_columns(history.pick(rows, columns, each.values(history)).alias(each.name) for each in more)
-
-
-def _compute_for_source(returns: pl.DataFrame) -> pl.DataFrame:
-    return add_features(returns, returns.select(*BAR), FEATURES)
 
 
 __all__ = [

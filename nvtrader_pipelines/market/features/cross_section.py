@@ -9,12 +9,9 @@ from pydantic import Field, NonNegativeInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.market.features.drawdown import Drawdown
-from nvtrader_pipelines.market.features.momentum import Momentum
-from nvtrader_pipelines.market.features.price_change import LogReturn
+from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
-from nvtrader_pipelines.market.features.volatility import Volatility
-from nvtrader_pipelines.market.features.volume import VolumeScore
+from nvtrader_pipelines.market.features.volatility import Volatility, VolumeScore
 from nvtrader_pipelines.market.history import PriceHistory
 
 Ranked = Annotated[

@@ -7,8 +7,7 @@ from pydantic import Field
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.advantages.episodes import Episodes, Estimate
 from nvtrader_pipelines.policies.advantages.gae import GaeAdvantage
-from nvtrader_pipelines.policies.advantages.grpo import GrpoAdvantage
-from nvtrader_pipelines.policies.advantages.reinforce_plus_plus import ReinforcePlusPlusAdvantage
+from nvtrader_pipelines.policies.advantages.outcome_advantages import GrpoAdvantage, ReinforcePlusPlusAdvantage
 
 Advantage = Annotated[
     GaeAdvantage | GrpoAdvantage | ReinforcePlusPlusAdvantage, Field(discriminator="kind"), Family("advantages")

@@ -20,8 +20,7 @@ class GaeAdvantage(Component):
 
     def estimate(self, episodes: Episodes, gamma: float) -> Estimate:
         """Estimate advantages and the critic's targets, which are never normalized."""
-        from nvtrader_pipelines.policies.advantages.gae_recursion import generalized_advantages
-        from nvtrader_pipelines.policies.advantages.masked import whiten
+        from nvtrader_pipelines.policies.advantages.masked import generalized_advantages, whiten
 
         advantages, returns = generalized_advantages(episodes, gamma, self.gae_lambda)
         return Estimate(whiten(advantages, episodes.mask) if self.normalize else advantages, returns)

@@ -1,6 +1,9 @@
-"""Moments over unmasked steps, as NVIDIA NeMo-RL defines them."""
+"""Generalized advantages, and moments over unmasked steps as NVIDIA NeMo-RL defines them."""
 
+import torch
 from torch import Tensor
+
+from nvtrader_pipelines.policies.advantages.episodes import Episodes
 
 EPSILON = 1e-8  # as in NeMo-RL, added to counts and variances
 
@@ -27,3 +30,20 @@ def normalize(values: Tensor, mask: Tensor) -> Tensor:
     """Scale values to mean 0 and biased variance 1 where `mask` is 1; masked values are scaled alike."""
     variance = masked_variance(values, mask, unbiased=False)
     return (values - masked_mean(values, mask)) / variance.clamp_min(EPSILON).sqrt()
+
+
+def generalized_advantages(episodes: Episodes, gamma: float, gae_lambda: float) -> tuple[Tensor, Tensor]:
+    """Advantages, 0 where masked, and returns (advantage + value), both (E, T).
+
+    A truncated episode is bootstrapped with the value of its last observation and a terminated one with zero, as in
+    Stable-Baselines3; masked steps are skipped, as in NeMo-RL.
+    """
+    advantages = torch.zeros_like(episodes.rewards)
+    advantage, next_value = torch.zeros_like(episodes.final_values), episodes.final_values
+    for t in reversed(range(advantages.shape[1])):
+        value, running = episodes.values[:, t], episodes.mask[:, t] > 0.0
+        error = episodes.rewards[:, t] + gamma * next_value - value
+        advantage = torch.where(running, error + gamma * gae_lambda * advantage, advantage)
+        next_value = torch.where(running, value, next_value)
+        advantages[:, t] = advantage
+    return advantages * episodes.mask, advantages + episodes.values

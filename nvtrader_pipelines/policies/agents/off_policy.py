@@ -58,9 +58,9 @@ class OffPolicyLearner(Learner):
         """SB3 class of the algorithm."""
 
     @property
-    @abstractmethod
     def policy_class(self) -> "type[Network]":
         """SB3 class of the network."""
+        return cast("type[Network]", self.algorithm.policy_aliases["MlpPolicy"])
 
     @property
     def n_portfolios(self) -> int:

@@ -4,10 +4,8 @@ from collections.abc import Generator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.type_aliases import RolloutBufferSamples
-from torch import Tensor
 from typing_extensions import override
 
 
@@ -34,13 +32,8 @@ class InPlaceRolloutBuffer(RolloutBuffer):
             )
         size = self.buffer_size * self.n_envs
         parts = (self.observations, self.actions, self.values, self.log_probs, self.advantages, self.returns)
-        tensors = [_flat(part) for part in parts]
+        tensors = [torch.from_numpy(part).flatten(0, 1) for part in parts]  # (n_steps * n_envs, ...), no copies
         order = np.random.permutation(size)  # noqa: NPY002 - the library's generator
         rows = torch.from_numpy(order % self.buffer_size * self.n_envs + order // self.buffer_size)
         for chosen in rows.split(batch_size or size):
             yield RolloutBufferSamples(*(tensor.index_select(0, chosen) for tensor in tensors))
-
-
-def _flat(array: NDArray[np.float32]) -> Tensor:
-    """Reshape (n_steps, n_envs, ...) to (n_steps * n_envs, ...), without a copy."""
-    return torch.from_numpy(array).flatten(0, 1)

@@ -9,8 +9,6 @@ from nvtrader_pipelines.policies.agents.off_policy import OffPolicyLearner
 if TYPE_CHECKING:
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-    from nvtrader_pipelines.policies.agents.off_policy import Network
-
 
 class SoftLearner(OffPolicyLearner):
     """Off-policy learner with an entropy bonus.
@@ -48,10 +46,3 @@ class SacAgent(SoftLearner):
         from stable_baselines3 import SAC
 
         return SAC
-
-    @property
-    def policy_class(self) -> "type[Network]":
-        """SB3 class of the network."""
-        from stable_baselines3.sac.policies import SACPolicy
-
-        return SACPolicy

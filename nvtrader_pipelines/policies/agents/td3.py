@@ -10,8 +10,6 @@ from nvtrader_pipelines.policies.agents.off_policy import OffPolicyLearner
 if TYPE_CHECKING:
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-    from nvtrader_pipelines.policies.agents.off_policy import Network
-
 
 class Td3Agent(OffPolicyLearner):
     """TD3 (Fujimoto et al. 2018) from Stable-Baselines3: slow to train; defaults untuned.
@@ -32,13 +30,6 @@ class Td3Agent(OffPolicyLearner):
         from stable_baselines3 import TD3
 
         return TD3
-
-    @property
-    def policy_class(self) -> "type[Network]":
-        """SB3 class of the network."""
-        from stable_baselines3.td3.policies import TD3Policy
-
-        return TD3Policy
 
     def settings(self, n_actions: int) -> dict[str, Any]:
         """Arguments of the algorithm that affect results; none is left to the library's default."""

@@ -40,13 +40,6 @@ class TqcAgent(SoftLearner):
 
         return TQC
 
-    @property
-    def policy_class(self) -> "type[Network]":
-        """SB3 class of the network."""
-        from sb3_contrib.tqc.policies import TQCPolicy
-
-        return TQCPolicy
-
     def heads(self, layout: ObservationLayout) -> dict[str, Any]:
         """Keyword arguments of the policy."""
         return {**super().heads(layout), "n_quantiles": self.n_quantiles}

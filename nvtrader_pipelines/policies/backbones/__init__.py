@@ -6,7 +6,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.backbones.autoencoder import AutoencoderBackbone
-from nvtrader_pipelines.policies.backbones.mlp import MlpBackbone
+from nvtrader_pipelines.policies.backbones.backbone import MlpBackbone
 from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
 from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
 from nvtrader_pipelines.policies.backbones.shared_asset import SharedAssetBackbone

@@ -1,6 +1,6 @@
-"""Base class of backbones: a feature extractor below separate heads of actor and critic."""
+"""Plain MLP, and the base class of backbones with a feature extractor below the heads of actor and critic."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -49,6 +49,12 @@ class ExtractorBackbone(Component):
 
     def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
         """Pretrain on the training window's observations (T, length); by default, nothing."""
+
+
+class MlpBackbone(ExtractorBackbone):
+    """Separate actor and critic MLPs with tanh, on any observation."""
+
+    kind: Literal["mlp"] = "mlp"
 
 
 def require_divisible(d_model: int, n_heads: int) -> None:

@@ -1,8 +1,6 @@
 """Whole Rockafellar-Uryasev program: reference and fallback of the cutting planes."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -109,7 +107,8 @@ def _model(structure: Structure, further: FurtherConstraints | None, values: Par
 
 def _solve(problem: cp.Problem) -> None:
     """Solve a linear or mixed-integer program with HiGHS, and one with cones with Clarabel."""
-    with _allow_inaccuracy():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # the recomputed bounds decide
         try:
             if problem.is_mixed_integer():
                 problem.solve(solver=cp.HIGHS, **INTEGER_OPTIONS)
@@ -119,14 +118,6 @@ def _solve(problem: cp.Problem) -> None:
                 problem.solve(solver=cp.CLARABEL, **CONIC_OPTIONS)
         except cp.SolverError as failure:
             raise UncertifiedError(f"no solver solved the program: {failure}; check the constraints") from failure
-
-
-@contextmanager
-def _allow_inaccuracy() -> Iterator[None]:
-    """Silence a solver's warning of inaccuracy, since the recomputed bounds decide."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Solution may be inaccurate")
-        yield
 
 
 def _close_gap(model: Model, instance: ProblemInstance, bounds: Bounds, probability: FloatArray) -> Bounds:

@@ -69,7 +69,7 @@ class MinimumVarianceAllocator(Component):
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
             past = window.past(selection.names, situation.t)
             if past is None:
-                return _invest_equally(selection, self.history)
+                return _invest(selection, _equal_weights(selection.names), _no_history_reason(self.history))
             from nvtrader_pipelines.portfolio.mean_risk import minimum_variance_weights  # skfolio: seconds to import
 
             portfolio = _expand(past.names, minimum_variance_weights(past.returns))
@@ -226,10 +226,6 @@ def _invest(selection: Selection, portfolio: FloatArray, reason: str) -> tuple[F
         return selection.weights, ""
     held = int((portfolio > 0.0).sum())
     return add_cash(portfolio * (selection.exposure / portfolio.sum())), reason.format(n=held)
-
-
-def _invest_equally(selection: Selection, history: int) -> tuple[FloatArray, str]:
-    return _invest(selection, _equal_weights(selection.names), _no_history_reason(history))
 
 
 def _no_history_reason(history: int) -> str:

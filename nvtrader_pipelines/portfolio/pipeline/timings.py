@@ -10,13 +10,7 @@ from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
-from nvtrader_pipelines.portfolio.pipeline.stage import (
-    AccountPath,
-    Adjust,
-    FloatArray,
-    Situation,
-    scale_exposure,
-)
+from nvtrader_pipelines.portfolio.pipeline.stage import AccountPath, Adjust, FloatArray, Situation, scale_exposure
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 
 

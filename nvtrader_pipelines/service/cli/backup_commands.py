@@ -36,7 +36,7 @@ def backup(
     from nvtrader_pipelines.storage.backups.writing import write_backup
 
     store = open_store()
-    name = f"{store.home.without_link.root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
+    name = f"{store.home.root.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar"
     target = target.expanduser().absolute()
     path = require_file_path(target / name if target.is_dir() else target)
     with _show_files("backing up", quiet=as_json) as on_file:
@@ -66,20 +66,20 @@ def restore(
     from nvtrader_pipelines.storage.backups.restoring import restore_backup
     from nvtrader_pipelines.storage.views.publishing import publish
 
-    root = folder.expanduser().resolve()
+    home = Home.at(folder)
     with _show_files("restoring", quiet=as_json) as on_file:
-        manifest = restore_backup(file, root, on_file)
-    store = Store(Home.at(root))
+        manifest = restore_backup(file, home.root, on_file)
+    store = Store(home)
     closed = close_copied_runs(store)
     publish(store)
     if as_json:
-        facts = {"home": str(root), "n_files": len(manifest.files), "interrupted_runs": closed}
+        facts = {"home": str(home.root), "n_files": len(manifest.files), "interrupted_runs": closed}
         write_json({**facts, "outside": manifest.outside})
         return
     print_line(f"{len(manifest.files):,} files of {manifest.root} as of {manifest.created_at:%Y-%m-%d %H:%M:%S}Z")
     for part in manifest.outside:
         print_line(f"not in the backup: {part}", "yellow")
-    print_line(f"export NVTRADER_HOME={shlex.quote(str(root))}")
+    print_line(f"export NVTRADER_HOME={shlex.quote(str(home.root))}")
 
 
 @contextmanager

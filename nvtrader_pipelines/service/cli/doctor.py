@@ -41,7 +41,7 @@ def installed_version(package: str) -> str:
 
 def run_checks(store: Store) -> list[CheckResult]:
     """Check versions, paths, disk, memory, the active policy, the accounts and the audit."""
-    home = store.home.without_link
+    home = store.home
     free = shutil.disk_usage(home.root).free / 2**30
     memory = psutil.virtual_memory().available / 2**30
     missing = "not installed: run `make install`, or install the wheel again"
@@ -65,7 +65,7 @@ def run_checks(store: Store) -> list[CheckResult]:
     ]
     damaged = [CheckResult("files", "damaged", " ".join(str(error).split())) for error in find_problems(store)]
     results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
-    results += [check_locations(store.home), check_kill_switch(store)]
+    results += [check_kill_switch(store)]
     results += [*check_ui(store.home), *check_notifications(store.home)]
     checks = (check_active_policy, check_accounts, lambda store: [check_audit(store)])
     return [*results, *(result for check in checks for result in _run_check(check, store))]
@@ -122,24 +122,6 @@ def _run_check(check: Callable[[Store], list[CheckResult]], store: Store) -> lis
         return check(store)
     except StorageError as error:
         return [CheckResult("policy and accounts", "cannot be checked", " ".join(str(error).split()))]
-
-
-def check_locations(home: Home) -> CheckResult:
-    """Check the folders that the home's stores record; others, after a move or copy, are allowed."""
-    from nvtrader_pipelines.storage.recorded_roots import recorded_roots
-
-    check = "recorded locations"
-    try:
-        found = recorded_roots(home)
-    except StorageError as error:
-        return CheckResult(check, "cannot be read", str(error))
-    moved = [
-        f"{part} of {', '.join(sorted(others))}"
-        for part, roots in found.items()
-        if (others := roots - {str(home.root)})
-    ]
-    result = f"{'; '.join(moved)}: only files of this home are read and written" if moved else "all in this home"
-    return CheckResult(check, result)
 
 
 def check_kill_switch(store: Store) -> CheckResult:

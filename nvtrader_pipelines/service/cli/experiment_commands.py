@@ -47,7 +47,7 @@ def new(
     """Write data/experiments/NAME.yaml with common fields; never overwrite a file."""
     from nvtrader_pipelines.storage.specs import write_experiment
 
-    path = write_experiment(require_home().without_link, name, like)
+    path = write_experiment(require_home(), name, like)
     if as_json:
         write_json({"name": name, "path": str(path)})
         return

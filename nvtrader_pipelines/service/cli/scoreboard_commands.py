@@ -66,7 +66,7 @@ def update(*, form: Format) -> None:
     publish(store)
     _show(board, form)
     if form is Format.TABLE:
-        print_line(f"new scorecards: {scored.n_new}, in {store.home.without_link.scorecards}")
+        print_line(f"new scorecards: {scored.n_new}, in {store.home.scorecards}")
     require_ranked(board)
 
 

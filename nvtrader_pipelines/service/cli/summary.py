@@ -57,7 +57,7 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
         print_period(verdicts.filter(pl.col("period") == period), period, console)
     console.print(READING, style="dim")
     print_warnings(store, console, names)
-    home, views = store.home.without_link, store.home.duckdb_file
+    home, views = store.home, store.home.duckdb_file
     console.print(f"\ntables  {home.iceberg}\nviews   {views}\npolicies {home.policies}", soft_wrap=True)
     console.print("\ntry next")
     for line in NEXT:

@@ -118,7 +118,7 @@ def trade_document(store: Store, account: str, days: Days) -> dict[str, Any]:
     backtest, missing = _backtest(store, facts)
     last = document["last_session"]
     comparison = {"missing": missing} if backtest is None else _compare_to_backtest(curve, backtest, last)
-    picture = _write_picture(store.home.without_link, account, facts, backtest) if len(curve) > 1 else None
+    picture = _write_picture(store.home, account, facts, backtest) if len(curve) > 1 else None
     return {**document, "backtest": comparison, "picture": picture and str(picture)}
 
 

@@ -107,7 +107,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
     states, runs = home_states(store, at, KINDS), _read_runs(store)
     record = NotificationRecordFile(home).read()
     return HomeStatus(
-        home=str(home.without_link.root),
+        home=str(home.root),
         active=read_active(store),
         accounts=_read_accounts(store),
         halted=FileKillSwitch(home).halt_reason(),

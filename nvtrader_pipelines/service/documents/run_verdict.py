@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.reported_period import reported_period
 from nvtrader_pipelines.evaluation.timing_luck import Range, difference_range
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.promotion.findings import ACTIVE, ASKED, MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.scoreboard.board import with_openings

@@ -6,7 +6,7 @@ from typing import Self
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.reported_period import reported_period
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs

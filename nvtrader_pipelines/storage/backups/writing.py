@@ -61,7 +61,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
             created_at=datetime.now(UTC),
-            root=str(home.without_link.root),
+            root=str(home.root),
             outside=outside,
             files=writer.digests,
         )
@@ -158,10 +158,7 @@ class _DigestReader:
 def _database_copy(path: Path) -> Iterator[BinaryIO]:
     """Copy a SQLite database at one moment, while others write to it."""
     with tempfile.NamedTemporaryFile(suffix=".db") as copy:
-        with (
-            open_sqlite(path) as source,
-            closing(sqlite3.connect(copy.name)) as target,
-        ):
+        with open_sqlite(path) as source, closing(sqlite3.connect(copy.name)) as target:
             source.backup(target)
         with Path(copy.name).open("rb") as file:
             yield file

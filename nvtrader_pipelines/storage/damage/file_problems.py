@@ -1,14 +1,18 @@
-"""Problems of single files: empty, torn or of another kind; cheap enough for every command."""
+"""Problems of single files (empty, torn or of another kind) and their remedies; cheap enough for every command."""
 
 import contextlib
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from nvtrader_pipelines.storage.home import Home
+
 DUCKDB, PARQUET = b"DUCK", b"PAR1"
 EMPTY, TORN, MISSING = "is empty", "ends too early", "is missing"
 HALF_MADE = "was made or migrated only in part"
+REPAIR = "`nvtrader doctor --repair` rebuilds it"  # the remedy, as the end of a sentence
 MLFLOW_TABLES = {"alembic_version", "experiments", "runs"}  # of every version of MLflow
 
 
@@ -75,3 +79,12 @@ def ending_problem(path: Path, ending: bytes, size: int | None = None) -> str | 
     if not n_bytes:
         return EMPTY
     return None if last == ending and size in (None, n_bytes) else TORN
+
+
+def rebuild_remedy(home: Home) -> str:
+    """Remedy for a damaged file that cannot be rebuilt, as the end of a sentence."""
+    folder = shlex.quote(str(home.warehouse))
+    return (
+        "restore the home from a backup, or build the warehouse again from data/, without replays and archived names: "
+        f"`rm -r {folder} && nvtrader materialize`"
+    )

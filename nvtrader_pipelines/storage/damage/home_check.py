@@ -7,12 +7,13 @@ from pathlib import Path
 
 from nvtrader_pipelines.storage.damage.file_problems import (
     EMPTY,
+    REPAIR,
     ending_problem,
     json_problem,
     mlflow_problem,
+    rebuild_remedy,
     sqlite_problem,
 )
-from nvtrader_pipelines.storage.damage.remedies import REPAIR, rebuild_remedy
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.files import open_sqlite
 from nvtrader_pipelines.storage.home import Home

@@ -1,7 +1,7 @@
 """Repair of damaged files that can be rebuilt from others, or hold only history."""
 
+from nvtrader_pipelines.storage.damage.file_problems import REPAIR
 from nvtrader_pipelines.storage.damage.home_check import find_damage
-from nvtrader_pipelines.storage.damage.remedies import REPAIR
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.files import set_aside
 from nvtrader_pipelines.storage.home import Home

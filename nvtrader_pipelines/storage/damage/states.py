@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nvtrader_pipelines.storage.damage.file_problems import json_problem
-from nvtrader_pipelines.storage.damage.remedies import REPAIR
+from nvtrader_pipelines.storage.damage.file_problems import REPAIR, json_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.damage.file_problems import PARQUET, ending_problem
-from nvtrader_pipelines.storage.damage.remedies import rebuild_remedy
+from nvtrader_pipelines.storage.damage.file_problems import PARQUET, ending_problem, rebuild_remedy
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.iceberg.catalog import table_errors
 from nvtrader_pipelines.storage.iceberg.commits import plan_files

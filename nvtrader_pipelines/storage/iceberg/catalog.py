@@ -15,8 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from sqlalchemy import URL, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
-from nvtrader_pipelines.storage.damage.remedies import REPAIR, rebuild_remedy
+from nvtrader_pipelines.storage.damage.file_problems import REPAIR, rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.files import create_aside, file_lock
 from nvtrader_pipelines.storage.home import Home, lock_path

@@ -74,7 +74,8 @@ class _PartitionFiles:
 
         self._folder, self._schema, self._constants = folder, schema, constants
         fields = schema_to_pyarrow(schema)
-        self._arrow = pa.schema([_constant_field(each) if each.name in constants else each for each in fields])
+        text = pa.dictionary(pa.int32(), pa.string())
+        self._arrow = pa.schema([each.with_type(text) if each.name in constants else each for each in fields])
         self._waiting: list[pa.Table] = []
         self._n_waiting = 0
         self._writer: pq.ParquetWriter | None = None
@@ -155,10 +156,6 @@ def _split_by_partition(rows: pl.DataFrame, by: list[str]) -> Iterator[tuple[tup
 
 def _folder_name(name: str, value: object) -> str:
     return f"{name}={'null' if value is None else quote_plus(str(value))}"
-
-
-def _constant_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, pa.dictionary(pa.int32(), pa.string()), metadata=field.metadata)
 
 
 def _dictionary_paths(field: NestedField) -> list[str]:

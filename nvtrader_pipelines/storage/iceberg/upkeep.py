@@ -46,9 +46,7 @@ class UpkeepReport:
 
 
 def tidy(
-    tables: Warehouse,
-    now: datetime,
-    on_table: Callable[[str, UpkeepReport], None] = lambda _table, _report: None,
+    tables: Warehouse, now: datetime, on_table: Callable[[str, UpkeepReport], None] = lambda _table, _report: None
 ) -> UpkeepReport:
     """Merge small files, expire snapshots superseded a week ago, delete orphans.
 

@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from nvtrader_pipelines.storage.damage.file_problems import sqlite_problem
-from nvtrader_pipelines.storage.damage.remedies import rebuild_remedy
+from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.files import create_aside, file_lock
 from nvtrader_pipelines.storage.home import Home

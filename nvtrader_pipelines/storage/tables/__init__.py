@@ -1,7 +1,6 @@
-"""All tables with their columns and partitions, one module per namespace."""
+"""All tables with their columns and partitions, grouped by subject."""
 
 from nvtrader_pipelines.storage.table import Table
-from nvtrader_pipelines.storage.tables.bronze import BARS, DELIVERIES
 from nvtrader_pipelines.storage.tables.evaluation import (
     EVALUATIONS,
     OVERFITTING,
@@ -13,7 +12,16 @@ from nvtrader_pipelines.storage.tables.evaluation import (
     STRESS,
     VALIDATION,
 )
-from nvtrader_pipelines.storage.tables.gold import FEATURES, MARKET_PANEL, REGIMES, RETURNS
+from nvtrader_pipelines.storage.tables.market_tables import (
+    BARS,
+    CLEAN_BARS,
+    DELIVERIES,
+    FEATURES,
+    MARKET_PANEL,
+    QUARANTINE,
+    REGIMES,
+    RETURNS,
+)
 from nvtrader_pipelines.storage.tables.portfolio import (
     ACTIVE_POLICY,
     AUDIT,
@@ -33,7 +41,6 @@ from nvtrader_pipelines.storage.tables.rl import (
     TRAINING_CURVES,
     TRAJECTORIES,
 )
-from nvtrader_pipelines.storage.tables.silver import CLEAN_BARS, QUARANTINE
 
 PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # tables whose snapshots panels and runs name
 TABLES: tuple[Table, ...] = (

@@ -17,11 +17,7 @@ VALIDATION = Table("evaluation", "validation", verdicts.VALIDATION)
 OVERFITTING = Table("evaluation", "overfitting", verdicts.OVERFITTING)
 STRESS = Table("evaluation", "stress", TableSchema(RUN, EXPERIMENT, verdicts.STRESS), BY_RUN)
 _CONTEST = TableSchema(
-    Column(
-        "contest",
-        pl.String,
-        "digest of market, window, costs, fill and leverage, 16 hexadecimal digits; null without a contest",
-    ),
+    Column("contest", pl.String, "digest of market, window, costs, fill, leverage: 16 hexadecimal digits; or null"),
     Column("contest_name", pl.String, "name of the contest's window, as in data/contests.yaml; null without a contest"),
     Column("source", pl.String, "market source"),
     Column("first_session", pl.Date, "first session scored"),

@@ -20,11 +20,7 @@ _ACTOR = Column("by", pl.String, "person or component that acted")
 _PLAN_KEYS = TableSchema(
     Column("account", pl.String, "name of the account"),
     BAR.only("year"),
-    Column(
-        "session",
-        pl.Date,
-        "session of the exchange (XNYS); for plans and weights, that of the close they were decided at",
-    ),
+    Column("session", pl.Date, "session of the exchange (XNYS); of plans and weights, of the close they decided at"),
     Column("plan_id", pl.String, "identity of the plan, 16 hexadecimal digits"),
     _POLICY,
     _SNAPSHOT_IDS,
@@ -118,21 +114,9 @@ PORTFOLIO_STATE = Table(
         Column("equity", pl.Float64, "equity at the close, net of costs; 1 at the opening"),
         Column("value", pl.Float64, "equity in account currency"),
         EQUITY.only("net_return", "drawdown", "turnover"),
-        Column(
-            "cost",
-            pl.Float64,
-            "cost paid at this session's fill and fees booked since the last close, fraction of equity",
-        ),
-        Column(
-            "flow",
-            pl.Float64,
-            "deposits less withdrawals since the last close, account currency; not part of the return",
-        ),
-        Column(
-            "income",
-            pl.Float64,
-            "dividends and interest booked since the last close, account currency; part of the return",
-        ),
+        Column("cost", pl.Float64, "cost of this session's fill, and fees since the last close, fraction of equity"),
+        Column("flow", pl.Float64, "deposits less withdrawals since the last close, account currency; not a return"),
+        Column("income", pl.Float64, "dividends, interest since the last close, account currency; part of the return"),
         EQUITY.only("cash"),
         ACTION_LOG.only("symbols"),
         Column("weights", pl.List(pl.Float64), "weights at the close"),

@@ -24,18 +24,12 @@ RUNS = Table(
         Column("snapshot_ids", pl.String, "JSON of table to snapshot id at which the panel was read"),
         Column("seeds", pl.List(pl.Int32), "random seeds of the training, one policy per fold and seed"),
         Column("n_policies", pl.Int64, "number of trained policies"),
-        Column(
-            "policies_sha256", pl.String, "digest of the run's manifest: policy files, folds, chosen seeds, thresholds"
-        ),
+        Column("policies_sha256", pl.String, "digest of the run's manifest: policies, folds, chosen seeds, thresholds"),
         Column("code_version", pl.String, "version of this package"),
         Column("mlflow_run_id", pl.String, "MLflow run; null if not tracked"),
         Column("warnings", pl.List(pl.String), "caveats for a reader of the results"),
         RATIO_CURVE.only("finished_at"),
-        Column(
-            "validation_only",
-            pl.Boolean,
-            "whether policies were trained on sessions after their tests; a trial, but never ranked",
-        ),
+        Column("validation_only", pl.Boolean, "whether policies trained on later sessions: a trial, but never ranked"),
     ),
 )
 TRAINING_CURVES = Table("rl", "training_curves", TableSchema(RUN, TRAINING_CURVE), BY_RUN)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nvtrader_pipelines.evaluation.prudex.universality import share_ahead
+from nvtrader_pipelines.evaluation.prudex.scores import share_ahead
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
 
 groups = arrays(np.float64, st.integers(2, 12), elements=st.floats(-3.0, 3.0))

@@ -7,27 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio, deflated_sharpe_ratio_2025
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     SharpeMoments,
     effective_number_of_trials,
     expected_maximum_sharpe,
     minimum_track_record_length,
     probabilistic_sharpe_ratio,
-    probabilistic_sharpe_ratio_2025,
     sharpe_moments,
     sharpe_p_value,
     sharpe_ratio_error,
-    sharpe_ratio_error_2025,
-    variance_of_maximum,
 )
 from tests.evaluation.golden import cases, golden
 
 TOPIC = "sharpe_inference"
 ANNUAL, FULL, PSR = (cases(TOPIC, prefix) for prefix in ("dsr_paper", "dsr_full_precision", "psr_sr"))
 MAXIMUM, LENGTH = cases(TOPIC, "expected_max"), cases(TOPIC, "minTRL")
-OTHERS = ("psr_2025_printed", "minBTL_N45_SR1", "effective_trials", "series_psr", "series_dsr")
-OTHERS = (*OTHERS, "series_skfolio_quantstats", "zoonek2025_multiple_testing")
+OTHERS = ("minBTL_N45_SR1", "effective_trials", "series_psr", "series_dsr", "series_skfolio_quantstats")
 
 returns_of = st.lists(st.floats(-0.2, 0.2), min_size=8, max_size=60).map(np.array).filter(lambda x: x.std() > 1e-3)
 
@@ -41,11 +37,6 @@ def moments_of(inputs, sharpe, n_observations):
     return SharpeMoments(sharpe, n_observations, inputs.get("skew", 0.0), inputs.get("kurtosis", 3.0))
 
 
-def minimum_track_record_length_2025(moments, benchmark, confidence_level):
-    quantile = norm.ppf(confidence_level) / (moments.sharpe - benchmark)
-    return sharpe_ratio_error_2025(moments, benchmark) ** 2 * moments.n_observations * quantile**2
-
-
 @cache
 def series():
     return np.array(golden(TOPIC)["series"]["data"])
@@ -54,7 +45,7 @@ def series():
 def test_every_vector_is_tested():
     known = {*ANNUAL, *FULL, *PSR, *MAXIMUM, *LENGTH, *OTHERS}
     assert known == set(cases(TOPIC))
-    assert len(known) == 34
+    assert len(known) == 32
 
 
 @pytest.mark.parametrize("name", ANNUAL)
@@ -87,8 +78,6 @@ def test_deflated_sharpe_ratios_equal_public_programs(name):
     assert maximum == pytest.approx(expected["sr0"], **close)
     found = deflated_sharpe_ratio(moments, *trials)
     assert found == pytest.approx(expected["dsr_2014_SRhat_in_denominator_Tminus1"], **close)
-    single = probabilistic_sharpe_ratio_2025(moments, maximum)
-    assert single == pytest.approx(expected["psr_2025_null_SR0_in_denominator_T_K1"], **close)
 
 
 @pytest.mark.parametrize("name", PSR)
@@ -98,43 +87,9 @@ def test_probabilistic_sharpe_ratio_equals_public_programs(name):
     found = {
         "psr_2012": probabilistic_sharpe_ratio(moments, benchmark),
         "sr_std_2012": sharpe_ratio_error(moments),
-        "psr_2025": probabilistic_sharpe_ratio_2025(moments, benchmark),
-        "sr_std_2025_at_null": sharpe_ratio_error_2025(moments, benchmark),
     }
     assert found == pytest.approx(expected, abs=tolerance)
     assert sharpe_p_value(moments, benchmark) == pytest.approx(1.0 - expected["psr_2012"], abs=tolerance)
-
-
-def test_the_numeric_example_of_2025_is_reproduced_as_printed():
-    inputs, expected, tolerance = case("psr_2025_printed")
-    moments = moments_of(inputs, inputs["mu"] / inputs["sigma"], inputs["T"])
-    normal = SharpeMoments(moments.sharpe, moments.n_observations)
-    critical = norm.ppf(0.95) * sharpe_ratio_error_2025(moments, 0.0)
-    found = {
-        "sigma_SR_nonGaussian": sharpe_ratio_error_2025(moments, moments.sharpe),  # printed .329
-        "sigma_SR_gaussian_iid": sharpe_ratio_error_2025(normal, normal.sharpe),  # .214
-        "psr_SR0_0": probabilistic_sharpe_ratio_2025(moments),  # .987
-        "psr_SR0_0p1": probabilistic_sharpe_ratio_2025(moments, 0.1),  # .939
-        "minTRL_alpha05": minimum_track_record_length_2025(moments, 0.0, 0.95),  # 13.029
-        "beta_SR1_0p5_alpha05": norm.cdf((critical - 0.5) / sharpe_ratio_error_2025(moments, 0.5)),  # .315
-    }
-    assert found == pytest.approx(expected, abs=tolerance)
-
-
-def test_the_multiple_testing_of_2025_is_that_of_its_program():
-    inputs, expected, tolerance = case("zoonek2025_multiple_testing")
-    moments, n_trials = moments_of(inputs, inputs["SR"], inputs["T"]), inputs["K"]
-    maximum = expected_maximum_sharpe(n_trials, inputs["var_trials"])
-    found = {
-        "E_max": maximum,
-        "sigma_null_K1": sharpe_ratio_error_2025(moments, maximum),
-        "sigma_null_K10": sharpe_ratio_error_2025(moments, maximum, n_trials=n_trials),
-        "DSR_K1": probabilistic_sharpe_ratio_2025(moments, maximum),
-        "DSR_K10": deflated_sharpe_ratio_2025(moments, n_trials, inputs["var_trials"]),
-        "var_max_of_10_std_normals": variance_of_maximum(10),
-        "psr_rho0p2": probabilistic_sharpe_ratio_2025(moments, autocorrelation=0.2),
-    }
-    assert found == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.parametrize("name", MAXIMUM)
@@ -155,8 +110,6 @@ def test_minimum_track_records_are_the_printed_ones(name):
         expected.get("years_printed", expected["years"]), abs=0.005
     )
     assert found == pytest.approx(expected.get("obs_2012", found), abs=1e-9)
-    of_2025 = minimum_track_record_length_2025(moments, inputs["sr_benchmark"], inputs["prob"])
-    assert of_2025 == pytest.approx(expected.get("obs_2025", of_2025), abs=1e-9)
 
 
 def test_minimum_track_records_by_name():
@@ -244,49 +197,6 @@ def test_one_trial_or_trials_alike_deflate_nothing():
     moments = SharpeMoments(0.1, 500)
     assert expected_maximum_sharpe(1, 0.01) == expected_maximum_sharpe(50, 0.0) == 0.0
     assert deflated_sharpe_ratio(moments, 1, 0.01) == probabilistic_sharpe_ratio(moments)
-    assert variance_of_maximum(1) == 1.0
-
-
-def test_draws_of_the_largest_of_normals_vary_as_the_quadrature_says():
-    largest = np.random.default_rng(0).standard_normal((20_000, 7)).max(axis=1)
-    assert variance_of_maximum(7) == pytest.approx(largest.var(), abs=0.02)
-
-
-@pytest.mark.parametrize("n_trials", [100, 10**4, 10**6, 10**9])
-def test_the_largest_of_many_normals_varies_ever_less(n_trials):
-    """The quantiles of the largest of K are those of one normal at u^(1/K)."""
-    u = (np.arange(200_000) + 0.5) / 200_000
-    largest = norm.isf(-np.expm1(np.log(u) / n_trials))
-    assert variance_of_maximum(n_trials) == pytest.approx(largest.var(), rel=2e-4)
-    one, best = (sharpe_ratio_error_2025(SharpeMoments(0.1, 500), 0.1, n_trials=n) for n in (1, n_trials))
-    assert best == pytest.approx(one * largest.std(), rel=1e-4)
-
-
-def test_error_2025_matches_simulated_ar1_returns():
-    generator, rho, n = np.random.default_rng(1), 0.3, 1000
-    noise = generator.standard_normal((2000, n + 50))
-    returns = np.empty_like(noise)
-    returns[:, 0] = noise[:, 0]
-    for t in range(1, noise.shape[1]):
-        returns[:, t] = rho * returns[:, t - 1] + noise[:, t]
-    kept = returns[:, 50:]
-    scatter = (kept.mean(axis=1) / kept.std(axis=1, ddof=1)).std()
-    found = sharpe_ratio_error_2025(SharpeMoments(0.0, n), 0.0, autocorrelation=rho)
-    assert found == pytest.approx(scatter, rel=0.06)  # four times the error of a standard deviation of 2000 draws
-
-
-@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.2])
-def test_the_error_of_2025_is_the_sum_over_lags_that_it_is_short_for(rho):
-    """The delta method on mean and variance of x(t) = rho x(t-1) + e(t): with influence z - SR/2 (z^2 - 1) its
-    autocovariances at lag k are rho^k for z z, skew rho^k and skew rho^2k for z z^2, (kurtosis - 1) rho^2k for z^2."""
-    at, skewness, kurt, n = 0.3, -0.7, 6.0, 500
-    lags = np.arange(1, 400)
-    one, two = rho**lags, rho ** (2 * lags)
-    variance = 1.0 + 2.0 * one.sum()
-    variance -= at * skewness * (1.0 + (one + two).sum())
-    variance += at**2 / 4.0 * (kurt - 1.0) * (1.0 + 2.0 * two.sum())
-    found = sharpe_ratio_error_2025(SharpeMoments(0.1, n, skewness, kurt), at, autocorrelation=rho)
-    assert found == pytest.approx(np.sqrt(variance / n), rel=1e-12)
 
 
 @given(returns=returns_of, n_trials=st.integers(2, 1000), variance=st.floats(1e-6, 1.0))
@@ -330,15 +240,9 @@ def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, ske
         (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.0, 1.0), "confidence level"),
         (lambda: effective_number_of_trials(0, 0.1), r"1\+ trials"),
         (lambda: effective_number_of_trials(3, 1.1), r"within \[-1, 1\]"),
-        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, autocorrelation=1.0), "AR"),
-        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), 0.0, n_trials=0), r"1\+ trials"),
-        (lambda: sharpe_ratio_error_2025(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
         (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
         (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, got inf"),
         (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
-        (lambda: probabilistic_sharpe_ratio_2025(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
-        (lambda: variance_of_maximum(10**13), "1 to 1000000000 trials, got 10000000000000"),
-        (lambda: variance_of_maximum(0), "1 to 1000000000 trials, got 0"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_with_a_sentence(call, sentence):

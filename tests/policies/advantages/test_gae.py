@@ -2,8 +2,7 @@ import numpy as np
 import torch
 
 from nvtrader_pipelines.policies.advantages import Episodes
-from nvtrader_pipelines.policies.advantages.gae_recursion import generalized_advantages
-from nvtrader_pipelines.policies.advantages.masked import whiten
+from nvtrader_pipelines.policies.advantages.masked import generalized_advantages, whiten
 from tests.policies.advantages.golden import assert_close, cases, tensor
 
 

@@ -173,16 +173,6 @@ def test_doctor_of_built_home_finds_no_problem(built_home, invoke):
     assert {checks[name]["problem"] for name in ("experiments", "landing", "views", "torch")} == {""}
 
 
-def test_doctor_shows_the_persons_own_path_of_a_linked_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("NVTRADER_HOME", str(tmp_path / "why?"))
-    (tmp_path / "why?" / "data" / "experiments").mkdir(parents=True)
-    rows = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
-    found = {row["check"]: row["result"] for row in rows}
-    assert found["home"] == str(tmp_path / "why?")
-    assert found["experiments"] == str(tmp_path / "why?" / "data" / "experiments")
-
-
 def test_doctor_of_empty_home_exits_with_1(empty):
     found = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "80"})
     assert found.exit_code == FAILED

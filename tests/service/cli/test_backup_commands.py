@@ -68,13 +68,6 @@ def test_restored_home_trains_without_the_original(built_home, restored, tmp_pat
     assert all(folder.is_relative_to(restored.mlflow) and any(folder.rglob("fold-0-seed-0.zip")) for folder in folders)
 
 
-def test_doctor_names_the_recorded_root_of_a_moved_home(built_home, restored, command):
-    rows = {row["check"]: row for row in json.loads(command(restored)("doctor", "--json").stdout)}
-    assert rows["home"]["result"] == str(restored.root)
-    found = rows["recorded locations"]
-    assert (f"tables of {built_home.root}" in found["result"], found["problem"]) == (True, "")
-
-
 def test_backup_to_a_folder_is_named_after_home_and_time(store, home, command, tmp_path):
     (tmp_path / "backups").mkdir()
     done = command(home)("backup", str(tmp_path / "backups"))

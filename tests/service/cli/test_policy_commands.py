@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk import desk_market
-from nvtrader_pipelines.promotion import activation, eligibility
+from nvtrader_pipelines.promotion import eligibility, promote
 from nvtrader_pipelines.promotion.active_policy import activations, read_active
 from nvtrader_pipelines.promotion.recency import start_deadline
 from nvtrader_pipelines.runs.run_tables import complete_run
@@ -181,7 +181,7 @@ def test_promote_of_weaker_policy_exits_with_1_and_activates_nothing(invoke, sto
 
 
 def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monkeypatch):
-    for module in (activation, eligibility):
+    for module in (promote, eligibility):
         monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     *_, note, _ = invoke("policies", "activate", "small").stdout.splitlines()
     note_text = f"its run was made with code {run.code_version} but ffffffffffff is installed"
@@ -247,7 +247,7 @@ def test_newer_run_of_active_experiment_is_shown_by_three_commands(invoke, store
 def test_doctor_states_why_account_may_not_be_traded(invoke, store, monkeypatch):
     assert doctor_checks(invoke)["account paper"]["result"] == "simulated, not traded: no policy is active"
     invoke("policies", "activate", "small")
-    for module in (activation, eligibility):
+    for module in (promote, eligibility):
         monkeypatch.setattr(module, "code_of", lambda spec: "ffffffffffff")
     monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
     findings = doctor_checks(invoke)

@@ -11,7 +11,7 @@ from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion.activation import activate
+from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.cli.output import UNKNOWN
