@@ -44,8 +44,8 @@ EXPERIMENT: dict[str, Any] = {
     "baselines": [
         {"kind": "equal_weight"},
         {"kind": "buy_and_hold"},
-        {"kind": "minimum_variance", "history": 42},
-        {"kind": "mean_cvar", "history": 42, "estimate_every": 42},
+        {"kind": "minimum_variance", "history": 42, "estimate_every": 126},
+        {"kind": "mean_cvar", "history": 42, "estimate_every": 126},
     ],
     "seeds": [0, 1, 2],
     "report_from": "2017-01-01",

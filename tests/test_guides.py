@@ -48,7 +48,7 @@ CONTINUES = {  # guide to the guide whose home, with its trained policies, it co
 }
 SHORTER = {  # trainings and tests of seconds in place of those that a guide shows
     "total_timesteps: 51200": "total_timesteps: 3200",
-    "test_last: 2018-12-31": "test_last: 2015-12-31",
+    "test_first: 2015-01-01\n  test_last": "test_first: 2018-01-01\n  test_last",
     "--to 2022-12-31": "--to 2019-06-28",
     "total_timesteps: 26624": "total_timesteps: 6656",
     '"total_timesteps": 6144': '"total_timesteps": 2048',
