@@ -34,7 +34,7 @@ share_engines()
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-SLOW_FIXTURES = {"run_guide", "built_home", "swept_home", "short_home"}  # tens of seconds, once per session
+SLOW_FIXTURES = {"run_guide", "built_home", "swept_home"}  # tens of seconds, once per session
 # Modules of many seconds in the order in which they begin. Of the first, one builds the home that many others wait for.
 LONGEST = (
     *("test_guides", "test_ui", "test_own_parts", "test_damaged_homes", "test_materialize", "test_trade_command"),

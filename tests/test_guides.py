@@ -278,21 +278,15 @@ def test_python_of_a_guide_without_home_runs(name, capsys):
         assert capsys.readouterr().out
 
 
-RUNNING = [
-    pytest.param(guide, id=guide.stem, marks=[] if guide == FIRST_EXPERIMENT else pytest.mark.nightly)
-    for guide in DOING
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guide", RUNNING)
+@pytest.mark.nightly
+@pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
 def test_guide_runs_without_error(guide, run_guide):
     outcome = run_guide(guide)[1]
     assert outcome["code"] == 0, outcome["stdout"][-3000:] + outcome["stderr"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("guide", RUNNING)
+@pytest.mark.nightly
+@pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
 def test_queries_of_a_guide_return_rows(guide, run_guide):
     parts = re.split(r"^=== ", run_guide(guide)[1]["stdout"], flags=re.MULTILINE)
     answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
@@ -328,11 +322,13 @@ def test_cells_of_notebook_run_in_order_in_one_process(run_guide):
     assert finished.returncode == 0, finished.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_first_experiment_has_one_version(first_experiment):
     assert Store(first_experiment).ledger.versions()["name"].to_list() == ["first-ppo"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_first_experiment_trains_three_policies_for_its_timesteps(first_experiment):
     ledger = Store(first_experiment).ledger
@@ -342,6 +338,7 @@ def test_first_experiment_trains_three_policies_for_its_timesteps(first_experime
     assert steps.rows() == [(0, 3200), (1, 3200), (2, 3200)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_replays_of_first_experiment_share_its_version_and_parent_run(first_experiment):
     runs = Store(first_experiment).ledger.runs()
@@ -352,6 +349,7 @@ def test_replays_of_first_experiment_share_its_version_and_parent_run(first_expe
     assert replays["parent_run_id"].to_list() == own["run_id"].to_list() * 2
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_replay_of_own_window_equals_tests_of_first_experiment(first_experiment):
     runs = Store(first_experiment).ledger.runs()

@@ -27,7 +27,6 @@ OWN = {
 }
 RULE = {**OWN, "name": "rule", "market": {"source": "landing"}, "environment": EXPERIMENT["environment"]}
 RULE |= {"agent": {"kind": "buy_and_hold"}, "seeds": [0]}
-LOOK_AHEAD = "return np.divide(", "path[:-1] = path[1:]\n        return np.divide("
 
 pytestmark = pytest.mark.slow
 
@@ -84,15 +83,6 @@ def test_template_passes_its_own_tests(site):
     assert finished.returncode == 0, finished.stdout.decode()
 
 
-def test_own_part_that_looks_ahead_trains_nothing(home, site):
-    edit(site, "features", *LOOK_AHEAD)
-    refused = run(home, site, "experiments", "run", "own", "--no-judge")
-    edit(site, "features", *reversed(LOOK_AHEAD))
-    assert refused.returncode == 3
-    assert "the feature efficiency_21 must not look ahead" in " ".join((refused.stdout + refused.stderr).split())
-    assert trained_runs(home) == {}
-
-
 @pytest.mark.nightly
 def test_own_parts_are_trained_judged_replayed_and_refused_if_they_look_ahead(home, site):
     listed = run(home, site, "components", "rewards", "--json")
@@ -112,7 +102,7 @@ def test_own_parts_are_trained_judged_replayed_and_refused_if_they_look_ahead(ho
     assert after["rule"] == before["rule"]
     assert len(set(after["own"]) - set(before["own"])) == 1
 
-    edit(site, "features", *LOOK_AHEAD)
+    edit(site, "features", "return np.divide(", "path[:-1] = path[1:]\n        return np.divide(")
     refused = run(home, site, "experiments", "run", "own", "--no-judge")
     assert refused.returncode == 3
     assert "the feature efficiency_21 must not look ahead" in " ".join((refused.stdout + refused.stderr).split())

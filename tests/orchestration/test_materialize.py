@@ -29,17 +29,7 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.policy_library import LATEST, MANIFEST, policy_file_name
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import (
-    ACTIVE_POLICY,
-    OVERFITTING,
-    PROMOTION_DECISIONS,
-    PRUDEX,
-    RATIO_CURVE,
-    RUNS,
-    SCOREBOARD,
-    SCORECARDS,
-    VALIDATION,
-)
+from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views.queries import query_views
 from tests.homes import (
     KEY,
@@ -58,26 +48,13 @@ from tests.homes import (
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 PATIENCE = 300.0  # seconds
-JUDGED = {
-    table.name
-    for table in (
-        SCOREBOARD,
-        SCORECARDS,
-        RATIO_CURVE,
-        PRUDEX,
-        VALIDATION,
-        OVERFITTING,
-        PROMOTION_DECISIONS,
-        ACTIVE_POLICY,
-    )
-}
 
 
 @contextmanager
-def running(home, *arguments):
+def running(home):
     """The command in a session of its own, as in a terminal."""
     with subprocess.Popen(
-        [NVTRADER, *arguments],
+        [NVTRADER],
         env=environment(home),
         cwd=home.root,
         start_new_session=True,
@@ -121,13 +98,12 @@ def assert_no_half_run(home) -> None:
     assert not JudgedRuns(Store(home)).current_run(KEY)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("arguments", [["--no-judge"], pytest.param([], marks=pytest.mark.nightly)])
-def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtrader, arguments):
+def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtrader):
     home = small_home(tmp_path / "home")
 
-    with running(home, "materialize", *arguments) as process:
+    with running(home, "materialize") as process:
         wait_for(lambda: recorded_policies(home), process)
         os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
         output, _ = process.communicate(timeout=PATIENCE)
@@ -140,7 +116,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtr
     assert (run["status"], run["message"]) == ("interrupted", INTERRUPTED)
     kept, before = policies(home), recorded_policies(home)
 
-    with running(home, "materialize", *arguments) as process:
+    with running(home, "materialize") as process:
         wait_for(lambda: recorded_policies(home) > before, process)
         process.kill()
         process.communicate(timeout=PATIENCE)
@@ -153,7 +129,7 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtr
     assert listed["status"] == "interrupted"
     assert "ended before it did" in listed["message"]
 
-    finished = nvtrader(home, "materialize", *arguments, command=fast_nvtrader)
+    finished = nvtrader(home, "materialize", command=fast_nvtrader)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "market: up to date" in finished.stdout
     closed = Store(home).ledger.run(run["run_id"])
@@ -163,8 +139,8 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtr
     assert {name: now[name] for name in recorded} == {name: kept[name] for name in recorded}  # not trained again
     assert {name: content for name, (content, _) in now.items()} == {name: each for name, (each, _) in theirs.items()}
     mine, other = table_contents(home), table_contents(built_home)
-    for name in other.keys() - (JUDGED if arguments else set()):
-        assert_frame_equal(mine[name], other[name], check_exact=True)
+    for name, frame in other.items():
+        assert_frame_equal(mine[name], frame, check_exact=True)
 
 
 @pytest.mark.slow

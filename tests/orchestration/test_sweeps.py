@@ -76,6 +76,7 @@ def test_sweep_is_one_dagster_run_per_partition(swept_home, monkeypatch):
     assert sorted(run.tags["dagster/partition"] for run in runs) == sorted([KEY, *SWEPT])
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
     keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]

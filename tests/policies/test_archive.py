@@ -88,6 +88,7 @@ def test_archive_bytes_do_not_depend_on_the_order_of_tensors():
     assert write_archive(card_of(PANEL, FIT), backwards) == ARCHIVE
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_equal_seeds_give_equal_bytes_in_two_processes():
     run = [sys.executable, "-c", ELSEWHERE]

@@ -90,7 +90,7 @@ def test_ppo_beats_equal_weights_given_tomorrows_return():
     assert excess_growth(AGENT) > 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.kind)
 def test_library_learner_beats_equal_weights_given_tomorrows_return(agent):
     assert excess_growth(agent) > 0.5

@@ -187,6 +187,7 @@ def test_no_worker_outlives_a_process_that_is(sent):
         process.communicate()
 
 
+@pytest.mark.nightly
 def test_script_without_guard_trains_once(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(UNGUARDED)

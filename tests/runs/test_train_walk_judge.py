@@ -27,6 +27,7 @@ from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, ru
 from tests.runs.untrained import sealed
 
 ME = Launch("task")
+N_KILLS = 6  # all while it trains: between policies, rollouts and checkpoints
 
 
 def started(home, *tasks, **options) -> subprocess.Popen:
@@ -113,21 +114,19 @@ def require_consistent(store, run, wanted) -> None:
     assert ledger.run(run.run_id).status == "interrupted"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_kills", [2, pytest.param(6, marks=pytest.mark.nightly)])
-def test_run_killed_at_many_moments_resumes_to_the_same_bytes(finished_store, run, tmp_path, n_kills):
-    # all while it trains: between policies, rollouts and checkpoints
+@pytest.mark.nightly
+def test_run_killed_at_many_moments_resumes_to_the_same_bytes(finished_store, run, tmp_path):
     store, wanted = small_home(tmp_path / "home"), files(finished_store, run)
     generator = np.random.default_rng(20240102)
     with started(store.home, stdin=subprocess.PIPE) as forks:
-        for attempt in range(n_kills):
+        for attempt in range(N_KILLS):
             moment = int(generator.integers(5, 12)), float(generator.uniform(0.0, 0.05))
             kill_after(forks, f"attempt-{attempt}", *moment)
             require_consistent(store, run, wanted)
         forks.stdin.close()
     ended(started(store.home, "last"))
     assert store.ledger.run(run.run_id).status == "done"
-    assert store.ledger.run(run.run_id).attempts == n_kills + 1
+    assert store.ledger.run(run.run_id).attempts == N_KILLS + 1
     found = files(store, run)
     assert not [name for name in found if name.endswith(".checkpoint")]
     assert {name: content for name, content in found.items() if name.endswith(".zip")} == {

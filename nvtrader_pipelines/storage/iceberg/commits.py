@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from nvtrader_pipelines.storage.errors import StorageError
@@ -45,6 +47,19 @@ class Merge:
             Path(path).unlink(missing_ok=True)
 
 
+class _Transaction(Transaction):
+    """Transaction that applies its updates once; the library does at each of some thirty looks at the metadata."""
+
+    _applied: tuple[tuple[Any, ...], TableMetadata, TableMetadata] | None = None  # updates, before and after
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """Metadata of the table with the updates of the transaction."""
+        if self._applied is None or self._applied[0] is not self._updates or self._applied[1] is not self._table.metadata:
+            self._applied = self._updates, self._table.metadata, super().table_metadata
+        return self._applied[2]
+
+
 def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequence[str]) -> None:
     """Exchange files of a table in one commit; the caller holds the table's lock.
 
@@ -57,7 +72,7 @@ def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequen
     for file in removed:  # its modification time now records when it was last needed, for the grace of upkeep
         with contextlib.suppress(FileNotFoundError):
             os.utime(local_path(iceberg, file.file_path))
-    with iceberg.transaction() as transaction:
+    with _Transaction(iceberg) as transaction:
         if removed:
             with transaction.update_snapshot().overwrite() as removal:
                 for file in removed:

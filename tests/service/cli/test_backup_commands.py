@@ -53,6 +53,7 @@ def test_restored_home_has_the_tables_and_the_views(built_home, restored):
     assert query_views(Store(restored), "SELECT count(*) FROM rl.runs").item() == 1
 
 
+@pytest.mark.nightly
 def test_restored_home_trains_without_the_original(built_home, restored, tmp_path, fast_nvtrader):
     before = file_states(built_home)
     shutil.copytree(restored.root, tmp_path / "home")

@@ -7,12 +7,11 @@ import sqlite3
 import subprocess
 
 import pytest
-import yaml
 
 from nvtrader_pipelines.storage.damage.home_check import find_damage
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import EXPERIMENT, KEY, environment, nvtrader, small_home, table_contents
+from tests.homes import KEY, environment, nvtrader, table_contents
 
 DAMAGES = {
     "empty": lambda _: b"",
@@ -120,30 +119,15 @@ def test_repaired_home_equals_the_undisturbed_home(file, built_home, tmp_path, c
         assert all(found[name].equals(rows) for name, rows in expected.items())
 
 
-@pytest.fixture(scope="module")
-def short_home(tmp_path_factory, fast_nvtrader):
-    """A home with one short training."""
-    home = small_home(tmp_path_factory.mktemp("short") / "home")
-    spec = {
-        **EXPERIMENT,
-        "agent": {**EXPERIMENT["agent"], "total_timesteps": 2048},
-        "splitter": {"kind": "holdout", "test_first": "2017-01-01"},
-    }
-    (home.experiments / "tiny.yaml").write_text(yaml.safe_dump(spec))
-    built = nvtrader(home, "materialize", command=fast_nvtrader)
-    assert built.returncode == 0, built.stderr
-    return home
-
-
 def policy_files(home):
     return {path.relative_to(home.root): path.read_bytes() for path in home.policies.rglob("*.*")}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("damage", ["torn", "removed"])
-def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, tmp_path, fast_nvtrader):
-    home, expected = Home(tmp_path / "home"), policy_files(short_home)
-    shutil.copytree(short_home.root, home.root)
+def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, built_home, tmp_path, fast_nvtrader):
+    home, expected = Home(tmp_path / "home"), policy_files(built_home)
+    shutil.copytree(built_home.root, home.root)
     for name in ("fold-0-seed-0.zip", "latest.json") if damage == "removed" else ("fold-0-seed-0.zip", "manifest.json"):
         (path,) = home.policies.rglob(name)
         path.unlink()
@@ -155,9 +139,10 @@ def test_damaged_policy_is_trained_again_to_the_same_bytes(damage, short_home, t
     assert Store(home).policies.is_intact(*Store(home).ledger.runs().select("partition_key", "run_id").row(0))
 
 
-def test_training_without_mlflow_gives_the_same_bytes_and_one_warning(short_home, tmp_path, fast_nvtrader):
-    home, expected = Home(tmp_path / "home"), policy_files(short_home)
-    shutil.copytree(short_home.root, home.root)
+@pytest.mark.nightly
+def test_training_without_mlflow_gives_the_same_bytes_and_one_warning(built_home, tmp_path, fast_nvtrader):
+    home, expected = Home(tmp_path / "home"), policy_files(built_home)
+    shutil.copytree(built_home.root, home.root)
     next(home.policies.rglob("fold-0-seed-0.zip")).unlink()
     shutil.rmtree(home.mlflow)
     home.mlflow.write_bytes(b"")
@@ -168,9 +153,9 @@ def test_training_without_mlflow_gives_the_same_bytes_and_one_warning(short_home
     assert Store(home).ledger.runs()["status"].to_list() == ["done"]
 
 
-def test_tampered_active_policy_is_refused_until_it_is_trained_again(short_home, tmp_path, fast_nvtrader):
-    home, expected = Home(tmp_path / "home"), policy_files(short_home)
-    shutil.copytree(short_home.root, home.root)
+def test_tampered_active_policy_is_refused_until_it_is_trained_again(built_home, tmp_path, fast_nvtrader):
+    home, expected = Home(tmp_path / "home"), policy_files(built_home)
+    shutil.copytree(built_home.root, home.root)
     first = nvtrader(home, "policies", "activate", "tiny", command=fast_nvtrader)
     assert first.returncode == 0, first.stderr
     path = next(home.policies.rglob("fold-0-seed-0.zip"))
@@ -184,14 +169,14 @@ def test_tampered_active_policy_is_refused_until_it_is_trained_again(short_home,
 
 
 @pytest.mark.nightly
-def test_removed_warehouse_is_built_again_with_its_training_episodes(short_home, tmp_path, fast_nvtrader):
+def test_removed_warehouse_is_built_again_with_its_training_episodes(built_home, tmp_path, fast_nvtrader):
     home = Home(tmp_path / "home")
-    shutil.copytree(short_home.root, home.root)
+    shutil.copytree(built_home.root, home.root)
     home.ledger.write_bytes(b"")
     refused = nvtrader(home, "runs", "list", command=fast_nvtrader)
     (remedy,) = [part for part in refused.stderr.split("`") if part.startswith("rm -r ")]
     script = remedy.replace("nvtrader materialize", f"{shlex.quote(str(fast_nvtrader))} materialize")
     done = subprocess.run(["bash", "-c", script], env=environment(home), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    expected, found = table_contents(short_home), table_contents(home)
+    expected, found = table_contents(built_home), table_contents(home)
     assert [name for name, rows in expected.items() if not found[name].equals(rows)] == []

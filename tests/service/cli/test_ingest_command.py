@@ -40,6 +40,7 @@ def test_ingest_of_a_file_copies_it_into_the_landing_folder(copied, command, tmp
     assert "none.csv must be a file of prices, but does not exist" in missing.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_each_printed_cure_of_a_long_gap_works(tmp_path, command):
     home = small_home(tmp_path / "home")
