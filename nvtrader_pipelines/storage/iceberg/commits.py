@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -50,14 +49,16 @@ class Merge:
 class _Transaction(Transaction):
     """Transaction that applies its updates once; the library does at each of some thirty looks at the metadata."""
 
-    _applied: tuple[tuple[Any, ...], TableMetadata, TableMetadata] | None = None  # updates, before and after
+    _applied: tuple[object, object, TableMetadata] | None = None  # updates, metadata before, and after
 
     @property
     def table_metadata(self) -> TableMetadata:
         """Metadata of the table with the updates of the transaction."""
-        if self._applied is None or self._applied[0] is not self._updates or self._applied[1] is not self._table.metadata:
-            self._applied = self._updates, self._table.metadata, super().table_metadata
-        return self._applied[2]
+        updates, before, applied = self._applied or (None, None, None)
+        if applied is None or updates is not self._updates or before is not self._table.metadata:
+            applied = super().table_metadata
+            self._applied = self._updates, self._table.metadata, applied
+        return applied
 
 
 def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequence[str]) -> None:
