@@ -383,7 +383,7 @@ OPEN = sorted(name for name, family in FAMILIES.items() if is_open(family))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_own_module", [True, False], ids=["in its own module", "beside the union"])
+@pytest.mark.parametrize("in_own_module", [pytest.param(True, marks=pytest.mark.nightly), False])
 @pytest.mark.parametrize("family", OPEN)
 def test_member_added_to_an_open_family_changes_no_shipped_run(package, family, in_own_module):
     before = run_codes()

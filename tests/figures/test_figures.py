@@ -156,6 +156,7 @@ def test_a_figure_is_a_png_of_one_slide_and_the_same_twice(name, tmp_path):
     assert FIGURES[name]("survivorship bias flatters every result") == png
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_figures_leave_edges_free_and_only_a_note_at_the_foot(name, tmp_path):
     bare, noted = (pixels(FIGURES[name](note), tmp_path) for note in (None, "survivorship bias"))
@@ -190,6 +191,7 @@ def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
     assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear()).png()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n_sessions", [2, 10, 125, 126, 3000])
 def test_tear_sheet_grows_with_years_and_leaves_edges_free(n_sessions, tmp_path):
     sheet = tear_sheet(n_sessions)

@@ -186,6 +186,7 @@ def test_materialization_in_another_process_and_home_is_equal(first_state, built
     require_equal(first_state[-1], table_contents(built_home))
 
 
+@pytest.mark.nightly
 def test_current_year_alone_materializes_without_other_years(first_runs, own_home, instance):
     before = Store(own_home).tables.read(BARS)
     finished = run_job(own_home, "market", instance, partition_key="2017")

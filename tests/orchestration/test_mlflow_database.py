@@ -46,10 +46,9 @@ def test_database_appears_whole(tracking, database):
     assert mlflow_problem(database) is None
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seconds", [0.2, *(pytest.param(seconds, marks=pytest.mark.nightly) for seconds in (0.0, 0.4, 0.6))]
-)
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 0.4, 0.6])
 def test_maker_killed_at_any_moment_leaves_a_folder_that_opens(seconds, tracking, database):
     warnings, aside = [], database.with_name(".mlflow.db.new")
     with subprocess.Popen([sys.executable, "-c", OPEN, tracking.folder]) as maker:

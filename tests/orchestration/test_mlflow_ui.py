@@ -21,6 +21,7 @@ def experiments(port) -> set[str]:
         return {each["name"] for each in json.load(response)["experiments"]}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mlflow_ui_listens_locally_once_per_home_until_ctrl_c(tmp_path, fast_nvtrader):
     home, port = small_home(tmp_path / "home"), free_port()

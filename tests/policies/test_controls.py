@@ -96,6 +96,7 @@ def test_library_learner_beats_equal_weights_given_tomorrows_return(agent):
     assert excess_growth(agent) > 0.5
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_learner_finds_no_skill_in_shuffled_returns():
     trials = [active_moments(shuffled(market(), seed), seed) for seed in range(N_SEEDS)]

@@ -249,6 +249,7 @@ def test_two_processes_give_equal_policies_and_rows(finished_store, run, grown):
     require_equal(rows_of(store, run.run_id), rows_of(finished_store, run.run_id))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_run_on_recorded_snapshots_ignores_newer_bars(grown, run):
     store, before = grown

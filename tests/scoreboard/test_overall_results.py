@@ -15,6 +15,7 @@ def refuse(store):
     raise AssertionError("the result is not read from the store")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_cores", "n_results"), [(1, 0), (2, 2)])
 def test_another_core_computes_both_results(home, monkeypatch, n_cores, n_results):

@@ -184,6 +184,7 @@ WINDOW_BACKBONES = [member for member in members(Backbone) if member.needs_windo
 WINDOWED = SPEC.model_copy(update={"lookback": 20})
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", WINDOW_BACKBONES)
 @pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)

@@ -50,6 +50,7 @@ def test_resumable_agent_resumes_bit_for_bit(member):
     assert_resumes(tiny(member))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("backbone", members(Backbone))
 def test_every_backbone_is_resumed_bit_for_bit(backbone):
     spec = RESIDUAL_SPEC if backbone is SharedAssetBackbone else SPEC.model_copy(update={"lookback": 20})

@@ -44,6 +44,7 @@ print([os.waitpid(child, 0)[1] for child in children])
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_ten_processes_on_a_new_database_lose_no_version_or_run(kind, home):
     output, _ = start(TEN, home.root).communicate(timeout=240)

@@ -24,6 +24,7 @@ print(n_opens)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_views_can_be_opened_at_any_moment_while_published(store, home):
     years = [2018, 2019, 2020]
