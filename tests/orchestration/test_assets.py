@@ -254,6 +254,7 @@ def test_changed_policy_file_fails_its_check_and_is_not_used(own_home, first_run
         path.write_bytes(content)
 
 
+@pytest.mark.nightly
 def test_changed_policy_is_retrained_to_the_same_bytes(own_home, first_runs, built_home, instance):
     library = Store(own_home).policies
     path = library.folder(KEY, library.read_latest(KEY).run_id) / "fold-0-seed-2.zip"

@@ -51,6 +51,7 @@ def home(market_home, monkeypatch):
     return market_home
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_sensor_requests_materialize_one_variant_each(home, instance):
     with dg.build_sensor_context(instance=instance) as context:

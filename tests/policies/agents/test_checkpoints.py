@@ -35,6 +35,7 @@ def checkpoint():
     return saved_while(ppo)[2][4]
 
 
+@pytest.mark.nightly
 @ON_POLICY
 @pytest.mark.parametrize("spec", [SPEC, RESIDUAL_SPEC, EVERYTHING], ids=["simplex", "residual", "everything"])
 def test_resumed_training_equals_an_uninterrupted_one(make, spec):

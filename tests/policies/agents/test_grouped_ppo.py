@@ -231,7 +231,8 @@ def planted_market():
 @pytest.mark.parametrize(
     "advantage",
     [
-        *ADVANTAGES,
+        ADVANTAGES[0],
+        *(pytest.param(advantage, marks=pytest.mark.nightly) for advantage in ADVANTAGES[1:]),
         pytest.param(GrpoAdvantage(leave_one_out=True), marks=pytest.mark.nightly),
         pytest.param(ReinforcePlusPlusAdvantage(baseline="leave_one_out"), marks=pytest.mark.nightly),
     ],

@@ -153,6 +153,7 @@ def test_training_without_mlflow_gives_the_same_bytes_and_one_warning(built_home
     assert Store(home).ledger.runs()["status"].to_list() == ["done"]
 
 
+@pytest.mark.nightly
 def test_tampered_active_policy_is_refused_until_it_is_trained_again(built_home, tmp_path, fast_nvtrader):
     home, expected = Home(tmp_path / "home"), policy_files(built_home)
     shutil.copytree(built_home.root, home.root)
