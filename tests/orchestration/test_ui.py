@@ -224,7 +224,7 @@ def test_server_commands_share_the_code_server_of_the_package(tmp_path):
     code, web, daemon = server_commands(home, 3000)
     assert code[-2:] == ["-m", LOCATION]
     assert web[-1] == daemon[-1] == str(home.dagster / "ui-workspace.yaml")
-    assert web[web.index("-h") + 1] == HOST
+    assert web[web.index("--host") + 1] == HOST
 
 
 def test_server_commands_of_a_checkout_serve_its_definitions_by_their_name(tmp_path):
