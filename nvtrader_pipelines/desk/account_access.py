@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pydantic import RootModel, SecretStr, ValidationError
+from pydantic import RootModel, SecretStr
 
-from nvtrader_pipelines.components.explanation import explain, suggest
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import (
     KEY_ID,
@@ -20,7 +20,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
-from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 
@@ -59,10 +59,7 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
             f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {', '.join(known)}"
             f"{suggest(name, known)}"
         )
-    try:
-        return AccountFile.model_validate(read_document(path)).root
-    except ValidationError as error:
-        raise StorageError(f"{path.name} is not a valid account: {explain(error, AccountFile)}") from error
+    return validate_document(read_document(path), AccountFile, f"{path.name} is not a valid account").root
 
 
 def account_names(home: Home) -> list[str]:

@@ -272,8 +272,7 @@ class Desk:
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """Lock the account and yield its trader, market and book."""
         with lock_account(self.store.home, self.account) as book:
-            active = require_active(self.store)
-            market = self._load_market(active)
+            market = self._load_market(require_active(self.store))
             market.require_fresh(self._clock())
             state = book.last()
             replayed_to = date.max if is_replay else None

@@ -44,8 +44,7 @@ def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = Non
     symbols = mine["symbols"].unique()
     if len(symbols) != 1:
         raise ValueError(f"weights_figure draws one portfolio of one set of names, but found {len(symbols)} sets")
-    ordered = mine.sort("session")
-    sessions, weights = _steps(ordered)
+    sessions, weights = _steps(mine.sort("session"))
     bands = _bands(symbols[0].to_list(), weights)
     figure = new_figure(title, note)
     axes = panel(figure, 0.095, 0.13, 0.82, 0.88)

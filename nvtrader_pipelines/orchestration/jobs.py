@@ -125,8 +125,7 @@ def replay_policies(
     progress: dg.ResourceParam[ProgressLog],
 ) -> None:
     """Replay as a new run of the same version, with the training run as its parent."""
-    days = (parse_day(config.first), parse_day(config.last))
-    window = replay_window(store, config.run_id, days)
+    window = replay_window(store, config.run_id, (parse_day(config.first), parse_day(config.last)))
     launch = Launch(context.run_id, context.run_id)
     drain(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.reporter(context))
 

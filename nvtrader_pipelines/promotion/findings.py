@@ -50,8 +50,7 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Pro
             deflated_sharpe, note.
     """
     places = curve.filter(pl.col("rank").is_not_null()).select("run_id", "period", "rank")
-    ranked = validation.join(places, on=["run_id", "period"])
-    active = _reported_rows(ranked)
+    active = _reported_rows(validation.join(places, on=["run_id", "period"]))
     best = active.filter(pl.col("run_id") == pl.col("run_id").sort_by("rank", "run_id").first().over("source"))
     return [
         _deflation_finding(row)

@@ -228,8 +228,7 @@ class _Judge:
             ValueError: if its returns are not a valid track record.
         """
         store = self.store
-        found = store.ledger.run(ref.run_id)
-        spec = store.ledger.read(found.partition_key)
+        spec = store.ledger.read(store.ledger.run(ref.run_id).partition_key)
         rows = self._net_returns(ref).filter(spec_hash=spec.spec_hash)
         period = "all"
         if spec.report_from is not None and len(reported := rows.filter(pl.col("session") >= spec.report_from)):

@@ -30,8 +30,7 @@ def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | N
         ValueError: if the bars do not make a panel, or no fold fits.
     """
     spec = store.ledger.read(partition_key)
-    panel = _panel(store, spec, snapshot_ids)
-    return RunPlan.of(spec, panel)
+    return RunPlan.of(spec, _panel(store, spec, snapshot_ids))
 
 
 def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
@@ -59,8 +58,7 @@ def read_replay_plan(
         ValueError: if the window holds sessions its policies were trained on, or none.
     """
     spec = store.ledger.read(parent.partition_key)
-    panel = _panel(store, spec, snapshot_ids)
-    plan = replay_plan(spec, panel, parent.as_parent, window)
+    plan = replay_plan(spec, _panel(store, spec, snapshot_ids), parent.as_parent, window)
     if snapshot_ids == parent.snapshot_ids and plan.panel_digest != parent.panel_digest:
         raise StorageError(
             f"run {parent.run_id} was trained on the market {short_id(parent.panel_digest)}, but its snapshots give "
@@ -77,8 +75,7 @@ def read_forward_plan(store: Store, parent: SealedRun) -> RunPlan:
         ValueError: if the market ends before the tests of the run.
     """
     spec = store.ledger.read(parent.partition_key)
-    panel = _panel(store, spec)
-    return forward_plan(spec, panel, parent.as_parent)
+    return forward_plan(spec, _panel(store, spec), parent.as_parent)
 
 
 def _panel(store: Store, spec: ExperimentSpec, snapshot_ids: dict[str, int] | None = None) -> MarketPanel:

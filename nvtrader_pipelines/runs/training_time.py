@@ -94,8 +94,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def _estimates(store: Store, specs: Sequence[ExperimentSpec]) -> Iterator[TrainingEstimate]:
-    runs = store.ledger.runs()
-    done = set(runs.filter(pl.col("status") == "done")["partition_key"])
+    done = set(store.ledger.runs().filter(pl.col("status") == "done")["partition_key"])
     for spec in specs:
         is_new = not done.issuperset(each.partition_key for each in spec.variants())
         if not is_new:

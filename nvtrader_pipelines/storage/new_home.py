@@ -28,8 +28,7 @@ def create_home(root: Path) -> Home:
     packaged = PACKAGE / "shipped"  # in a wheel only; a checkout has the files in its own `data/`
     source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
     for name in SHIPPED_FILES:
-        target = home.root / "data" / name
-        write_atomically(target, (source / name).read_bytes())
+        write_atomically(home.root / "data" / name, (source / name).read_bytes())
     home.landing.mkdir()
     home.warehouse.mkdir()
     return home

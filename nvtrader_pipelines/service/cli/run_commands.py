@@ -152,8 +152,7 @@ def forward(run: Prefix, *, as_json: bool) -> None:
     store = _current_store()
     with notify_at_end(store, shlex.join(["nvtrader", "runs", "forward", run])):
         run_id = require_trained_run(store, run).run_id
-        steps = forward_run(store, run_id, Launch(uuid4().hex))
-        _execute(store, steps, as_json=as_json)
+        _execute(store, forward_run(store, run_id, Launch(uuid4().hex)), as_json=as_json)
 
 
 @command(app.command, "nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes")
