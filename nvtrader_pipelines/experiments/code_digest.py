@@ -46,38 +46,38 @@ MARKET = tuple(f"market.{name}" for name in ("ingest", "cleaning", "returns", "f
 DEPTH = 3  # references between definitions that tell equal definitions apart
 
 Place = tuple[str, int]  # module and position of a statement in it
+RUN = -1  # position for a module that is run, since something of it is imported
 
 
 class Program:
     """Modules of some folders of this package, and of other packages with components of a spec."""
 
     def __init__(self, folders: Iterable[str], packages: Iterable[str] = ()) -> None:
-        self._files = {name: path for folder in folders for name, path in _modules_below(folder)}
-        for package in packages:
-            self._files |= _modules_of_package(package)
+        files = dict(each for folder in folders for each in _modules_below(folder))
+        files |= dict(each for package in packages for each in _modules_of_package(package))
+        self._packages = {name for name, path in files.items() if path.name == "__init__.py"}
+        self._sources = {name: path.read_bytes() for name, path in files.items()}  # once: files may change
         self._modules: dict[str, Module] = {}
-        self._counted_of: dict[str, list[Place | str]] = {}
         self._digests: dict[tuple[Place, int], str] = {}
         self._targets: dict[tuple[str, str], tuple[Place | str, ...]] = {}
 
     def module(self, name: str) -> Module:
         """Module of a name."""
         if name not in self._modules:
-            path = self._files[name]
-            self._modules[name] = Module.parse(name, path.read_bytes(), is_package=path.name == "__init__.py")
+            self._modules[name] = Module.parse(name, self._sources[name], is_package=name in self._packages)
         return self._modules[name]
 
     def modules(self, pattern: str) -> list[str]:
         """Names of the module, or of the modules in a folder (`folder.*`), of this package."""
         if not pattern.endswith(".*"):
             return [f"{PACKAGE}.{pattern}"]
-        return [name for name in self._files if name.startswith(f"{PACKAGE}.{pattern.removesuffix('*')}")]
+        return [name for name in self._sources if name.startswith(f"{PACKAGE}.{pattern.removesuffix('*')}")]
 
     def reach(self, roots: Iterable[str], reached: Collection[Place] = ()) -> set[Place]:
         """Statements that the roots can reach, without those that are `reached` already.
 
-        Roots are modules, or objects of modules. A module that is imported counts with all statements but the
-        definitions that only members of families use: these count where a statement that is reached names them.
+        Roots are modules, or objects of modules. A module that is imported counts with all its statements and imports
+        but members of families and what only they use: these count where a statement that is reached names them.
         """
         found: set[Place] = set()
         whole: set[str] = set()
@@ -85,28 +85,26 @@ class Program:
         while left:
             target = left.pop()
             if isinstance(target, str):
-                if target in self._files and target not in whole:
+                if target in self._sources and target not in whole:
                     whole.add(target)
-                    left += [*self._statements_of(target), *self._counted(target)]
+                    imported = self.module(target).imported.values()
+                    left += [*self._statements_of(target), (target, RUN)]
+                    left += [each for dotted in imported for each in self._resolve(dotted)]
             elif target not in found and target not in reached:
                 found.add(target)
                 name, position = target
-                left += self._counted(name)
-                for reference in self.module(name).statements[position].references:
-                    left += self._targets_of(name, reference)
+                left += self._counted(name) if position == RUN else [(name, RUN), *self._targets_at(target)]
         return found
 
     @cached_property
     def content(self) -> str:
         """SHA-256 of the sources and of the versions; parsing the sources takes twenty times longer."""
-        hashes = (
-            f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(self._files.items())
-        )
+        hashes = (f"{name} {hashlib.sha256(source).hexdigest()}" for name, source in sorted(self._sources.items()))
         return digest_of((sys.version, *_libraries(), *hashes))
 
     def digest(self, places: Iterable[Place]) -> str:
         """Digest of statements, in the order of their content: a definition that moves keeps it."""
-        return digest_of(sorted(self._digest(place, DEPTH) for place in places))
+        return digest_of(sorted(self._digest(place, DEPTH) for place in places if place[1] != RUN))
 
     def _digest(self, place: Place, depth: int) -> str:
         """Digest of a statement and of what it refers to."""
@@ -116,7 +114,7 @@ class Program:
         statement = self.module(name).statements[position]
         lines = [statement.digest]
         for reference in statement.references if depth else ():
-            targets = self._targets_of(name, reference)
+            targets = [each for each in self._targets_of(name, reference) if isinstance(each, str) or each[1] != RUN]
             lines.append(" ".join(each if isinstance(each, str) else self._digest(each, depth - 1) for each in targets))
         digest = self._digests[place, depth] = digest_of(lines)
         return digest
@@ -125,27 +123,31 @@ class Program:
         return [(name, position) for position in range(len(self.module(name).statements))]
 
     def _counted(self, name: str) -> list[Place | str]:
-        """What counts once anything of a module does: see `reach`; and the modules that it and its packages run."""
-        if name not in self._counted_of:
-            module, package = self.module(name), name.rpartition(".")[0]
-            optional = module.used_only_by(self._members(name))
-            statements = [place for place in self._statements_of(name) if place[1] not in optional]
-            above = self._counted(package) if package in self._files else []
-            self._counted_of[name] = [*statements, *module.run, *above]
-        return self._counted_of[name]
+        """What counts once a module is run, see `reach`; its package is run, too."""
+        module, package = self.module(name), name.rpartition(".")[0]
+        optional = module.used_only_by(self._members(name))
+        counted: list[Place | str] = [place for place in self._statements_of(name) if place[1] not in optional]
+        for imported, dotted in module.imported.items():
+            users = module.users.get(imported, set())
+            if not users <= optional if users else imported not in module.members:
+                counted += self._resolve(dotted)
+        return [*counted, *module.starred, *([(package, RUN)] if package in self._sources else [])]
 
     def _members(self, name: str) -> set[str]:
         """Classes of a module that are members of families, which it or a package above it defines."""
         parts = name.split(".")
         above = (".".join(parts[: i + 1]) for i in range(len(parts)))
-        families = [(place, self.module(place)) for place in above if place in self._files]
+        families = [(place, self.module(place)) for place in above if place in self._sources]
         dotted = {
-            module.imported.get(member, f"{place}.{member}")
-            for place, module in families
-            for members in module.families.values()
-            for member in members
+            module.imported.get(member, f"{place}.{member}") for place, module in families for member in module.members
         }
         return {each.rpartition(".")[2] for each in dotted if each.rpartition(".")[0] == name}
+
+    def _targets_at(self, place: Place) -> Iterator[Place | str]:
+        """What a statement refers to."""
+        name, position = place
+        for reference in self.module(name).statements[position].references:
+            yield from self._targets_of(name, reference)
 
     def _targets_of(self, name: str, reference: str) -> tuple[Place | str, ...]:
         """Statements, or modules and objects of libraries, that a reference in a module stands for."""
@@ -157,16 +159,18 @@ class Program:
 
     def _resolve(self, dotted: str, *, inside: bool = False) -> Iterator[Place | str]:
         place, _, name = dotted.rpartition(".")
-        if (dotted in self._files and not inside) or place not in self._files:
+        if (dotted in self._sources and not inside) or place not in self._sources:
             yield dotted
             return
-        module = self.module(place)
-        if name in module.binders:
-            yield from ((place, i) for i in module.binders[name])
-        elif (origin := module.imported.get(name)) == dotted:  # a compiled module
+        module, origin = self.module(place), self.module(place).imported.get(name)
+        yield place, RUN
+        yield from ((place, i) for i in module.binders.get(name, ()))
+        if origin == dotted:  # a compiled module
             yield dotted
         elif origin is not None:
             yield from self._resolve(origin)
+        elif name not in module.binders:  # a built-in name, of a star, or made by `__getattr__`
+            yield from module.starred if inside else (place,)
 
 
 def _modules_below(folder: str) -> Iterator[tuple[str, Path]]:
@@ -266,7 +270,7 @@ def scoring_code(*specs: Component) -> str:
 
 def contest_code(*specs: Component) -> str:
     """Code that decides a contest of entrants with these specs: scorecards, and tables over all runs."""
-    return code_digest(("scoreboard.*",), _components_of(*specs), "scoreboard")
+    return code_digest(("scoreboard.*", "evaluation.sharpe.ratio_curve"), _components_of(*specs), "scoreboard")
 
 
 def promotion_code() -> str:
@@ -276,4 +280,6 @@ def promotion_code() -> str:
 
 def _components_of(*specs: Component) -> frozenset[str]:
     """Dotted names of the classes of components in specs."""
-    return frozenset(f"{each.__module__}.{each.__qualname__}" for spec in specs for each in classes_of(spec))
+    classes = {each for spec in specs for each in classes_of(spec)}
+    is_nested = {each: "." in each.__qualname__ for each in classes}  # its whole module counts
+    return frozenset(each.__module__ + ("" if is_nested[each] else f".{each.__name__}") for each in classes)

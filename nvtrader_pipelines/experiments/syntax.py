@@ -35,8 +35,8 @@ class Module:
 
     statements: list[Statement] = field(default_factory=list)
     imported: dict[str, str] = field(default_factory=dict)  # name → dotted name of the object
-    run: list[str] = field(default_factory=list)  # modules that count whether or not a name of them is used
-    families: dict[str, list[str]] = field(default_factory=dict)  # name of a union of components → its members
+    starred: list[str] = field(default_factory=list)  # modules of which all names are imported
+    members: set[str] = field(default_factory=set)  # names of the classes in its unions of components
 
     @classmethod
     @cache
@@ -47,17 +47,17 @@ class Module:
         for node in ast.parse(source).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module._add_import(node, package)
-            elif families := _families(node):
-                module.families.update(families)
             elif not _is_prose(node):
+                module.members.update(_members(node))
                 module.statements.append(_Reader(package).read(node))
         return module
 
     def _add_import(self, node: ast.Import | ast.ImportFrom, package: list[str]) -> None:
-        objects = dict(_imported_objects(node, package))
-        self.imported.update(objects)
-        if isinstance(node, ast.Import) or "*" in objects:
-            self.run.extend(dotted.removesuffix(".*") for dotted in objects.values())
+        for name, dotted in _imported_objects(node, package):
+            if name == "*":
+                self.starred.append(dotted.removesuffix(".*"))
+            else:
+                self.imported[name] = dotted
 
     @cached_property
     def binders(self) -> Mapping[str, list[int]]:
@@ -68,13 +68,21 @@ class Module:
                 positions[name].append(i)
         return positions
 
+    @cached_property
+    def users(self) -> Mapping[str, set[int]]:
+        """Positions of the statements that use a name."""
+        users: dict[str, set[int]] = defaultdict(set)
+        for i, statement in enumerate(self.statements):
+            for name in statement.references:
+                users[name].add(i)
+        return users
+
     def used_only_by(self, members: set[str]) -> set[int]:
         """Positions of the classes of these names, and of the definitions that only they use."""
         users: dict[int, set[int]] = defaultdict(set)
-        for i, statement in enumerate(self.statements):
-            for name in statement.references:
-                for used in self.binders.get(name, ()):
-                    users[used] |= {i} - {used}
+        for name, by in self.users.items():
+            for used in self.binders.get(name, ()):
+                users[used] |= by - {used}
         only_by_members = {i for i, statement in enumerate(self.statements) if statement.bound & members}
         while more := {i for i, by in users.items() if by and by <= only_by_members} - only_by_members:
             only_by_members |= more
@@ -92,7 +100,7 @@ class _Reader:
 
     def read(self, node: ast.stmt) -> Statement:
         self._add(node)
-        return Statement(digest_of(self._tokens), frozenset(self._bound), tuple(dict.fromkeys(self._references)))
+        return Statement(digest_of(self._tokens), frozenset(self._bound), tuple(self._references))
 
     def _add(self, node: ast.AST) -> None:
         if isinstance(node, ast.Name):
@@ -112,7 +120,7 @@ class _Reader:
 
     def _add_scope(self, node: ast.AST) -> None:
         """Add a scope: names that a function binds refer to nothing in the module, other than in its head."""
-        for head in (*getattr(node, "decorator_list", ()), *_defaults(node)):
+        for head in _heads(node):
             self._add(head)
         references, bound = self._references, self._bound
         self._references, self._bound = [], set()
@@ -141,8 +149,10 @@ class _Reader:
         tokens.append(")")
 
 
-def _defaults(node: ast.AST) -> Iterator[ast.AST]:
-    """Defaults of the parameters of a function; none for another scope."""
+def _heads(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts of a scope that belong to the scope around it: decorators, defaults, the first iterable."""
+    yield from getattr(node, "decorator_list", ())
+    yield from (generator.iter for generator in getattr(node, "generators", ())[:1])
     if isinstance(arguments := getattr(node, "args", None), ast.arguments):
         yield from filter(None, (*arguments.defaults, *arguments.kw_defaults))
 
@@ -162,17 +172,19 @@ def _imported_objects(node: ast.Import | ast.ImportFrom, package: list[str]) -> 
     yield from ((alias.asname or alias.name, ".".join((*origin, alias.name))) for alias in node.names)
 
 
-def _families(node: ast.stmt) -> dict[str, list[str]]:
-    """Name and members of the union in `Name = Annotated[A | B, Field(discriminator=…), …]`; else empty."""
+def _members(node: ast.stmt) -> list[str]:
+    """Members of the union in `Name = Annotated[A | B, Field(discriminator=…), …]`; empty for other statements."""
+    union = _union(node)
+    return [each.id for each in ast.walk(union) if isinstance(each, ast.Name)] if union is not None else []
+
+
+def _union(node: ast.AST) -> ast.expr | None:
     match node:
-        case ast.Assign(
-            targets=[ast.Name(id=name)],
-            value=ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[union, *annotations])),
-        ):
-            calls = [each for each in annotations if isinstance(each, ast.Call)]
+        case ast.Assign(value=ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[union, *others]))):
+            calls = [each for each in others if isinstance(each, ast.Call)]
             if any(keyword.arg == "discriminator" for call in calls for keyword in call.keywords):
-                return {name: [each.id for each in ast.walk(union) if isinstance(each, ast.Name)]}
-    return {}
+                return union
+    return None
 
 
 def _is_prose(node: ast.AST) -> bool:
@@ -188,8 +200,10 @@ def _is_prose(node: ast.AST) -> bool:
 
 
 def _without_prose(node: ast.AST) -> ast.AST:
-    """Drop the message of an error, whose class callers catch, and the meaning of a column or field."""
+    """Drop the message of an error, whose class callers catch, the meaning of a column or field, and members."""
     match node:
+        case ast.Assign(value=ast.Subscript(slice=ast.Tuple(elts=elements))) if _union(node) is not None:
+            return ast.Assign(targets=node.targets, value=ast.Tuple(elts=elements[1:], ctx=ast.Load()))
         case ast.Raise(exc=ast.Call(func=raised)):
             return ast.Raise(exc=raised, cause=None)
         case ast.Call(func=ast.Name(id="Column") as column):

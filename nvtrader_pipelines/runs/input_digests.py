@@ -21,10 +21,10 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 def contest_digest(store: Store) -> str:
     """Digest of the contest: runs, archived names, entrants, windows, panels and code."""
-    runs = walk_forward_runs(store, ["run_id", "finished_at", "experiment", "partition_key"]).sort("run_id")
+    runs = walk_forward_runs(store, ["run_id", "finished_at", "partition_key"]).sort("run_id")
     panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
     archived = sorted(store.ledger.archived_names())
-    code = contest_code(*_entrants_specs(store, runs))
+    code = contest_code(*entrants_specs(store, runs))
     content = [runs.select("run_id", "finished_at").rows(), panels.rows(), archived, code]
     state = hashlib.sha256(json.dumps(content, default=str).encode())
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
@@ -33,10 +33,10 @@ def contest_digest(store: Store) -> str:
     return state.hexdigest()[:32]
 
 
-def _entrants_specs(store: Store, runs: pl.DataFrame) -> Iterator[Component]:
-    """Specs of each experiment's last run and of the files of entrants; the contest names those it cannot read."""
-    last = runs.sort("finished_at").group_by("experiment", maintain_order=True).last()
-    for partition_key in last["partition_key"]:
+def entrants_specs(store: Store, runs: pl.DataFrame | None = None) -> Iterator[Component]:
+    """Specs of the runs and of the files of entrants; the contest names those that cannot be read."""
+    runs = walk_forward_runs(store, ["partition_key"]) if runs is None else runs
+    for partition_key in runs["partition_key"].unique(maintain_order=True):
         with suppress(StorageError):
             yield store.ledger.read(partition_key)
     for path in entrant_files(store.home):

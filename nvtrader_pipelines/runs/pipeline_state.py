@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
+from nvtrader_pipelines.experiments.code_digest import code_of
+from nvtrader_pipelines.runs.input_digests import contest_digest, entrants_specs, promotion_digest
 from nvtrader_pipelines.runs.market_state import market_digest
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, write_atomically
@@ -19,7 +20,8 @@ def pipeline_digest(store: Store, names: Sequence[str]) -> str:
     """Digest of all that the graph reads: files, runs, code, and the day for live markets."""
     home, day = store.home, datetime.now(UTC).date().isoformat()
     promotion = promotion_digest(home, contest_digest(store))
-    state = [*names, day, market_digest(home), promotion, *_file_digests(home)]
+    code = code_of(*entrants_specs(store))
+    state = [*names, day, market_digest(home), code, promotion, *_file_digests(home)]
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
 

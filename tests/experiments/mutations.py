@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nvtrader_pipelines.experiments.syntax import _families, _is_prose, _without_prose
+from nvtrader_pipelines.experiments.syntax import _is_prose, _without_prose
 
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.Pow: ast.Mult}
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq}
@@ -29,7 +29,7 @@ def apply_mutation(path: Path, number: int, positions: set[int] | None) -> tuple
 
 
 def _is_left_out(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom) or bool(_families(node)) or _is_prose(node)
+    return isinstance(node, ast.Import | ast.ImportFrom) or _is_prose(node)
 
 
 def _mutations_of(node: ast.AST, *, inside: bool) -> Iterator[Mutation]:

@@ -152,9 +152,18 @@ def test_digest_follows_an_import_through_a_package(digest):
         "def one():\n    from {p}.a import X\n    return X\n\n\ndef two():\n    from {p}.b import X\n    return X\n",
         "try:\n    from {p}.a import X\nexcept ImportError:\n    from {p}.b import X\n",
         "def both():\n    from {p}.a import X\n    from {p}.b import X as Y\n    return X - Y\n",
+        "from {p}.a import *\nfrom {p}.b import *\nTWICE = 2 * X\n",
         "from {p}.a import TWICE\nfrom {p}.b import TWICE as OTHER\nHALF = TWICE / 2\nTHIRD = OTHER / 3\n",
     ],
-    ids=["names", "modules", "lazily in two functions", "in a try", "lazily in one function", "two steps away"],
+    ids=[
+        "names",
+        "modules",
+        "lazily in two functions",
+        "in a try",
+        "lazily in one function",
+        "stars",
+        "two steps away",
+    ],
 )
 def test_digest_sees_two_modules_swapped_in_imports(digest, use):
     twice = f"from {PACKAGE}.market.{{}} import X\nTWICE = 2 * X\n"
@@ -195,9 +204,45 @@ def test_digest_of_a_default_counts_the_object_and_not_the_parameter(digest):
     assert digest({"a": "rate = 1\n", "use": use}) != digest({"a": "rate = 2\n", "use": use})
 
 
-def test_digest_counts_a_module_that_is_only_run(digest):
-    for use in (f"import {PACKAGE}.market.a\n", f"from {PACKAGE}.market.a import *\n"):
-        assert digest({"a": "rate = 1\n", "use": use}) != digest({"a": "rate = 2\n", "use": use})
+@pytest.mark.parametrize(
+    ("use", "package"),
+    [
+        ("import {p}.a\n", ""),
+        ("from {p}.a import *\n", ""),
+        ("from {p} import a\n", ""),
+        ("from {p}.a import rate\nrate = abs(rate)\n", ""),
+        ("from {p} import a as m\nfrom {p}.sub import rate\n", "from {p}.a import *\n"),
+        ("from {p} import sub\nTWICE = 2 * sub.rate\n", "from {p}.a import rate\n"),
+        ("from {p}.sub import rate\n", "def __getattr__(name):\n    from {p} import a\n    return getattr(a, name)\n"),
+        ("from {p}.sub import half\n", "from {p}.a import rate\nhalf = 0.5\n"),
+        ("class A:\n    def f(self):\n        return [rate for rate in rate()]\n\n\nfrom {p}.a import rate\n", ""),
+    ],
+)
+def test_digest_counts_a_module_that_is_reached_in_any_way(digest, use, package):
+    use, package = (text.format(p=f"{PACKAGE}.market") for text in (use, package))
+    first, second = (digest({"a": f"rate = {value}\n", "sub.__init__": package, "use": use}) for value in (1, 2))
+    assert first != second
+
+
+def test_digest_sees_the_third_of_three_lazy_imports(digest):
+    method = "    def {}(self):\n        from {}.{} import X\n        return X\n\n"
+    use = "class C:\n" + method.format("f", f"{PACKAGE}.market", "a") + method.format("g", f"{PACKAGE}.market", "b")
+    values = {"a": "X = 1\n", "b": "X = 2\n"}
+    third = [use + method.format("h", f"{PACKAGE}.market", module) for module in "ab"]
+    assert digest({**values, "use": third[0]}) != digest({**values, "use": third[1]})
+
+
+def test_digest_counts_what_annotates_a_union(digest):
+    union = "K = Annotated[A | B, Field(discriminator='kind'), BeforeValidator(check)]\n"
+    use = f"from {PACKAGE}.market.a import check\n{union}"
+    before = digest({"a": "check = 1\n", "use": use})
+    assert digest({"a": "check = 2\n", "use": use}) != before
+    assert digest({"a": "check = 1\n", "use": use.replace("A | B", "A | B | C")}) == before
+
+
+def test_code_of_a_class_inside_another_counts_its_module():
+    inner = type("Inner", (Momentum,), {"__module__": f"{PACKAGE}.policies.agents.sac", "__qualname__": "Outer.Inner"})
+    assert identity._components_of(inner()) == {f"{PACKAGE}.policies.agents.sac"}
 
 
 def test_digest_takes_a_compiled_module_for_that_of_a_library(digest):
@@ -300,7 +345,7 @@ def places():
     by_module = defaultdict(set)
     for name, position in engine:
         by_module[name].add(position)
-    return by_module, {name: None for name in program._files if name not in {name for name, _ in reached}}
+    return by_module, {name: None for name in program._sources if name not in {name for name, _ in reached}}
 
 
 def draw(seed, n, by_module):

@@ -1,5 +1,6 @@
 import pytest
 
+from nvtrader_pipelines.runs import pipeline_state
 from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state, record_pipeline_state
 from nvtrader_pipelines.storage.store import Store
 
@@ -29,6 +30,11 @@ def test_changed_input_has_something_to_do(current, path):
         "sources: [{kind: sample}]\n" if path == "data/market.yaml" else "name: other\n"
     )
     assert read_pipeline_state(Store(current.home), ["a"]) is None
+
+
+def test_changed_engine_has_something_to_do(current, monkeypatch):
+    monkeypatch.setattr(pipeline_state, "code_of", lambda *specs: "ffffffffffff")
+    assert read_pipeline_state(current, ["a"]) is None
 
 
 def test_missing_policy_has_something_to_do(current):
