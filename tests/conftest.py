@@ -35,13 +35,29 @@ gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports go
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
 SLOW_FIXTURES = {"run_guide", "built_home", "swept_home"}  # tens of seconds, once per session
-# Modules of many seconds in the order in which they begin. Of the first, one builds the home that many others wait for.
+# Modules of many seconds in the order in which they begin. The first builds the home that many others wait for, the
+# second needs none.
 LONGEST = (
-    *("test_guides", "test_ui", "test_own_parts", "test_damaged_homes", "test_materialize", "test_trade_command"),
-    *("test_train_walk_judge", "test_training", "test_assets", "test_trading_at_broker", "test_cards", "test_market"),
-    *("test_sweeps", "test_run_commands", "test_backup_commands", "test_grouped_ppo", "test_portfolio"),
-    *("test_promote", "test_processes", "test_compaction", "test_figures", "test_readme", "test_ingest_command"),
-    *("test_mlflow_database", "test_controls", "test_python_api", "test_sensors", "test_imports", "test_mlflow_ui"),
+    *("test_guides", "test_trade_command", "test_train_walk_judge", "test_assets", "test_readme", "test_run_commands"),
+    *(
+        "test_trading_at_broker",
+        "test_policy_commands",
+        "test_portfolio",
+        "test_sweeps",
+        "test_training",
+        "test_promote",
+    ),
+    *(
+        "test_damaged_homes",
+        "test_cards",
+        "test_sensors",
+        "test_definitions",
+        "test_desk",
+        "test_learner",
+        "test_market",
+    ),
+    *("test_figures", "test_imports", "test_rounds", "test_code_digest", "test_grouped_ppo", "test_compaction"),
+    *("test_processes", "test_mirror", "test_python_api", "test_file_access", "test_instance", "test_ingest_command"),
 )
 
 
