@@ -87,6 +87,7 @@ def test_missing_peer_fails_with_remedy(fakes, capfd):
     assert "`make bench` installs the peers, perhaps no_such_peer among them" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 @pytest.mark.usefixtures("interruptible")
 def test_stopped_run_leaves_no_process_and_keeps_results(fakes, tmp_path, how):

@@ -54,6 +54,7 @@ def test_every_fold_and_seed_has_a_different_policy(archives):
     assert len(set(archives.values())) == len(KEYS)
 
 
+@pytest.mark.slow
 def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(plan, run, archives):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[:5]}
@@ -63,6 +64,7 @@ def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(plan, r
     assert [step.stage for step in runtime(plan, store).train() if step.stage.startswith("train")] == []
 
 
+@pytest.mark.slow
 def test_resumed_training_gives_identical_bytes(plan, run, archives):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[1:]}
@@ -103,6 +105,7 @@ def test_the_pace_of_a_resumed_training_counts_from_where_it_went_on():
     assert training.pace(1000).startswith(" (2 of 2 trained; ")
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over(plan, run, archives):
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[1:]}
@@ -152,6 +155,7 @@ def test_sampled_training_episodes_become_trajectory_rows(run):
     np.testing.assert_allclose(terms, rollouts["reward"], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_closing_the_generator_ends_trainings_without_partial_results(plan):
     store = MemoryStore()
     steps = runtime(plan, store).train()
@@ -160,6 +164,7 @@ def test_closing_the_generator_ends_trainings_without_partial_results(plan):
     assert store.sealed is None
 
 
+@pytest.mark.slow
 def test_policy_bytes_do_not_depend_on_snapshot_ids(plan, run, archives):
     other = planned(panel=dataclasses.replace(plan.panel, snapshot_ids={"gold.returns": 7}))
     assert other.run_id == plan.run_id

@@ -98,6 +98,7 @@ def test_quantity_below_the_minimum_is_rejected_without_a_request(stub, broker):
     assert stub.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["lost", "silent", "dropped", "unavailable"])
 def test_unanswered_order_is_looked_up_and_placed_once(stub, fault: Fault):
     broker = connected(stub, timeout_s=1.0 if fault in {"lost", "silent"} else 10.0)
@@ -108,6 +109,7 @@ def test_unanswered_order_is_looked_up_and_placed_once(stub, fault: Fault):
     assert stub.requests == [PLACE, LOOK_UP] + [PLACE] * (not came)
 
 
+@pytest.mark.slow
 def test_submit_raises_without_an_answer_and_a_retry_places_once(stub):
     broker = connected(stub, timeout_s=1.0, retries=1)
     stub.faults[PLACE].extend(["silent"])
