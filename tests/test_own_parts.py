@@ -28,7 +28,7 @@ OWN = {
 RULE = {**OWN, "name": "rule", "market": {"source": "landing"}, "environment": EXPERIMENT["environment"]}
 RULE |= {"agent": {"kind": "buy_and_hold"}, "seeds": [0]}
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,6 @@ def test_template_passes_its_own_tests(site):
     assert finished.returncode == 0, finished.stdout.decode()
 
 
-@pytest.mark.nightly
 def test_own_parts_are_trained_judged_replayed_and_refused_if_they_look_ahead(home, site):
     listed = run(home, site, "components", "rewards", "--json")
     assert "worst_session" in listed.stdout

@@ -154,6 +154,7 @@ def test_build_defs_finds_the_home_from_the_environment(tmp_path, monkeypatch):
     assert (build_defs().resources or {})["store"].root == str(tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_location_loads_from_another_folder(tmp_path):
     command = BIN / "dg", "check", "defs", "--target-path", str(CHECKOUT)

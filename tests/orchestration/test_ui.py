@@ -193,6 +193,7 @@ def test_require_free_taken_port_raises():
             require_free(port)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_terminate_session_ends_processes_started_meanwhile():
     script = "trap 'sleep 600 & exit' TERM; echo ready; sleep 600 & wait"
