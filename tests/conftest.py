@@ -56,7 +56,7 @@ LONGEST = (
         "test_learner",
         "test_market",
     ),
-    *("test_figures", "test_imports", "test_rounds", "test_code_digest", "test_grouped_ppo", "test_compaction"),
+    *("test_figures", "test_imports", "test_rounds", "test_code_reach", "test_grouped_ppo", "test_compaction"),
     *("test_processes", "test_mirror", "test_python_api", "test_file_access", "test_instance", "test_ingest_command"),
 )
 

@@ -280,6 +280,8 @@ def promotion_code() -> str:
 
 def _components_of(*specs: Component) -> frozenset[str]:
     """Dotted names of the classes of components in specs."""
-    classes = {each for spec in specs for each in classes_of(spec)}
-    is_nested = {each: "." in each.__qualname__ for each in classes}  # its whole module counts
-    return frozenset(each.__module__ + ("" if is_nested[each] else f".{each.__name__}") for each in classes)
+    return frozenset(
+        part.__module__ if "." in part.__qualname__ else f"{part.__module__}.{part.__qualname__}"  # nested: its module
+        for spec in specs
+        for part in classes_of(spec)
+    )

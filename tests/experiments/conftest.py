@@ -1,10 +1,11 @@
-"""One small run for every test of what can be done with it."""
+"""One small run for every test of what can be done with it, and a copy of the code."""
 
 from functools import cache
 
 import pytest
 
 from nvtrader_pipelines.experiments.recorded_folds import Parent, fold_dates
+from tests.experiments.copied_package import package  # noqa: F401 - a fixture
 from tests.experiments.pipelines import TIMINGS, piped, timed
 from tests.experiments.small import planned, trained
 
