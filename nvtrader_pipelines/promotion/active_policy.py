@@ -151,11 +151,11 @@ def find_pointer_difference(store: Store, active: ActivePolicy | None) -> Pointe
 
 def _pointer_fields(event: AuditEvent) -> dict[str, object]:
     """Content of the pointer file after an activation, which this version need not be able to read."""
-    renamed = {"activated_at": event.at, "experiment": event.detail.get("partition_key")}
     return {
         **event.model_dump(include={"policy", "run_id", "by"}),
-        **renamed,
+        "experiment": event.detail.get("partition_key"),
         "sha256": event.detail.get("policies_sha256"),
+        "activated_at": event.at,
     }
 
 
@@ -168,7 +168,9 @@ def mirror_pointer(store: Store) -> PointerDifference | None:
         The difference that was repaired, if any.
     """
     try:
-        with file_lock(lock_path(store.home, "policy_pointer")):
+        if find_pointer_difference(store, last_activation(store)) is None:
+            return None
+        with file_lock(lock_path(store.home, "policy_pointer")):  # a concurrent activation is no edit
             active = last_activation(store)
             difference = find_pointer_difference(store, active)
             if difference:
@@ -179,7 +181,7 @@ def mirror_pointer(store: Store) -> PointerDifference | None:
         _warn_unwritable(store.home.active_policy_file, error.strerror)
         return None
     if difference and difference.kind == "edited":
-        remedy = "it was written again; to change the policy that trades, run `nvtrader policies activate`"
+        remedy = "it was corrected; to change the policy that trades, run `nvtrader policies activate`"
         _LOG.warning("%s; %s", difference.sentence, remedy)
     return difference
 

@@ -53,7 +53,8 @@ def refused(store, ref, sentence) -> None:
 
 
 def test_reading_without_activation_gives_none_and_writes_nothing(tmp_path):
-    assert read_active(Store(Home(tmp_path))) is None
+    store = Store(Home(tmp_path))
+    assert (read_active(store), mirror_pointer(store)) == (None, None)
     assert not list(tmp_path.iterdir())
 
 
