@@ -1,6 +1,10 @@
-"""The active policy: the last activation in the audit."""
+"""The active policy: the last activation in the audit, mirrored by the pointer file."""
 
-from typing import Annotated
+import logging
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
 
 import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -9,12 +13,16 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import lock_path
+from nvtrader_pipelines.storage.policy_pointer import PolicyPointer, read_pointer, write_pointer
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 
 ACTIVATIONS = ("activated", "promoted")  # kinds of event; the second is that of earlier versions
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+_LOG = logging.getLogger(__name__)
 
 
 class ActivePolicy(BaseModel):
@@ -42,6 +50,12 @@ class ActivePolicy(BaseModel):
         return PolicyRef(self.run_id, self.policy)
 
     @property
+    def pointer(self) -> PolicyPointer:
+        """Content of the pointer file."""
+        own = self.model_dump(include={"policy", "run_id", "sha256", "activated_at", "by"})
+        return PolicyPointer(experiment=self.partition_key, **own)
+
+    @property
     def event(self) -> AuditEvent:
         """Audit event of the activation, equal for equal activations."""
         before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
@@ -66,6 +80,14 @@ class ActivePolicy(BaseModel):
         )
 
 
+@dataclass(frozen=True)
+class PointerDifference:
+    """Difference of the pointer file from the audit."""
+
+    kind: Literal["missing", "outdated", "edited"]  # a torn file counts as missing
+    sentence: str  # what must hold and what was found
+
+
 def activations(store: Store) -> list[AuditEvent]:
     """Activations in the audit, oldest first.
 
@@ -76,7 +98,19 @@ def activations(store: Store) -> list[AuditEvent]:
 
 
 def read_active(store: Store) -> ActivePolicy | None:
-    """Read the active policy, or None if none was ever activated.
+    """Read the active policy, or None if none was ever activated; write a pointer file that differs.
+
+    Raises:
+        StorageError: as `last_activation`.
+    """
+    active = last_activation(store)
+    if find_pointer_difference(store, active):
+        mirror_pointer(store)
+    return active
+
+
+def last_activation(store: Store) -> ActivePolicy | None:
+    """Read the active policy from the audit, and write nothing; None if none was ever activated.
 
     Raises:
         StorageError: if the audit is damaged, or this version cannot read the last activation.
@@ -94,6 +128,72 @@ def read_active(store: Store) -> ActivePolicy | None:
             f"the last activation of the audit, {event.event_id}, cannot be read ({first['loc'][0]}: {first['msg']}); "
             "nothing trades until a policy is activated again: `nvtrader policies activate`"
         ) from error
+
+
+def find_pointer_difference(store: Store, active: ActivePolicy | None) -> PointerDifference | None:
+    """Compare the pointer file with the active policy; without one there must be no file."""
+    expected = active.pointer if active else None
+    must = f"name the active policy, {expected.policy} of run {expected.run_id}" if expected else "name no policy"
+    begin = f"the pointer file {store.home.active_policy_file} must {must}, but"
+    try:
+        found = read_pointer(store.home)
+    except StorageError as error:
+        return PointerDifference("edited", f"{begin} {error}")
+    if found == expected:
+        return None
+    if found is None:
+        return PointerDifference("missing", f"{begin} is missing or torn")
+    named = f"{begin} names {found.policy} of run {found.run_id}"
+    if any(_pointer_fields(event) == dict(found) for event in activations(store)):
+        return PointerDifference("outdated", f"{named}, an earlier activation")
+    return PointerDifference("edited", f"{named} as no activation in the audit does")
+
+
+def _pointer_fields(event: AuditEvent) -> dict[str, object]:
+    """Content of the pointer file after an activation, which this version need not be able to read."""
+    return {
+        **event.model_dump(include={"policy", "run_id", "by"}),
+        "experiment": event.detail.get("partition_key"),
+        "sha256": event.detail.get("policies_sha256"),
+        "activated_at": event.at,
+    }
+
+
+def mirror_pointer(store: Store) -> PointerDifference | None:
+    """Write the pointer file if it differs from the audit, and log an edit or a failure to write.
+
+    The audit decides which policy trades, so neither stops the caller. An audit that cannot be read changes nothing.
+
+    Returns:
+        The difference that was repaired, if any.
+    """
+    try:
+        if find_pointer_difference(store, last_activation(store)) is None:
+            return None
+        with file_lock(lock_path(store.home, "policy_pointer")):  # a concurrent activation is no edit
+            active = last_activation(store)
+            difference = find_pointer_difference(store, active)
+            if difference:
+                write_pointer(store.home, active.pointer if active else None)
+    except StorageError:
+        return None
+    except OSError as error:
+        _warn_unwritable(store.home.active_policy_file, error.strerror)
+        return None
+    if difference and difference.kind == "edited":
+        remedy = "it was corrected; to change the policy that trades, run `nvtrader policies activate`"
+        _LOG.warning("%s; %s", difference.sentence, remedy)
+    return difference
+
+
+@cache  # once per process
+def _warn_unwritable(path: Path, reason: str) -> None:
+    _LOG.warning(
+        "the pointer file %s differs from the active policy and must be written, but cannot be (%s); correct its "
+        "permissions or make room, then `nvtrader doctor --repair`",
+        path,
+        reason,
+    )
 
 
 def require_every_activation(store: Store) -> None:

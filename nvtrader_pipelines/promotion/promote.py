@@ -15,7 +15,13 @@ from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.portfolio.costs import CostModel
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, activations, read_active, read_replaceable
+from nvtrader_pipelines.promotion.active_policy import (
+    ActivePolicy,
+    activations,
+    mirror_pointer,
+    read_active,
+    read_replaceable,
+)
 from nvtrader_pipelines.promotion.decision_log import (
     Decision,
     PromotionRow,
@@ -363,4 +369,5 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -
             previous_policy=before.policy if before else None,
         )
         store.audit.append([active.event])
+        mirror_pointer(store)
     return active

@@ -40,6 +40,7 @@ class Home:
     promotion_file = _Place("data/promotion.yaml")  # settings of the promotion gate, as YAML
     notifications_file = _Place("data/notifications.yaml")  # channels of notifications, as YAML
     notification_record = _Place("data/runtime/notifications.json")  # notifications sent, so that none is repeated
+    active_policy_file = _Place("data/runtime/active_policy.json")  # pointer file: active policy for other programs
     kill_switch = _Place("data/runtime/kill_switch")  # while it exists no order is placed; it holds the reason
     warehouse = _Place("warehouse")  # folder of everything that is built from `data/`
     iceberg = _Place("warehouse/iceberg")  # data and metadata files of the tables

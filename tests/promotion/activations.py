@@ -37,8 +37,8 @@ def dying_at(step: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def forget_activations(store: Store) -> None:
-    """Remove the audit, which the store then opens anew."""
-    for path in store.home.audit.glob("*"):
+    """Remove the audit, which the store then opens anew, and the pointer file."""
+    for path in (*store.home.audit.glob("*"), *store.home.runtime.glob("active_policy.json")):
         path.unlink()
     vars(store).pop("audit", None)
 

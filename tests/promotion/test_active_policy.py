@@ -1,18 +1,30 @@
 import dataclasses
 import datetime as dt
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
-from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run, require_every_activation
+from nvtrader_pipelines.promotion.active_policy import (
+    find_pointer_difference,
+    last_activation,
+    mirror_pointer,
+    read_active,
+    read_active_run,
+    require_every_activation,
+)
 from nvtrader_pipelines.promotion.promote import mirror_active
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
+from nvtrader_pipelines.storage.policy_pointer import read_pointer
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, RUNS
 from tests.promotion.activations import LATER, Killed, activations_of, dying_at, put, put_unreadable
@@ -41,7 +53,8 @@ def refused(store, ref, sentence) -> None:
 
 
 def test_reading_without_activation_gives_none_and_writes_nothing(tmp_path):
-    assert read_active(Store(Home(tmp_path))) is None
+    store = Store(Home(tmp_path))
+    assert (read_active(store), mirror_pointer(store)) == (None, None)
     assert not list(tmp_path.iterdir())
 
 
@@ -90,6 +103,96 @@ def test_activation_of_a_seed_names_the_previous_policy(store, run, other):
     active = put(store, (run.run_id, "small/seed-2"), LATER)
     assert (active.policy, active.previous_run_id, active.previous_policy) == ("small/seed-2", other.run_id, "other")
     assert [policy for _, policy, *_ in activations_of(store)] == ["other", "small/seed-2"]
+
+
+def test_activation_writes_the_pointer_file(store, run):
+    active = put(store, (run.run_id, "small/seed-2"))
+    assert json.loads(store.home.active_policy_file.read_bytes()) == {
+        "policy": "small/seed-2",
+        "experiment": run.partition_key,
+        "run_id": run.run_id,
+        "sha256": run.sha256,
+        "activated_at": "2024-01-03T00:00:00Z",
+        "by": "ann",
+    }
+    assert read_pointer(store.home) == active.pointer
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from nvtrader_pipelines.promotion import active_policy
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+from tests.promotion.activations import LATER, put
+active_policy.write_pointer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+put(Store(Home(Path(sys.argv[1]))), (sys.argv[2], "small"), LATER)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("trading")
+def test_pointer_file_is_written_after_a_kill_by_the_next_command(store, run, command):
+    killed = subprocess.run([sys.executable, "-c", KILLED, store.home.root, run.run_id], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (read_pointer(store.home).policy, last_activation(store).policy) == ("other", "small")
+    found = command(store.home)("status")
+    assert (found.exit_code, found.stderr) == (0, "")
+    assert read_pointer(store.home) == last_activation(store).pointer
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (lambda _: b"", "missing"),
+        (lambda written: written[:40], "missing"),
+        (lambda written: bytes(len(written)), "missing"),
+        (lambda written: written.replace(b"ann", b"eve"), "edited"),
+        (lambda written: written.replace(b'"by"', b'"author"'), "edited"),
+        (lambda _: b"[]", "edited"),
+    ],
+)
+def test_pointer_file_that_differs_is_written_again(store, trading, content, kind, caplog):
+    path = store.home.active_policy_file
+    written = path.read_bytes()
+    path.write_bytes(content(written))
+    assert find_pointer_difference(store, trading).kind == kind
+    assert read_active(store) == trading
+    assert path.read_bytes() == written
+    assert len(caplog.records) == (kind == "edited")
+
+
+def test_pointer_file_that_is_a_named_pipe_or_dangling_is_replaced(store, trading):
+    path = store.home.active_policy_file
+    for create in (os.mkfifo, lambda place: place.symlink_to("nowhere")):
+        path.unlink()
+        create(path)
+        assert read_active(store) == trading
+        assert read_pointer(store.home) == trading.pointer
+
+
+def test_unwritable_pointer_file_is_logged_once_and_stops_nothing(store, trading, caplog):
+    path = store.home.active_policy_file
+    path.unlink()
+    path.mkdir()
+    assert (read_active(store), read_active(store)) == (trading, trading)
+    assert len(caplog.records) == 1
+    path.rmdir()
+    assert mirror_pointer(store).kind == "missing"
+
+
+def test_pointer_file_without_active_policy_is_removed(store, trading):
+    store.audit.path.unlink()
+    fresh = Store(store.home)
+    assert find_pointer_difference(fresh, None).kind == "edited"
+    assert read_active(fresh) is None
+    assert not store.home.active_policy_file.exists()
+
+
+def test_unreadable_audit_leaves_the_pointer_file(store, trading):
+    put_unreadable(store)
+    assert mirror_pointer(store) is None
+    assert read_pointer(store.home) == trading.pointer
 
 
 def test_repeated_activation_is_idempotent(store, run):

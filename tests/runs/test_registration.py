@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from nvtrader_pipelines.experiments.designs import AblationDesign
@@ -8,11 +10,13 @@ from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, re
 from nvtrader_pipelines.runs.smoke_run import MAX_TIMESTEPS, smoke_run
 from nvtrader_pipelines.runs.training_time import ASSUMED_PACE, estimate_training, format_seconds, long_trainings
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.tables import TABLES
 from tests.runs.small_runs import EXPERIMENT, land
 from tests.storage.ledger.run_rows import event, run_row
 
 pytestmark = pytest.mark.slow
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 TYPO = EXPERIMENT.model_copy(
     update={"name": "typo", "market": EXPERIMENT.market.model_copy(update={"symbols": ("NOPE",)})}
 )
@@ -123,6 +127,13 @@ def test_smoke_run_stores_nothing(market):
     assert market.ledger.versions().is_empty()
     assert market.ledger.runs().is_empty()
     assert not market.home.policies.exists()
+
+
+def test_smoke_run_of_the_reinforce_plus_plus_example_trains(market):
+    spec = read_experiment(EXAMPLES / "reinforce-plus-plus.yaml")
+    on_market = {"market": EXPERIMENT.market, "splitter": EXPERIMENT.splitter, "pipeline": EXPERIMENT.pipeline}
+    found = smoke_run(market, spec.model_copy(update=on_market))
+    assert (found.experiment, found.timesteps) == ("reinforce-plus-plus", MAX_TIMESTEPS)
 
 
 def test_archived_names_include_the_variants_of_an_ablation(store):

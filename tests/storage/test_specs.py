@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nvtrader_pipelines.envs.terminations import StopProperly
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.sources import MarketSpec
+from nvtrader_pipelines.policies.advantages import ReinforcePlusPlusAdvantage
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.documents import MAX_BYTES
 from nvtrader_pipelines.storage.errors import StorageError
@@ -116,6 +118,13 @@ def test_examples_hold_a_sweep_an_ablation_and_a_best_of_n():
     ablation = read_experiment(EXAMPLES / "ablation.yaml")
     assert [variant.environment.turnover_cost_bps for variant in ablation.variants()] == [0.0, 10.0, 50.0]
     assert read_experiment(EXAMPLES / "best-of-n.yaml").design.kind == "best_of_n"
+
+
+def test_example_of_reinforce_plus_plus_holds_the_nemo_rl_settings():
+    spec = read_experiment(EXAMPLES / "reinforce-plus-plus.yaml")
+    assert spec.agent.total_timesteps == 200_000
+    assert spec.agent.advantage == ReinforcePlusPlusAdvantage(baseline="leave_one_out", global_normalization=True)
+    assert spec.environment.stop_properly == StopProperly(coefficient=0.2, form="literal")
 
 
 def test_new_experiment_file_holds_the_defaults(home):

@@ -8,9 +8,15 @@ from nvtrader_pipelines.policies.advantages.episodes import Episodes
 EPSILON = 1e-8  # as in NeMo-RL, added to counts and variances
 
 
-def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of `values` where `mask` is 1, 0 for an empty mask; a NaN propagates even if masked."""
-    return (values * mask).sum() / (mask.sum() + EPSILON)
+def masked_mean(
+    values: Tensor, mask: Tensor, dim: int | None = None, global_normalization_factor: Tensor | float | None = None
+) -> Tensor:
+    """Mean of `values` where `mask` is 1, 0 for an empty mask; a NaN propagates even if masked.
+
+    `global_normalization_factor` replaces the count of this mask, for instance by that of a whole update.
+    """
+    count = mask.sum(dim) if global_normalization_factor is None else global_normalization_factor
+    return (values * mask).sum(dim) / (count + EPSILON)
 
 
 def masked_variance(values: Tensor, mask: Tensor, *, unbiased: bool) -> Tensor:

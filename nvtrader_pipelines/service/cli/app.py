@@ -189,8 +189,8 @@ def doctor(
 def status(*, as_json: bool) -> None:
     """Show on one screen what trades, runs, waits and failed, the UI, and the next command.
 
-    It reads the home and writes nothing. Failed checks and stale data take seconds to read: `nvtrader notify` and the
-    UI report them.
+    It reads the home and writes only a pointer file that differs from the audit. Failed checks and stale data take
+    seconds to read: `nvtrader notify` and the UI report them.
     """
     from datetime import UTC, datetime
 

@@ -67,15 +67,18 @@ def run_checks(store: Store) -> list[CheckResult]:
     results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
     results += [check_kill_switch(store)]
     results += [*check_ui(store.home), *check_notifications(store.home)]
-    checks = (check_active_policy, check_accounts, lambda store: [check_audit(store)])
+    checks = (check_active_policy, check_pointer, check_accounts, lambda store: [check_audit(store)])
     return [*results, *(result for check in checks for result in _run_check(check, store))]
 
 
 def repair_home(home: Home) -> list[CheckResult]:
-    """Rebuild damaged files that can be rebuilt; one line per file."""
+    """Rebuild damaged files that can be rebuilt, and a pointer file that differs; one line per file."""
+    from nvtrader_pipelines.promotion.active_policy import mirror_pointer
     from nvtrader_pipelines.storage.damage.repairs import repair
 
-    return [CheckResult("repaired", f"{error.path} {error.problem}: rebuilt") for error in repair(home)]
+    repaired = [CheckResult("repaired", f"{error.path} {error.problem}: rebuilt") for error in repair(home)]
+    difference = mirror_pointer(Store(home))
+    return [*repaired, *([CheckResult("repaired", f"{difference.sentence}: rewritten")] if difference else [])]
 
 
 def find_problems(store: Store) -> Iterator[StorageError]:
@@ -164,14 +167,14 @@ def check_notifications(home: Home) -> list[CheckResult]:
 
 def check_active_policy(store: Store) -> list[CheckResult]:
     """Check the active policy: its files, its code, how long it may trade, and newer runs."""
-    from nvtrader_pipelines.promotion.active_policy import read_active, read_active_run
+    from nvtrader_pipelines.promotion.active_policy import last_activation, read_active_run
     from nvtrader_pipelines.promotion.eligibility import code_mismatch
     from nvtrader_pipelines.promotion.recency import eligibility_message
     from nvtrader_pipelines.promotion.rounds import newer_run_message
 
     check = "active policy"
     try:
-        active = read_active(store)
+        active = last_activation(store)
         if active is None:
             return [CheckResult(check, "none yet: `nvtrader policies activate NAME`")]
         run = read_active_run(store, active)
@@ -187,6 +190,22 @@ def check_active_policy(store: Store) -> list[CheckResult]:
         CheckResult("it may trade", eligibility_message(store, active)),
         *([CheckResult("a newer run", newer)] if newer else []),
     ]
+
+
+def check_pointer(store: Store) -> list[CheckResult]:
+    """Check that the pointer file names the active policy; without one there is no file."""
+    from nvtrader_pipelines.promotion.active_policy import find_pointer_difference, last_activation
+
+    check = "pointer file"
+    try:
+        active = last_activation(store)
+    except StorageError:  # reported with the active policy
+        return []
+    difference = find_pointer_difference(store, active)
+    if difference:
+        problem = f"{difference.sentence}; `nvtrader doctor --repair` writes it, as does the next `nvtrader policies`"
+        return [CheckResult(check, difference.kind, problem)]
+    return [CheckResult(check, str(store.home.active_policy_file))] if active else []
 
 
 def check_accounts(store: Store) -> list[CheckResult]:
@@ -207,13 +226,13 @@ def check_accounts(store: Store) -> list[CheckResult]:
 def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
     """Check that the active policy was tested recently and can decide for an account."""
     from nvtrader_pipelines.desk.desk_market import require_ready
-    from nvtrader_pipelines.promotion.active_policy import read_active
+    from nvtrader_pipelines.promotion.active_policy import last_activation
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
     check = f"account {account}"
     try:
-        active = read_active(store)
+        active = last_activation(store)
         if active is None:
             return CheckResult(check, f"{kind}, not traded: no policy is active")
         require_ready(store, active, account, now())

@@ -134,9 +134,11 @@ def smoke_experiments(names: list[str], form: Format) -> None:
 
 def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool) -> None:
     """Bring experiments up to date, show progress, and write results and problems."""
+    from nvtrader_pipelines.promotion.active_policy import mirror_pointer
     from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
 
     store = open_store()
+    mirror_pointer(store)  # not every materialization reads the active policy
     command = shlex.join(["nvtrader", *(["experiments", "run", *names] if names else ["materialize"])])
     with notify_at_end(store, command, with_runs=True):
         keys = read_pipeline_state(store, names) if judge else None

@@ -98,7 +98,7 @@ class HomeStatus(BaseModel):
 
 
 def read_home_status(store: Store, at: datetime) -> HomeStatus:
-    """Read the state of a home; nothing is written.
+    """Read the state of a home; only a pointer file that differs is written.
 
     Raises:
         StorageError: if a file of the home is damaged.

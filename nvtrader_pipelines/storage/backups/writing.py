@@ -31,7 +31,12 @@ from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.store import Store
 
-RECORDS = ("warehouse/*.json", "warehouse/scorecards/**/*", "data/rl/policies/*/latest.json")  # of finished work
+RECORDS = (  # of finished work
+    "warehouse/*.json",
+    "warehouse/scorecards/**/*",
+    "data/rl/policies/*/latest.json",
+    "data/runtime/active_policy.json",
+)
 REBUILT_FOLDERS = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs")  # folders not walked
 SQLITE = b"SQLite format 3\0"
 

@@ -9,8 +9,8 @@ from tests.policies.advantages.golden import assert_close, cases, tensor
 
 @cases("nemo_rl", function="masked_mean")
 def test_the_masked_mean_is_nemo_rls(case):
-    inputs = case["inputs"]
-    assert_close(masked_mean(tensor(inputs["values"]), tensor(inputs["mask"])), case["expected"]["value"])
+    inputs = {name: value if name == "dim" else tensor(value) for name, value in case["inputs"].items()}
+    assert_close(masked_mean(**inputs), case["expected"]["value"])
 
 
 @cases("nemo_rl", function="masked_var")

@@ -1,5 +1,6 @@
 import datetime as dt
 import json
+import re
 import shutil
 
 import polars as pl
@@ -143,6 +144,36 @@ def test_activate_shows_and_records_verdict(invoke, store, run):
     assert again[0].endswith("is the active policy already")
     assert again[1] == f"small/seed-1 of run {run.run_id[:8]} keeps trading"
     assert read_active(store) == active
+
+
+@pytest.mark.parametrize("everyday", ["policies", "status", "portfolio", "materialize"])
+def test_edited_pointer_file_is_noticed_once_and_not_followed(invoke, store, everyday, caplog):
+    invoke("policies", "activate", "small/seed-1")
+    path = store.home.active_policy_file
+    written = path.read_bytes()
+    path.write_bytes(written.replace(b"small/seed-1", b"small/seed-2"))
+    for _ in range(2):
+        invoke(everyday)
+    assert ["small/seed-2" in record.getMessage() for record in caplog.records] == [True]
+    assert path.read_bytes() == written
+    assert read_active(store).policy == "small/seed-1"
+
+
+def test_doctor_names_and_repairs_a_pointer_file_that_differs(invoke, store, run):
+    assert "pointer file" not in doctor_checks(invoke)
+    invoke("policies", "activate", "small/seed-1")
+    invoke("policies", "activate", "small", "--reason", "steadier")
+    path = store.home.active_policy_file
+    written = path.read_bytes()
+    assert doctor_checks(invoke)["pointer file"] == {"check": "pointer file", "result": str(path), "problem": ""}
+    earlier = activations(store)[0].at.isoformat().replace("+00:00", "Z").encode()
+    before = re.sub(rb'(at": ?")[^"]*', rb"\g<1>" + earlier, written.replace(b'"small"', b'"small/seed-1"'))
+    for content, kind in ((None, "missing"), (b"{", "missing"), (before, "outdated"), (b"{}", "edited")):
+        path.unlink() if content is None else path.write_bytes(content)
+        finding = doctor_checks(invoke)["pointer file"]
+        assert (finding["result"], "doctor --repair" in finding["problem"]) == (kind, True)
+        assert "repaired" in invoke("doctor", "--repair").stdout
+        assert path.read_bytes() == written
 
 
 def test_activate_in_place_of_another_policy_needs_a_reason(invoke, store, run):

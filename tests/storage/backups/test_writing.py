@@ -42,6 +42,14 @@ def test_backup_holds_a_digest_of_every_file_and_no_transient_one(store, home, t
     assert [path.name for path in target.parent.iterdir()] == ["home.tar"]
 
 
+def test_backup_copies_the_pointer_file_before_the_audit(store, home, target):
+    for path in (home.active_policy_file, store.audit.path):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}\n")
+    write_backup(store, target, lambda *_: None)
+    assert names(target)[:2] == ["data/runtime/active_policy.json", "data/audit/events.jsonl"]
+
+
 def test_backup_holds_the_catalog_as_of_its_copy_and_the_files_it_names(store, home, target):
     for value in (1.0, 2.0):
         store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], value), [2020])
