@@ -29,7 +29,7 @@ class TurnoverLimit(Component):
     """Cap on turnover: trade held + k * (target - held) with the largest k within the limit.
 
     Held names that are not eligible are sold first and in full, which counts. Held names that are no longer selected
-    are sold step by step. It is the first limit, and later limits may exceed it: they hold even if the held weights
+    are sold step by step. It comes before the caps, which may exceed it, since they hold even if the held weights
     breach them. Compliance then reports the remaining turnover.
     """
 
@@ -51,6 +51,33 @@ class TurnoverLimit(Component):
             if wanted <= left:
                 return weights, ""
             return move_towards(start, weights, left / wanted), f"turnover of {turnover:.1%} cut to {limit:.1%}"
+
+        return adjust
+
+
+class PartialAdjustment(Component):
+    """Trade a share of the way from held to target weights at each decision.
+
+    Held names that are not eligible are sold in full. An account that holds no other name buys the whole target, since
+    it has no position to move from. Exits are as slow as entries: a lower exposure is reached step by step. It comes
+    before the caps, which hold even if the held weights breach them.
+
+    Source: Gârleanu & Pedersen (2013): aim in front of the target, trade partially towards it.
+    """
+
+    kind: Literal["partial_adjustment"] = "partial_adjustment"
+    risk_limit: ClassVar[None] = None  # no risk limit bounds it
+    mark_truncated: ClassVar[bool] = False  # a rule of trading, not a cut
+    share: Share = 0.25  # of the trade
+
+    def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002 - one signature
+        """Return the stage for one panel."""
+
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+            start = restrict_to(situation.held, panel.eligible[situation.t])
+            if self.share == 1.0 or not start[:-1].any():
+                return weights, ""
+            return move_towards(start, weights, self.share), f"{self.share:.0%} of the way from the held weights"
 
         return adjust
 
@@ -175,5 +202,7 @@ def _cap_exposure(weights: FloatArray, exposure: float, limit: float, name: str)
 
 
 Limit = Annotated[
-    TurnoverLimit | PositionCap | SectorCap | GrossExposure | NetExposure, Field(discriminator="kind"), Family("limits")
+    TurnoverLimit | PartialAdjustment | PositionCap | SectorCap | GrossExposure | NetExposure,
+    Field(discriminator="kind"),
+    Family("limits"),
 ]
