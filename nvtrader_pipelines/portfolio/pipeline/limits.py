@@ -56,28 +56,31 @@ class TurnoverLimit(Component):
 
 
 class PartialAdjustment(Component):
-    """Trade a share of the way from held to target weights at each decision.
+    """Trade the mix of names a share of the way from held to target at each decision.
 
-    Held names that are not eligible are sold in full. An account that holds no other name buys the whole target, since
-    it has no position to move from. Exits are as slow as entries: a lower exposure is reached step by step. It comes
-    before the caps, which hold even if the held weights breach them.
+    The exposure is the target's at once, so that no timing is slowed. Held names that are not eligible are sold in
+    full. An account that holds no other name buys the whole target, since it has no mix to move from. It comes before
+    the caps, which hold even if the held weights breach them.
 
-    Source: Gârleanu & Pedersen (2013): aim in front of the target, trade partially towards it.
+    Source: Gârleanu & Pedersen (2013): aim in front of the target, trade partially towards it; the split of mix and
+    exposure is our choice.
     """
 
     kind: Literal["partial_adjustment"] = "partial_adjustment"
     risk_limit: ClassVar[None] = None  # no risk limit bounds it
     mark_truncated: ClassVar[bool] = False  # a rule of trading, not a cut
-    share: Share = 0.25  # of the trade
+    share: Share = 0.25  # of the change of mix
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002 - one signature
         """Return the stage for one panel."""
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
             start = restrict_to(situation.held, panel.eligible[situation.t])
-            if self.share == 1.0 or not start[:-1].any():
+            exposure, held = weights[:-1].sum(), start[:-1].sum()
+            if self.share == 1.0 or not (exposure > ROUNDING and held > ROUNDING):
                 return weights, ""
-            return move_towards(start, weights, self.share), f"{self.share:.0%} of the way from the held weights"
+            rescaled = add_cash(np.maximum(0.0, start[:-1]) * (exposure / held))
+            return move_towards(rescaled, weights, self.share), f"{self.share:.0%} of the way from the held mix"
 
         return adjust
 

@@ -105,10 +105,12 @@ def test_turnover_limit_sells_ineligible_names_first():
 
 
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 1.0))
-def test_partial_adjustment_trades_a_share_of_the_way(seed, share):
+def test_partial_adjustment_moves_the_mix_at_target_exposure(seed, share):
     held, target = simplex(np.random.default_rng(seed), 2, 4)
     found = apply_limit(PartialAdjustment(share=share), target, held=held).weights
-    np.testing.assert_allclose(found, (1.0 - share) * held + share * target, atol=1e-12)
+    mixes = held[:-1] / (1.0 - held[-1]), target[:-1] / (1.0 - target[-1])
+    expected = (1.0 - target[-1]) * ((1.0 - share) * mixes[0] + share * mixes[1])
+    np.testing.assert_allclose(found, [*expected, target[-1]], atol=1e-12)
 
 
 def test_partial_adjustment_sells_ineligible_names_in_full():
@@ -117,8 +119,14 @@ def test_partial_adjustment_sells_ineligible_names_in_full():
     held[[0, INELIGIBLE, 6]] = 0.4, 0.3, 0.3
     proposal[[1, 6]] = 0.8, 0.2
     found = apply_limit(PartialAdjustment(), proposal, panel, held)
-    np.testing.assert_allclose(found.weights[[0, 1, INELIGIBLE, 6]], [0.3, 0.2, 0.0, 0.5])
-    assert found.reason == "25% of the way from the held weights"
+    np.testing.assert_allclose(found.weights[[0, 1, INELIGIBLE, 6]], [0.6, 0.2, 0.0, 0.2])
+    assert found.reason == "25% of the way from the held mix"
+
+
+def test_partial_adjustment_leaves_the_market_at_once():
+    assert apply_limit(PartialAdjustment(), cash(4), held=[0.5, 0.3, 0.0, 0.0, 0.2]).weights[-1] == 1.0
+    found = apply_limit(PartialAdjustment(), PROPOSAL / 2.0 + cash(4) / 2.0, held=PROPOSAL)
+    np.testing.assert_allclose(found.weights, PROPOSAL / 2.0 + cash(4) / 2.0)
 
 
 @pytest.mark.parametrize("name", [-1, INELIGIBLE], ids=["cash", "ineligible"])
