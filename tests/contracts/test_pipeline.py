@@ -29,7 +29,8 @@ from tests.portfolio.pipeline.situations import (
 PANEL = eventful_panel()
 N_SYMBOLS = len(PANEL.symbols)
 OPTIONAL = [limit for limit in LIMITS if limit.kind not in {"position_cap", "gross_exposure"}]
-HARD = [limit for limit in LIMITS if limit.kind != "turnover_limit"]  # limits after the turnover limit may exceed it
+STEPS = [limit for limit in LIMITS if limit.kind in {"turnover_limit", "partial_adjustment"}]  # later limits may exceed
+HARD = [limit for limit in LIMITS if limit not in STEPS]
 WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskLimits(max_position=1.0))
 
 
@@ -43,22 +44,22 @@ ALONE = [
     *(alone(allocator=allocator) for allocator in ALLOCATORS),
     *(alone(timing=timing) for timing in TIMINGS),
     *(alone(limits=(limit, *WIDE.limits)) for limit in OPTIONAL),
-    alone(limits=(LIMITS[1], GrossExposure())),
-    alone(limits=(PositionCap(), LIMITS[3])),
+    alone(limits=(LIMITS[2], GrossExposure())),
+    alone(limits=(PositionCap(), LIMITS[4])),
 ]
 IDS = [f"{p.selector.kind}-{p.allocator.kind}-{p.timing.kind}-{p.limits[0].kind}" for p in ALONE]
 
 
 @st.composite
 def pipelines(draw):
-    """Combine any stages; the turnover limit first, the other limits in any order."""
+    """Combine any stages; steps from the held weights first, the other limits in any order."""
     further = draw(st.lists(st.sampled_from(OPTIONAL), unique_by=lambda limit: limit.kind))
     limits = draw(st.permutations([*further, *(limit for limit in LIMITS if limit not in OPTIONAL)]))
     return WeightPipeline(
         selector=draw(st.sampled_from(SELECTORS)),
         allocator=draw(st.sampled_from(ALLOCATORS)),
         timing=draw(st.sampled_from(TIMINGS)),
-        limits=tuple(sorted(limits, key=lambda limit: limit.kind != "turnover_limit")),
+        limits=tuple(sorted(limits, key=lambda limit: limit not in STEPS)),
     )
 
 
@@ -91,7 +92,8 @@ def check(pipeline, proposal, at):
     """Run one decision and assert the contract."""
     found = check_decision(pipeline, proposal, at)
     assert all(breach(found.weights, limit) <= 1e-12 for limit in pipeline.limits if limit in HARD)
-    assert found.truncated == any(bool(stage.reason) for stage in found.stages[4:])
+    limited = zip(pipeline.limits, found.stages[4:], strict=True)
+    assert found.truncated == any(limit.mark_truncated and bool(stage.reason) for limit, stage in limited)
     return found
 
 

@@ -18,6 +18,7 @@ from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap, SectorCap
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
+from nvtrader_pipelines.portfolio.pipeline.timings import VolatilityTargetTiming
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.experiments.memory import MemoryStore, runtime, walk_and_judge
 from tests.experiments.pipelines import TIMINGS, timed
@@ -197,6 +198,13 @@ def test_plan_rejects_training_too_short_for_its_timing(timing, said):
     changes = {"pipeline": timed(timing), "splitter": Holdout(train_first=days[0], test_first=days[1])}
     with pytest.raises(ValueError, match=said):
         planned(EXPERIMENT.model_copy(update=changes))
+
+
+def test_plan_rejects_market_shorter_than_a_volatility_window(plan):
+    n_sessions = len(plan.panel.sessions)
+    assert planned(EXPERIMENT.model_copy(update={"pipeline": timed(VolatilityTargetTiming(window=n_sessions))}))
+    with pytest.raises(ValueError, match=f"window of {n_sessions + 1} sessions, but it has {n_sessions}; shorten"):
+        planned(EXPERIMENT.model_copy(update={"pipeline": timed(VolatilityTargetTiming(window=n_sessions + 1))}))
 
 
 def test_market_lacking_stage_data_raises_before_training(plan):

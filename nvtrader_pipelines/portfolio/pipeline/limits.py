@@ -29,7 +29,7 @@ class TurnoverLimit(Component):
     """Cap on turnover: trade held + k * (target - held) with the largest k within the limit.
 
     Held names that are not eligible are sold first and in full, which counts. Held names that are no longer selected
-    are sold step by step. It is the first limit, and later limits may exceed it: they hold even if the held weights
+    are sold step by step. It comes before the caps, which may exceed it, since they hold even if the held weights
     breach them. Compliance then reports the remaining turnover.
     """
 
@@ -51,6 +51,36 @@ class TurnoverLimit(Component):
             if wanted <= left:
                 return weights, ""
             return move_towards(start, weights, left / wanted), f"turnover of {turnover:.1%} cut to {limit:.1%}"
+
+        return adjust
+
+
+class PartialAdjustment(Component):
+    """Trade the mix of names a share of the way from held to target at each decision.
+
+    The exposure is the target's at once, so that no timing is slowed. Held names that are not eligible are sold in
+    full. An account that holds no other name buys the whole target, since it has no mix to move from. It comes before
+    the caps, which hold even if the held weights breach them.
+
+    Source: Gârleanu & Pedersen (2013): aim in front of the target, trade partially towards it; the split of mix and
+    exposure is our choice.
+    """
+
+    kind: Literal["partial_adjustment"] = "partial_adjustment"
+    risk_limit: ClassVar[None] = None  # no risk limit bounds it
+    mark_truncated: ClassVar[bool] = False  # a rule of trading, not a cut
+    share: Share = 0.25  # of the change of mix
+
+    def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002 - one signature
+        """Return the stage for one panel."""
+
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+            start = restrict_to(situation.held, panel.eligible[situation.t])
+            exposure, held = weights[:-1].sum(), start[:-1].sum()
+            if self.share == 1.0 or not (exposure > ROUNDING and held > ROUNDING):
+                return weights, ""
+            rescaled = add_cash(np.maximum(0.0, start[:-1]) * (exposure / held))
+            return move_towards(rescaled, weights, self.share), f"{self.share:.0%} of the way from the held mix"
 
         return adjust
 
@@ -175,5 +205,7 @@ def _cap_exposure(weights: FloatArray, exposure: float, limit: float, name: str)
 
 
 Limit = Annotated[
-    TurnoverLimit | PositionCap | SectorCap | GrossExposure | NetExposure, Field(discriminator="kind"), Family("limits")
+    TurnoverLimit | PartialAdjustment | PositionCap | SectorCap | GrossExposure | NetExposure,
+    Field(discriminator="kind"),
+    Family("limits"),
 ]

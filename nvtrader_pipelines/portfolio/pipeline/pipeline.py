@@ -10,7 +10,14 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator, PolicyAction
-from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, Limit, PositionCap, restriction
+from nvtrader_pipelines.portfolio.pipeline.limits import (
+    GrossExposure,
+    Limit,
+    PartialAdjustment,
+    PositionCap,
+    TurnoverLimit,
+    restriction,
+)
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector, StaticUniverse
 from nvtrader_pipelines.portfolio.pipeline.stage import (
@@ -46,10 +53,11 @@ class WeightPipeline(Component):
             raise ValueError(
                 f"limits must name position_cap and gross_exposure, and each kind once, but they are {kinds}"
             )
-        if "turnover_limit" in kinds[1:]:
+        partial = [limit.kind for limit in self.limits if isinstance(limit, TurnoverLimit | PartialAdjustment)]
+        if kinds[: len(partial)] != partial:
             raise ValueError(
-                "turnover_limit must be the first of the limits, since it moves towards the held weights, which may "
-                f"breach the others, but they are {kinds}; put it first"
+                f"limits must begin with {' and '.join(partial)}, since trading part of the way from held weights may "
+                f"breach the others, but they are {kinds}; change the order"
             )
         if self.risk_limits.max_net < self.risk_limits.max_gross and "net_exposure" not in kinds:
             raise ValueError(
@@ -65,6 +73,8 @@ class WeightPipeline(Component):
     @model_validator(mode="after")
     def _require_tighter_limits(self) -> Self:
         for limit in self.limits:
+            if limit.risk_limit is None:
+                continue
             own, most = getattr(limit, limit.risk_limit), getattr(self.risk_limits, limit.risk_limit)
             if own is not None and own > most:
                 raise ValueError(

@@ -3,25 +3,32 @@
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
-from nvtrader_pipelines.portfolio.pipeline.stage import AccountPath, Adjust, FloatArray, Situation, scale_exposure
+from nvtrader_pipelines.portfolio.pipeline.stage import (
+    AccountPath,
+    Adjust,
+    FloatArray,
+    Situation,
+    require_finite,
+    scale_exposure,
+)
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 
 
-class ConstantTiming(Component):
-    """Constant share of the weights."""
+class _UnfittedTiming(Component):
+    """Timing without thresholds."""
 
-    kind: Literal["constant"] = "constant"
     needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before use
     needs_path: ClassVar[bool] = False  # whether fitting needs an account's path
     history: ClassVar[int] = 0  # earlier sessions of the market that fitting needs
-    exposure: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # share of the weights
 
     def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:
         """Accept any training, since nothing is fitted."""
@@ -29,6 +36,13 @@ class ConstantTiming(Component):
     def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
         """Return no thresholds."""
         return Thresholds()
+
+
+class ConstantTiming(_UnfittedTiming):
+    """Constant share of the weights."""
+
+    kind: Literal["constant"] = "constant"
+    exposure: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # share of the weights
 
     def start(self, panel: MarketPanel) -> Adjust:  # noqa: ARG002 - one signature for the family
         """Return the stage for one panel."""
@@ -41,4 +55,53 @@ class ConstantTiming(Component):
         return adjust
 
 
-Timing = Annotated[ConstantTiming | TurbulenceTiming | RegimeGuard, Field(discriminator="kind"), Family("timings")]
+class VolatilityTargetTiming(_UnfittedTiming):
+    """Weights scaled down to a volatility target; the rest is cash.
+
+    The volatility is that of the allocator's weights, had they been held over the last `window` sessions, where an
+    anchor's is that of 1/N. Before the market has so many, the window is padded with its first session, as an anchor's.
+
+    Source: Moreira & Muir (2017), capped at the weights' own exposure.
+    """
+
+    kind: Literal["volatility_target"] = "volatility_target"
+    volatility: PositiveFloat = 0.15  # per year
+    window: Annotated[int, Field(ge=2)] = 21  # sessions
+
+    @property
+    def lookback(self) -> int:
+        """Sessions of the window."""
+        return self.window
+
+    def start(self, panel: MarketPanel) -> Adjust:
+        """Return the stage for one panel.
+
+        Raises:
+            ValueError: if the panel is shorter than the window.
+        """
+        if len(panel.sessions) < self.window:
+            raise ValueError(
+                f"volatility_target needs a market of at least its window of {self.window} sessions, but it has "
+                f"{len(panel.sessions)}; shorten window or deliver a longer history"
+            )
+        ages = np.arange(self.window)[::-1]
+
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+            t = situation.t
+            returns = panel.close_returns[np.maximum(t - ages, 0)]  # 0 without a price: valued at the last one
+            require_finite(returns, panel.symbols, f"returns up to {panel.sessions[t]}")
+            realized = float((returns @ weights[:-1]).std(ddof=1)) * SESSIONS_PER_YEAR**0.5
+            if realized <= self.volatility:
+                return weights, ""
+            share = self.volatility / realized
+            reason = f"volatility of {realized:.1%}, above {self.volatility:.1%}: {share:.0%} of the weights"
+            return scale_exposure(weights, share), reason
+
+        return adjust
+
+
+Timing = Annotated[
+    ConstantTiming | TurbulenceTiming | RegimeGuard | VolatilityTargetTiming,
+    Field(discriminator="kind"),
+    Family("timings"),
+]

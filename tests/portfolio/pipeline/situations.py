@@ -14,13 +14,14 @@ from nvtrader_pipelines.portfolio.pipeline.allocators import (
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
     NetExposure,
+    PartialAdjustment,
     PositionCap,
     SectorCap,
     TurnoverLimit,
 )
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity, LowVolatility, MomentumTopK, StaticUniverse
-from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
+from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming, VolatilityTargetTiming
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 
 SECTORS = {
@@ -46,9 +47,11 @@ TIMINGS = [
     ConstantTiming(exposure=0.9),
     TurbulenceTiming(threshold=None, history=30, cooldown=2, cooldown_scale=0.3),
     RegimeGuard(),
+    VolatilityTargetTiming(volatility=0.05),
 ]
 LIMITS = [
     TurnoverLimit(),
+    PartialAdjustment(share=0.4),
     PositionCap(max_position=0.2),
     SectorCap(sectors=SECTORS, max_sector=0.35),
     GrossExposure(max_gross=0.8),

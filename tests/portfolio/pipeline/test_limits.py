@@ -8,6 +8,7 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
     NetExposure,
+    PartialAdjustment,
     PositionCap,
     SectorCap,
     TurnoverLimit,
@@ -101,6 +102,63 @@ def test_turnover_limit_sells_ineligible_names_first():
     held[[0, INELIGIBLE]] = 0.15, 0.5
     found = apply_limit(TurnoverLimit(), proposal, panel, held, RiskLimits(max_position=1.0)).weights
     np.testing.assert_allclose(found[[0, 1, 6]], [0.15, 0.0, 0.85])  # selling ineligible names exceeded the limit
+
+
+@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 1.0))
+def test_partial_adjustment_moves_the_mix_at_target_exposure(seed, share):
+    held, target = simplex(np.random.default_rng(seed), 2, 4)
+    found = apply_limit(PartialAdjustment(share=share), target, held=held).weights
+    mixes = held[:-1] / (1.0 - held[-1]), target[:-1] / (1.0 - target[-1])
+    expected = (1.0 - target[-1]) * ((1.0 - share) * mixes[0] + share * mixes[1])
+    np.testing.assert_allclose(found, [*expected, target[-1]], atol=1e-12)
+
+
+def test_partial_adjustment_sells_ineligible_names_in_full():
+    panel = eventful_panel()
+    held, proposal = cash(6), cash(6)
+    held[[0, INELIGIBLE, 6]] = 0.4, 0.3, 0.3
+    proposal[[1, 6]] = 0.8, 0.2
+    found = apply_limit(PartialAdjustment(), proposal, panel, held)
+    np.testing.assert_allclose(found.weights[[0, 1, INELIGIBLE, 6]], [0.6, 0.2, 0.0, 0.2])
+    assert found.reason == "25% of the way from the held mix"
+
+
+def test_partial_adjustment_leaves_the_market_at_once():
+    assert apply_limit(PartialAdjustment(), cash(4), held=[0.5, 0.3, 0.0, 0.0, 0.2]).weights[-1] == 1.0
+    found = apply_limit(PartialAdjustment(), PROPOSAL / 2.0 + cash(4) / 2.0, held=PROPOSAL)
+    np.testing.assert_allclose(found.weights, PROPOSAL / 2.0 + cash(4) / 2.0)
+
+
+@pytest.mark.parametrize("name", [-1, INELIGIBLE], ids=["cash", "ineligible"])
+def test_partial_adjustment_without_positions_buys_the_whole_target(name):
+    proposal = np.array([0.3, 0.2, 0.0, 0.0, 0.0, 0.0, 0.5])
+    found = apply_limit(PartialAdjustment(), proposal, eventful_panel(), held=np.eye(7)[name])
+    np.testing.assert_array_equal(found.weights, proposal)
+    assert found.reason == ""
+
+
+def test_partial_adjustment_marks_no_cut_and_later_limits_hold():
+    held = situation(PANEL, held=[0.9, 0.1, 0.0, 0.0, 0.0])
+    wide, capped = (
+        result_of(
+            WeightPipeline(limits=(PartialAdjustment(), PositionCap(), GrossExposure()), risk_limits=risk_limits),
+            PROPOSAL,
+            held,
+        )
+        for risk_limits in (WIDE, RiskLimits())
+    )
+    assert (wide.truncated, capped.truncated) == (False, True)
+    assert capped.weights[:-1].max() == RiskLimits().max_position
+
+
+@pytest.mark.parametrize("first", [TurnoverLimit(), PartialAdjustment()], ids=lambda limit: limit.kind)
+def test_partial_adjustment_stays_within_the_turnover_limit(first):
+    steps = (first, *(each for each in (TurnoverLimit(), PartialAdjustment()) if each != first))
+    held, proposal = np.array([0.0, 0.0, 0.1, 0.9, 0.0]), np.array([0.9, 0.1, 0.0, 0.0, 0.0])
+    pipeline = WeightPipeline(limits=(*steps, PositionCap(), GrossExposure()), risk_limits=WIDE)
+    found = result_of(pipeline, proposal, situation(PANEL, held=held)).weights
+    expected = 0.2 if first.kind == "partial_adjustment" else 0.05
+    assert one_way_turnover(held, found) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ from nvtrader_pipelines.desk.portfolio_rows import weight_frame
 from nvtrader_pipelines.execution.invariants import invalid_stage_sums
 from nvtrader_pipelines.execution.plan import Stage
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap, TurnoverLimit
+from nvtrader_pipelines.portfolio.pipeline.limits import (
+    GrossExposure,
+    NetExposure,
+    PartialAdjustment,
+    PositionCap,
+    TurnoverLimit,
+)
 from nvtrader_pipelines.storage.tables import TARGET_WEIGHTS
 from tests.execution.plans import a_plan
 from tests.markets import synthetic_panel, with_values
@@ -51,7 +57,12 @@ def test_pipeline_survives_json_with_its_hash():
     [
         ((PositionCap(),), "position_cap and gross_exposure"),
         ((PositionCap(), GrossExposure(), PositionCap()), "each kind once"),
-        ((PositionCap(), TurnoverLimit(), GrossExposure()), "turnover_limit must be the first"),
+        ((PositionCap(), TurnoverLimit(), GrossExposure()), "begin with turnover_limit,"),
+        ((PositionCap(), PartialAdjustment(), GrossExposure()), "begin with partial_adjustment,"),
+        (
+            (PartialAdjustment(), PositionCap(), TurnoverLimit(), GrossExposure()),
+            "begin with partial_adjustment and turnover_limit,",
+        ),
     ],
 )
 def test_inconsistent_limits_are_refused(limits, message):
@@ -119,7 +130,7 @@ def test_invalid_account_is_refused(account, message):
 
 @pytest.mark.parametrize(
     "stage",
-    [*({"allocator": allocator} for allocator in ALLOCATORS[2:]), {"timing": TIMINGS[1]}],
+    [*({"allocator": allocator} for allocator in ALLOCATORS[2:]), {"timing": TIMINGS[1]}, {"timing": TIMINGS[3]}],
     ids=lambda stage: next(iter(stage.values())).kind,
 )
 def test_nan_return_is_refused_with_its_symbol(stage):
