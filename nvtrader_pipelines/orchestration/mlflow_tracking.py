@@ -26,6 +26,7 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
 )
 from nvtrader_pipelines.orchestration.mlflow_database import Warn, open_database, rewrite_artifact_uris, store_errors
 from nvtrader_pipelines.orchestration.progress_log import Watch
+from nvtrader_pipelines.runs.interruptions import is_interruption
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -181,7 +182,7 @@ def _ending(end: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        end("FAILED" if isinstance(error, Exception) else "KILLED")  # by an interrupt
+        end("KILLED" if is_interruption(error) else "FAILED")
         raise
     end("FINISHED")
 

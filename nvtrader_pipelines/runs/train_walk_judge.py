@@ -24,12 +24,12 @@ Window = tuple[date, date]
 def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
     """Train the missing policies of a run and seal them; the run stays open."""
     steps = _record_policies(store, plan, _runtime(store, plan, launch).train())
-    return record_run(store.ledger, launch.row(plan), steps, closes=False)
+    return record_run(store, launch.row(plan), steps, closes=False)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
     """Walk a sealed run through its tests and store the record; the run stays open."""
-    return record_run(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
+    return record_run(store, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
 
 
 def judge_run(
@@ -38,7 +38,7 @@ def judge_run(
     """Evaluate a run that was walked, store and log its verdict, close the run; return the verdict."""
     steps = _runtime(store, plan, launch, tracker=tracker).judge()
     mlflow_run_id = tracker.mlflow_run_id if tracker else None
-    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
+    return record_run(store, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
 def replay_run(
@@ -54,7 +54,7 @@ def replay_run(
     """
     parent = find_sealed_run(store, run_id)
     plan = read_replay_plan(store, parent, window, parent.snapshot_ids if pinned else None)
-    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    return record_run(store, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
@@ -66,7 +66,7 @@ def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
     """
     parent = find_sealed_run(store, run_id)
     plan = read_forward_plan(store, parent)
-    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    return record_run(store, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
 
 
 def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Generator[Progress, None, pl.DataFrame]:

@@ -26,8 +26,8 @@ class Pipeline:
 
     Returns, weights, costs and drawdowns are fractions; losses, costs and drawdowns are positive; Sharpe ratios are
     annual. Annualized figures of fewer than 63 sessions are null. Problems with files, names or data raise StorageError
-    or ValueError, a failed step PipelineError, each with the sentence that `nvtrader` prints. To resume
-    an interrupted call, repeat it.
+    or ValueError, a failed step PipelineError, a run that the kill switch ends RunHalted, each with the sentence that
+    `nvtrader` prints. To resume an interrupted call, repeat it.
     """
 
     def __init__(self, home: str | Path | None = None) -> None:

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, INTERRUPTED, USAGE
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
@@ -243,6 +243,16 @@ def test_replay_of_own_tests_is_idempotent_with_equal_rows(swept_home, sweep, sw
     for name, rows in tested.items():
         assert len(rows), name
         assert_frame_equal(replayed[name], rows, check_exact=True)
+
+
+@pytest.mark.slow
+def test_replay_while_halted_exits_with_130_and_is_interrupted(swept_home, sweep, monkeypatch):
+    monkeypatch.setenv("NVTRADER_KILL_SWITCH", "1")
+    found = sweep("runs", "replay", FREE, "--from", "2017-04-03")
+    assert found.exit_code == INTERRUPTED
+    (line,) = found.stderr.splitlines()
+    row = Store(swept_home).ledger.runs().sort("started_at").tail(1)
+    assert row.select("kind", "status", "message").rows() == [("replay", "interrupted", line)]
 
 
 @pytest.mark.slow
