@@ -51,10 +51,10 @@ PATIENCE = 300.0  # seconds
 
 
 @contextmanager
-def running(home):
+def running(home, *arguments):
     """The command in a session of its own, as in a terminal."""
     with subprocess.Popen(
-        [NVTRADER],
+        [NVTRADER, *arguments],
         env=environment(home),
         cwd=home.root,
         start_new_session=True,
