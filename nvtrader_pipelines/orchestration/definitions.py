@@ -40,7 +40,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
     resources = {
         "store": StoreResource(root=str(home.root)),
         "duckdb": DuckDBResource(database=":memory:", connection_config=NO_DOWNLOADS),
-        "mlflow": MlflowTracking(folder=str(home.mlflow)),
+        "mlflow": MlflowTracking.at(home),
         "event_files": EventFiles(folder=os.environ.get(VARIABLE, "")),
         "progress": ProgressLog(),
         "desk": DeskResource(),

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import UTC, date, datetime
+from functools import partial
 
 import dagster as dg
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.runs.lifecycle import Launch
@@ -122,12 +124,16 @@ def replay_policies(
     context: dg.OpExecutionContext,
     config: ReplayConfig,
     store: dg.ResourceParam[Store],
+    mlflow: MlflowTracking,
     progress: dg.ResourceParam[ProgressLog],
 ) -> None:
     """Replay as a new run of the same version, with the training run as its parent."""
     window = replay_window(store, config.run_id, (parse_day(config.first), parse_day(config.last)))
     launch = Launch(context.run_id, context.run_id)
-    drain(replay_run(store, config.run_id, launch, window, pinned=config.pinned), progress.reporter(context))
+    track = partial(mlflow.track, warn=context.log.warning)
+    drain(
+        replay_run(store, config.run_id, launch, window, pinned=config.pinned, track=track), progress.reporter(context)
+    )
 
 
 def parse_day(text: str | None) -> date | None:

@@ -19,7 +19,7 @@ from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
-from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
+from nvtrader_pipelines.runs.interruptions import INTERRUPTED, RunHalted
 from nvtrader_pipelines.runs.market_state import market_digest, market_is_current, record_market_digest
 from nvtrader_pipelines.runs.pipeline_state import record_pipeline_state
 from nvtrader_pipelines.runs.planning import JudgedRuns
@@ -37,7 +37,8 @@ from nvtrader_pipelines.storage.views.publishing import publish
 
 Confirm = Callable[[Sequence[TrainingEstimate]], None]  # raises if long trainings must not start
 INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
-STORAGE_ERROR = f"{StorageError.__module__}.{StorageError.__name__}: "  # which Dagster puts before the message
+# what Dagster puts before the message of an error
+STORAGE_ERROR, HALTED = (f"{error.__module__}.{error.__name__}: " for error in (StorageError, RunHalted))
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class _Materialization:
 
         Raises:
             PipelineError: if a step fails.
+            RunHalted: if the kill switch ends it.
             KeyboardInterrupt: if the job is interrupted.
         """
         level = "CRITICAL" if self.quiet else "DEBUG"  # Dagster logs the steps themselves at DEBUG
@@ -150,14 +152,17 @@ class _Materialization:
         self.print_progress(f"promotion: {event.materialization.metadata[VERDICT].value}")
 
 
-def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | KeyboardInterrupt:
-    """First failure of a job with its trace as a note; an interrupt is reported as one."""
+def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | RunHalted | KeyboardInterrupt:
+    """First failure of a job with its trace as a note; a halt and an interrupt are reported as such."""
     for event in result.filter_events(lambda event: event.is_step_failure):
         error = event.step_failure_data.error
         cause = error.cause if error and error.cause else error
         if cause and cause.cls_name in INTERRUPTS:
             return KeyboardInterrupt()
-        message = cause.message.strip().removeprefix(STORAGE_ERROR) if cause else "no message"
+        message = cause.message.strip() if cause else "no message"
+        if message.startswith(HALTED):
+            return RunHalted(message.removeprefix(HALTED))
+        message = message.removeprefix(STORAGE_ERROR)
         failure = PipelineError(f"{job}: {event.step_key} failed: {message}")
         failure.add_note(error.to_string() if error else "")
         return failure
@@ -247,6 +252,7 @@ def run_pipeline(
 
     Raises:
         PipelineError: if a step fails.
+        RunHalted: if the kill switch ends a run.
         ValueError: if a name is unknown, or no selected experiment is valid.
     """
     found = read_experiments(store.home)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import dagster as dg
@@ -26,9 +26,12 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
 )
 from nvtrader_pipelines.orchestration.mlflow_database import Warn, open_database, rewrite_artifact_uris, store_errors
 from nvtrader_pipelines.orchestration.progress_log import Watch
+from nvtrader_pipelines.runs.interruptions import is_interruption
+from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 Result = TypeVar("Result")
 LOGGER = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ EXPERIMENT = "nvtrader"  # of MLflow, with a run per experiment run
 TRAININGS = "nvtrader trainings"  # of MLflow, with a run per fold and seed
 CURVE_POINTS = 200
 ARTIFACTS = "/warehouse/mlflow/artifacts"  # end of the URI of a home's artifacts
+MLFLOW_PARENT_TAG = "mlflow.parentRunId"
 PARAM_LENGTH = 500  # longest value of a parameter that MLflow stores
 DIGEST_LENGTH = 36  # longest digest of a data set that MLflow stores
 
@@ -57,13 +61,17 @@ class TrackedRun:
         return {"mlflow_run_id": self.mlflow_run_id, "mlflow_path": path}
 
     def log_plan(self, plan: RunPlan) -> None:
-        """Log the spec, the warnings and the market, before the training."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag  # takes seconds to import
+        """Log the spec, the warnings and the market, before the first step."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Param, RunTag  # takes seconds to import
 
         spec, panel = plan.spec.model_dump(mode="json"), plan.panel
-        self.log({**flatten(spec), "warnings": " ".join(plan.warnings)}, {})
+        self.client.log_batch(
+            self.mlflow_run_id,
+            params=[Param(key, value[:PARAM_LENGTH]) for key, value in flatten(spec).items()],
+            tags=[RunTag(key, value) for key, value in self._tags(plan).items()],
+        )
         self.client.log_dict(self.mlflow_run_id, spec, "experiment.yaml")
-        charts = curves_path(self.trainings_id, f"tags.`{RUN_TAG}` = '{self.run_id}'")
+        charts = curves_path(self.trainings_id, f"tags.`{RUN_TAG}` = '{plan.parent_run_id or self.run_id}'")
         note = f"{plan.spec.description}\n\n[Curves of its trainings]({charts})"
         self.client.set_tag(self.mlflow_run_id, "mlflow.note.content", note)
         profile = {"sessions": len(panel.sessions), "symbols": len(panel.symbols)}
@@ -78,9 +86,8 @@ class TrackedRun:
             schema=json.dumps({"mlflow_colspec": columns}),
             profile=json.dumps(profile),
         )
-        self.client.log_inputs(
-            self.mlflow_run_id, [DatasetInput(market, [InputTag("mlflow.data.context", "training")])]
-        )
+        context = InputTag("mlflow.data.context", "training" if plan.kind == "walk_forward" else plan.kind)
+        self.client.log_inputs(self.mlflow_run_id, [DatasetInput(market, [context])])
 
     def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
         """Log the mean learning curve and the policy files."""
@@ -90,15 +97,17 @@ class TrackedRun:
 
     def log_verdict(self, verdict: pl.DataFrame) -> None:
         """Log the figures of the ensemble per period, and the whole verdict as a file."""
+        from mlflow.entities import Metric  # takes seconds to import
+
         names = ("sharpe", "cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference")
         rows = verdict.filter((pl.col("kind") == "ensemble") & (pl.col("period") != "fold"))
-        metrics = {
-            f"{period}/{name}": value
-            for period, *values in rows.select("period", *names).iter_rows()
+        metrics = [
+            Metric(f"{period}/{name}", value, 0, n_sessions)  # a forward run that has grown adds a point
+            for period, n_sessions, *values in rows.select("period", "n_sessions", *names).iter_rows()
             for name, value in zip(names, values, strict=True)
             if value is not None
-        }
-        self.log({}, metrics)
+        ]
+        self.client.log_batch(self.mlflow_run_id, metrics=metrics)
         self.client.log_text(self.mlflow_run_id, verdict.write_csv(), "verdict.csv")
 
     def log_pictures(self, folder: Path, partition_key: str) -> None:
@@ -106,15 +115,15 @@ class TrackedRun:
         for path in sorted(folder.glob(f"*/{partition_key}/*.png")):
             self.client.log_artifact(self.mlflow_run_id, str(path), f"pictures/{path.parents[1].name}")
 
-    def log(self, params: Mapping[str, str], metrics: Mapping[str, float]) -> None:
-        """Log parameters and single metrics."""
-        from mlflow.entities import Metric, Param  # takes seconds to import
-
-        self.client.log_batch(
-            self.mlflow_run_id,
-            params=[Param(key, value[:PARAM_LENGTH]) for key, value in params.items()],
-            metrics=[Metric(key, value, 0, 0) for key, value in metrics.items()],
-        )
+    def _tags(self, plan: RunPlan) -> dict[str, str]:
+        """Tags of a run; a replay or forward run names its parent, below which the web page shows it."""
+        window, warnings = " to ".join(map(str, plan.window)), " ".join(plan.warnings)
+        tags = {"experiment": plan.spec.name, "kind": plan.kind, "window": window, "warnings": warnings}
+        if plan.parent_run_id is None:
+            return tags
+        parent = find_run(self.client, self.experiment_id, plan.parent_run_id)
+        nesting = {MLFLOW_PARENT_TAG: parent.info.run_id} if parent else {}
+        return {**tags, "parent_run_id": plan.parent_run_id, **nesting}
 
     def log_curve(self, name: str, points: list[tuple[int, float]]) -> None:
         """Log a curve of at most 200 points (step, value)."""
@@ -181,7 +190,7 @@ def _ending(end: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        end("FAILED" if isinstance(error, Exception) else "KILLED")  # by an interrupt
+        end("KILLED" if is_interruption(error) else "FAILED")
         raise
     end("FINISHED")
 
@@ -190,6 +199,12 @@ def curves_path(trainings_id: str, search: str = "") -> str:
     """Path of the charts of trainings in the MLflow web page, restricted by a search."""
     query = {**({"searchFilter": search} if search else {}), "compareRunsMode": "CHART"}
     return f"#/experiments/{trainings_id}/runs?{urlencode(query, quote_via=quote)}"
+
+
+def find_run(client: "MlflowClient", experiment_id: str, run_id: str) -> "Run | None":
+    """Find the MLflow run of an experiment run by its tag."""
+    runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
+    return runs[0] if runs else None
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -205,6 +220,11 @@ class MlflowTracking(dg.ConfigurableResource):
 
     folder: str
     _warned: set[str] = PrivateAttr(default_factory=set)  # ids of runs
+
+    @classmethod
+    def at(cls, home: Home) -> Self:
+        """Return the MLflow store of a home."""
+        return cls(folder=str(home.mlflow))
 
     @property
     def _database(self) -> Path:
@@ -240,6 +260,14 @@ class MlflowTracking(dg.ConfigurableResource):
         return client, runs_id, trainings_id
 
     @contextmanager
+    def track(self, plan: RunPlan, warn: Warn = LOGGER.warning) -> Iterator[MirroredRun]:
+        """Open the MLflow run of a plan, named after its version and kind, and log the plan."""
+        of = "" if plan.kind == "walk_forward" else f"{plan.kind} of "
+        with self.run(plan.run_id, f"{of}{plan.spec.partition_key}", warn) as tracked:
+            tracked.log(lambda run: run.log_plan(plan))
+            yield tracked
+
+    @contextmanager
     def run(self, run_id: str, name: str, warn: Warn = LOGGER.warning) -> Iterator[MirroredRun]:
         """Open the MLflow run of an experiment run, found by its tag or new; a store that fails is one warning."""
 
@@ -254,8 +282,8 @@ class MlflowTracking(dg.ConfigurableResource):
 
     def _start(self, run_id: str, name: str, warn: Warn) -> TrackedRun:
         client, experiment_id, trainings_id = self.open(warn)
-        runs = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}'", max_results=1)
-        run = runs[0] if runs else client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)
+        run = find_run(client, experiment_id, run_id)
+        run = run or client.create_run(experiment_id, tags={RUN_TAG: run_id}, run_name=name)
         client.set_tag(run.info.run_id, PROCESS_TAG, process_mark())
         client.update_run(run.info.run_id, "RUNNING")
         return TrackedRun(client, experiment_id, run.info.run_id, run_id, trainings_id)

@@ -28,7 +28,7 @@ def mlflow_command(home: Home, port: int) -> list[str]:
 def serve_mlflow(home: Home, port: int) -> NoReturn:
     """Replace this process by one that serves the MLflow store of a home until it is stopped."""
     home.mlflow.mkdir(parents=True, exist_ok=True)
-    _, _, trainings_id = MlflowTracking(folder=str(home.mlflow)).open()
+    _, _, trainings_id = MlflowTracking.at(home).open()
     os.chdir(home.mlflow)
     url = f"http://{HOST}:{port}"
     message = f"MLflow UI on {url} (Ctrl-C stops it)\ncurves of trainings: {url}/{curves_path(trainings_id)}"

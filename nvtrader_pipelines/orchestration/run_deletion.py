@@ -75,7 +75,7 @@ def delete_run(store: Store, deletion: Deletion) -> None:
     store.policies.delete(run.partition_key, run.run_id)
     for folder in deletion.pictures:
         shutil.rmtree(folder, ignore_errors=True)
-    MlflowTracking(folder=str(store.home.mlflow)).delete(run.run_id)
+    MlflowTracking.at(store.home).delete(run.run_id)
     publish(store)
 
 

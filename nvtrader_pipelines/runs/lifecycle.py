@@ -8,11 +8,12 @@ from typing import TypeVar
 from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.storage.ledger import Ledger, RunRow
+from nvtrader_pipelines.runs.interruptions import INTERRUPTED, RunHalted, is_interruption, require_no_halt
+from nvtrader_pipelines.storage.ledger import RunRow
+from nvtrader_pipelines.storage.store import Store
 
 Result = TypeVar("Result")
 FREQUENT_STAGES = ("train.step", "evaluate.step")
-INTERRUPTED = "the run was interrupted; run it again to resume it"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def now() -> datetime:
 
 
 def record_run(
-    ledger: Ledger,
+    store: Store,
     row: RunRow,
     steps: Generator[Progress, None, Result],
     *,
@@ -42,20 +43,26 @@ def record_run(
 ) -> Generator[Progress, None, Result]:
     """Yield the steps; open the run in the ledger before the first, close it after the last.
 
-    An error is yielded as a last step and closes the run as failed; an interrupt, or a caller that stops early, closes
-    it as interrupted. With `closes` off, a successful run stays open for its next part.
+    An error is yielded as a last step and closes the run as failed; an interruption closes it as interrupted. The kill
+    switch is read before the first step and after every one but the last. With `closes` off, a successful run stays
+    open for its next part.
     """
+    ledger = store.ledger
     ledger.begin(row)
     thinner, running, last = _ProgressThinner(), Steps(steps), None
     try:
+        require_no_halt(store.home)
         for last in running:
             if thinner.wants(last):
                 ledger.record_event(last)
             yield last
+            if last.stage != "done":
+                require_no_halt(store.home)
     except BaseException as error:
         steps.close()
-        if not isinstance(error, Exception):  # Ctrl-C, a signal, or a caller that stops early
-            ledger.finish(row.run_id, "interrupted", message=INTERRUPTED)
+        if is_interruption(error):
+            reason = str(error) if isinstance(error, RunHalted) else INTERRUPTED
+            ledger.finish(row.run_id, "interrupted", message=reason)
             raise
         message = " ".join(str(error).split()) or type(error).__name__
         failure = Progress(task_id=row.task_id, run_id=row.run_id, stage="error", message=message, timestamp=now())

@@ -1,6 +1,7 @@
 """Use cases of a run: train, walk, judge, replay, forward, stress; each yields its progress."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 
 import polars as pl
@@ -19,17 +20,18 @@ from nvtrader_pipelines.storage.tables import RETURNS
 
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
+Track = Callable[[RunPlan], AbstractContextManager[Tracker]]
 
 
 def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
     """Train the missing policies of a run and seal them; the run stays open."""
     steps = _record_policies(store, plan, _runtime(store, plan, launch).train())
-    return record_run(store.ledger, launch.row(plan), steps, closes=False)
+    return record_run(store, launch.row(plan), steps, closes=False)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:
     """Walk a sealed run through its tests and store the record; the run stays open."""
-    return record_run(store.ledger, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
+    return record_run(store, launch.row(plan), _runtime(store, plan, launch).walk(), closes=False)
 
 
 def judge_run(
@@ -38,15 +40,22 @@ def judge_run(
     """Evaluate a run that was walked, store and log its verdict, close the run; return the verdict."""
     steps = _runtime(store, plan, launch, tracker=tracker).judge()
     mlflow_run_id = tracker.mlflow_run_id if tracker else None
-    return record_run(store.ledger, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
+    return record_run(store, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
 def replay_run(
-    store: Store, run_id: str, launch: Launch, window: Window | None = None, *, pinned: bool = False
+    store: Store,
+    run_id: str,
+    launch: Launch,
+    window: Window | None = None,
+    *,
+    pinned: bool = False,
+    track: Track | None = None,
 ) -> Steps:
     """Replay the policies of a sealed run on another window, or again on its test window.
 
-    The market is the current one, or with `pinned` that of the snapshots the run recorded.
+    The market is the current one, or with `pinned` that of the snapshots the run recorded. `track` opens the MLflow run
+    of a plan.
 
     Raises:
         StorageError: if there is no such run, it is not sealed, or its recorded market is missing.
@@ -54,10 +63,10 @@ def replay_run(
     """
     parent = find_sealed_run(store, run_id)
     plan = read_replay_plan(store, parent, window, parent.snapshot_ids if pinned else None)
-    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    return _track_and_record(store, plan, launch, parent, track)
 
 
-def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
+def forward_run(store: Store, run_id: str, launch: Launch, track: Track | None = None) -> Steps:
     """Walk the last policies of a sealed run through all sessions since its tests.
 
     Raises:
@@ -66,7 +75,7 @@ def forward_run(store: Store, run_id: str, launch: Launch) -> Steps:
     """
     parent = find_sealed_run(store, run_id)
     plan = read_forward_plan(store, parent)
-    return record_run(store.ledger, launch.row(plan), _walk_and_judge(store, plan, launch, parent))
+    return _track_and_record(store, plan, launch, parent, track)
 
 
 def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Generator[Progress, None, pl.DataFrame]:
@@ -103,9 +112,17 @@ def find_sealed_run(store: Store, run_id: str) -> SealedRun:
     return store.policies.read_sealed(found.partition_key, found.parent_run_id or found.run_id)
 
 
-def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun) -> Steps:
+def _track_and_record(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, track: Track | None) -> Steps:
+    """Walk and judge the parent run's policies, recorded in the ledger and in MLflow."""
+    with track(plan) if track else nullcontext() as tracker:
+        steps = _walk_and_judge(store, plan, launch, parent, tracker)
+        mlflow_run_id = tracker.mlflow_run_id if tracker else None
+        yield from record_run(store, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
+
+
+def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, tracker: Tracker | None) -> Steps:
     """Walk the parent run's policies without training, then evaluate them."""
-    runtime = _runtime(store, plan, launch, parent)
+    runtime = _runtime(store, plan, launch, parent, tracker)
     yield from _record_policies(store, plan, runtime.walk(), parent)
     yield from runtime.judge()
 

@@ -26,8 +26,8 @@ class Pipeline:
 
     Returns, weights, costs and drawdowns are fractions; losses, costs and drawdowns are positive; Sharpe ratios are
     annual. Annualized figures of fewer than 63 sessions are null. Problems with files, names or data raise StorageError
-    or ValueError, a failed step PipelineError, each with the sentence that `nvtrader` prints. To resume
-    an interrupted call, repeat it.
+    or ValueError, a failed step PipelineError, a run that the kill switch ends RunHalted, each with the sentence that
+    `nvtrader` prints. To resume an interrupted call, repeat it.
     """
 
     def __init__(self, home: str | Path | None = None) -> None:
@@ -201,13 +201,16 @@ class Pipeline:
             StorageError: if no run matches, its policies are not all there, or its recorded data are not.
             ValueError: if the window holds sessions that its policies were trained on, or none.
         """
+        from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
         from nvtrader_pipelines.runs.lifecycle import Launch
         from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
         from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
         run_id = require_trained_run(self.store, run).run_id
         window = replay_window(self.store, run_id, (first, last))
-        return self._walk(replay_run(self.store, run_id, Launch(uuid4().hex), window, pinned=pinned), quiet=quiet)
+        track = MlflowTracking.at(self.home).track
+        steps = replay_run(self.store, run_id, Launch(uuid4().hex), window, pinned=pinned, track=track)
+        return self._walk(steps, quiet=quiet)
 
     def forward(self, run: str, *, quiet: bool = False) -> "pl.DataFrame":
         """Walk the last policies of a run over all sessions since its tests; no order is placed.
@@ -219,12 +222,14 @@ class Pipeline:
             StorageError: if no run matches, or its policies are not all there.
             ValueError: if the market has no session since its tests.
         """
+        from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
         from nvtrader_pipelines.runs.lifecycle import Launch
         from nvtrader_pipelines.runs.train_walk_judge import forward_run
         from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
         run_id = require_trained_run(self.store, run).run_id
-        return self._walk(forward_run(self.store, run_id, Launch(uuid4().hex)), quiet=quiet)
+        steps = forward_run(self.store, run_id, Launch(uuid4().hex), MlflowTracking.at(self.home).track)
+        return self._walk(steps, quiet=quiet)
 
     def open_policy(self, policy: str) -> "Deployment":
         """Open a trained policy on the current market; its `decide` returns target weights.

@@ -20,7 +20,7 @@ from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_ex
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
-from nvtrader_pipelines.runs.lifecycle import INTERRUPTED
+from nvtrader_pipelines.runs.interruptions import INTERRUPTED, RunHalted
 from nvtrader_pipelines.runs.market_state import market_is_current
 from nvtrader_pipelines.runs.planning import JudgedRuns
 from nvtrader_pipelines.storage.errors import StorageError
@@ -51,10 +51,10 @@ PATIENCE = 300.0  # seconds
 
 
 @contextmanager
-def running(home):
+def running(home, *arguments):
     """The command in a session of its own, as in a terminal."""
     with subprocess.Popen(
-        [NVTRADER],
+        [NVTRADER, *arguments],
         env=environment(home),
         cwd=home.root,
         start_new_session=True,
@@ -168,6 +168,17 @@ def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeyp
         run_pipeline(Store(home), [], quiet=True)
     run = ledger.run(RUN_ID)
     assert (run.status, run.message) == ("interrupted", INTERRUPTED)
+
+
+def test_halted_step_ends_materialize_as_halted(tmp_path, monkeypatch):
+    @dg.asset
+    def training() -> None:
+        raise RunHalted("the run was halted: ann stopped trading")
+
+    defs = dg.Definitions([training], jobs=[dg.define_asset_job("market")], loggers={"console": console_logger})
+    monkeypatch.setattr(materialize, "build_defs", lambda *_: defs)
+    with pytest.raises(RunHalted, match=r"^the run was halted: ann stopped trading$"):
+        run_pipeline(Store(small_home(tmp_path / "home")), [], quiet=True)
 
 
 def test_failed_step_is_described_without_the_class_of_its_error(tmp_path, monkeypatch):

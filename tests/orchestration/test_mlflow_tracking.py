@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ from mlflow import MlflowClient
 from nvtrader_pipelines.orchestration import mlflow_tracking
 from nvtrader_pipelines.orchestration.mlflow_curves import PROCESS_TAG
 from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking
+from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RUNS
@@ -30,6 +32,20 @@ def tracking(built_home, tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow_tracking, "EXPERIMENT", "copied")
     shutil.copy(built_home.mlflow / "mlflow.db", tmp_path / "mlflow.db")
     return MlflowTracking(folder=str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def plan(built_home):
+    """Plan of the built home's run."""
+    store = Store(built_home)
+    return reopen_plan(store, store.policies.read_latest(KEY))
+
+
+def verdict(sharpe, n_sessions) -> pl.DataFrame:
+    """Verdict on an ensemble over all sessions, with one figure that matters."""
+    figures = ("cagr", "max_drawdown", "turnover_per_year", "cost_per_year", "sharpe_difference")
+    row = {"kind": "ensemble", "period": "all", "n_sessions": n_sessions, "sharpe": sharpe}
+    return pl.DataFrame(row | dict.fromkeys(figures, 0.0))
 
 
 def status(run) -> str:
@@ -77,10 +93,10 @@ def test_mlflow_artifacts_include_the_policies(logged, built_home):
     assert kept == {*sealed.policies, "manifest.json"}
 
 
-def test_mlflow_input_is_the_panel_by_its_digest(logged, built_home):
-    ((market,), card) = logged[1].inputs.dataset_inputs, Store(built_home).policies.read_latest(KEY)
+def test_mlflow_input_is_the_panel_by_its_digest(logged, plan):
+    (market,) = logged[1].inputs.dataset_inputs
     assert market.dataset.name == "market of landing"
-    assert market.dataset.digest == reopen_plan(Store(built_home), card).panel_digest[:36]
+    assert market.dataset.digest == plan.panel_digest[:36]
 
 
 def test_run_of_a_dead_process_is_killed_when_the_store_opens(tracking):
@@ -99,9 +115,36 @@ def test_deletion_removes_the_run_and_its_trainings(tracking):
     assert list(left) == []
 
 
-def test_killed_mlflow_run_is_reused_and_finished(tracking):
-    with pytest.raises(KeyboardInterrupt), tracking.run("run-1", "first") as failed:
-        raise KeyboardInterrupt
+def test_replay_has_one_mlflow_run_below_that_of_its_parent(tracking, plan):
+    with tracking.track(plan) as parent:
+        pass
+    replay = replace(plan, kind="replay", parent_run_id=plan.run_id)
+    for _ in range(2):
+        with tracking.track(replay) as tracked:
+            pass
+    client, experiment_id, _ = tracking.open()
+    (run,) = client.search_runs([experiment_id], "tags.kind = 'replay'")
+    assert (run.info.run_id, run.info.run_name) == (tracked.mlflow_run_id, f"replay of {KEY}")
+    assert run.data.tags["parent_run_id"] == plan.run_id
+    assert run.data.tags["mlflow.parentRunId"] == parent.mlflow_run_id
+    assert run.data.tags["window"] == "2016-10-04 to 2018-01-02"
+    assert run.data.params["agent.total_timesteps"] == "3072"
+    tracking.delete(replay.run_id)
+    assert [run.info.run_id for run in client.search_runs([experiment_id])] == [parent.mlflow_run_id]
+
+
+def test_forward_run_that_has_grown_shows_its_last_figures(tracking):
+    with tracking.run("run-8", "name") as run:
+        for sharpe, n_sessions in ((0.5, 100), (0.25, 140)):
+            run.log_verdict(verdict(sharpe, n_sessions))
+    logged = run.tracked.client.get_run(run.mlflow_run_id)
+    assert logged.data.metrics["all/sharpe"] == 0.25
+
+
+@pytest.mark.parametrize("interruption", [RunHalted("by ann"), KeyboardInterrupt()])
+def test_killed_mlflow_run_is_reused_and_finished(tracking, interruption):
+    with pytest.raises(type(interruption)), tracking.run("run-1", "first") as failed:
+        raise interruption
     assert status(failed) == "KILLED"
     with tracking.run("run-1", "again") as found:
         assert found.mlflow_run_id == failed.mlflow_run_id
@@ -119,13 +162,13 @@ def test_logging_on_a_retry_duplicates_nothing(tracking, tmp_path):
     for _ in range(2):
         with tracking.run("run-1", "name") as run:
             tracked = run.tracked
-            tracked.log({"name": "tiny"}, {"all/sharpe": 0.5})
+            tracked.log_verdict(verdict(sharpe=0.5, n_sessions=100))
             tracked.log_curve("mean_reward", points)
             tracked.log_files(folder)
     history = tracked.client.get_metric_history(tracked.mlflow_run_id, "mean_reward")
     assert [(point.step, point.value) for point in history] == points
     assert len(tracked.client.get_metric_history(tracked.mlflow_run_id, "all/sharpe")) == 1
-    assert [each.path for each in tracked.client.list_artifacts(tracked.mlflow_run_id)] == ["policies"]
+    assert [each.path for each in tracked.client.list_artifacts(tracked.mlflow_run_id)] == ["policies", "verdict.csv"]
     assert tracked.metadata["mlflow_path"] == f"#/experiments/{tracked.experiment_id}/runs/{tracked.mlflow_run_id}"
 
 

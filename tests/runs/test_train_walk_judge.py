@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.policies.archive import read_archive
-from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.interruptions import RunHalted
+from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.train_walk_judge import (
     forward_run,
@@ -22,6 +23,7 @@ from nvtrader_pipelines.runs.train_walk_judge import (
     walk_run,
 )
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
 from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import sealed
@@ -186,6 +188,28 @@ def test_training_can_be_stopped_resumed_and_judged_later(run, tmp_path):
     assert store.tables.read(RUNS)["kind"].to_list() == ["walk_forward"]
     kept = ledger.policies(plan.run_id)
     assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
+
+
+@pytest.mark.slow
+def test_halted_training_resumes_to_the_same_bytes(finished_store, run, tmp_path):
+    store = small_home(tmp_path / "home")
+    plan, switch = read_plan(store, KEY), FileKillSwitch(store.home)
+    steps = train_run(store, plan, ME)
+    next(step for step in steps if step.stage == "train.checkpoint")
+    switch.write(Halt(reason="news", by="ann", at=now()))
+    with pytest.raises(RunHalted):
+        next(steps)
+    assert not store.policies.is_sealed(KEY, plan.run_id)
+    stored = files(store, run)
+    for launch in (train_run, walk_run, judge_run):
+        with pytest.raises(RunHalted):
+            list(launch(store, plan, ME))
+    assert (store.ledger.run(plan.run_id).status, files(store, run)) == ("interrupted", stored)
+    switch.remove()
+    list(run_whole(store, KEY, ME))
+    resumed = store.policies.read_latest(KEY)
+    assert resumed == run.model_copy(update={"snapshot_ids": resumed.snapshot_ids})  # of another home
+    require_equal(rows_of(store, run.run_id), rows_of(finished_store, run.run_id))
 
 
 class Tracker:

@@ -39,8 +39,7 @@ def trained_policy(
 ) -> dg.MaterializeResult:
     """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
-    with mlflow.run(plan.run_id, context.partition_key, context.log.warning) as tracked:
-        tracked.log(lambda run: run.log_plan(plan))
+    with mlflow.track(plan, context.log.warning) as tracked:
         with tracked.live_curves(plan.spec.name) as log, event_files.live_curves(context.partition_key) as write_event:
             drain(train_run(store, plan, launch), progress.reporter(context, log, write_event))
         run = store.policies.read_latest(context.partition_key)

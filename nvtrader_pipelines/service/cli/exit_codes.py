@@ -31,6 +31,12 @@ def input_errors() -> tuple[type[Exception], ...]:
     return StorageError, ValueError, OSError, PolarsError
 
 
+def _halts() -> type[Exception]:
+    from nvtrader_pipelines.runs.interruptions import RunHalted  # imported at the first error: slow
+
+    return RunHalted
+
+
 def requests_json(arguments: Sequence[str]) -> bool:
     """Whether a command line requests JSON, even one that cannot be parsed."""
     pairs = zip(arguments, [*arguments[1:], ""], strict=False)
@@ -73,7 +79,7 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
     """Exit with a one-line error and an exit code instead of a trace.
 
     Exit codes: 1 for a failed pipeline, an account that differs or is halted, or an unexpected error, 3 for bad input
-    or a missing file, 130 for an interruption.
+    or a missing file, 130 for an interruption or a halted run.
     """
     try:
         yield
@@ -81,6 +87,8 @@ def exit_on_error(*, verbose: bool) -> Iterator[None]:
         raise
     except KeyboardInterrupt:
         message, code, style = INTERRUPTION, INTERRUPTED, "yellow"
+    except _halts() as halt:
+        message, code, style = str(halt), INTERRUPTED, "yellow"
     except (*FAILURES, *input_errors()) as error:
         message, code, style = _describe(error), FAILED if isinstance(error, FAILURES) else BAD_INPUT, "red"
         _print_trace(verbose=verbose)

@@ -19,7 +19,9 @@ app = typer.Typer()
 
 @command(app.command, "nvtrader halt", 'nvtrader halt --reason "the prices look wrong"')
 def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
-    """Stop all trading at once: place no further order, and cancel open orders at brokers.
+    """Stop trading and runs: place no order, cancel open orders at brokers, interrupt runs.
+
+    Trainings, walks, replays and forward runs end at their next step of progress, and can be resumed.
 
     If an order may still be open, the command names it and exits with 1; trading is stopped all the same. If the audit
     is damaged or the disk is full, orders are cancelled too, and the command exits with 3 and the reason.
@@ -53,7 +55,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
 
 @command(app.command, "nvtrader resume", 'nvtrader resume --reason "the prices are right again"')
 def resume(reason: Reason = NO_REASON, *, as_json: bool) -> None:
-    """Release the kill switch: trading resumes at the next step."""
+    """Release the kill switch: trading resumes at the next step, a run when it is started again."""
     from nvtrader_pipelines.desk.halt import resume as release
 
     store = Store(require_home())

@@ -35,7 +35,9 @@ def notify_at_end(store: Store, command: str, *, with_runs: bool = False) -> Ite
         notify(store, command, problem, with_runs=with_runs)
         raise
     except Exception as error:
-        if not isinstance(error, PipelineError):  # a failed run of Dagster is a state of its own
+        from nvtrader_pipelines.runs.interruptions import RunHalted
+
+        if not isinstance(error, PipelineError | RunHalted):  # a failed run of Dagster and a halt are own states
             problem = " ".join(str(error).split()) or type(error).__name__
         notify(store, command, problem, with_runs=with_runs)
         raise

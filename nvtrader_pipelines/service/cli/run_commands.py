@@ -126,6 +126,7 @@ def replay(
     as_json: bool,
 ) -> None:
     """Walk the stored policies of a run through another window, or through its own."""
+    from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
     from nvtrader_pipelines.runs.lifecycle import Launch
     from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
     from nvtrader_pipelines.service.documents.run_facts import require_trained_run
@@ -134,7 +135,8 @@ def replay(
     with notify_at_end(store, shlex.join(["nvtrader", "runs", "replay", run])):
         run_id = require_trained_run(store, run).run_id
         window = replay_window(store, run_id, (first, last))
-        steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned)
+        track = MlflowTracking.at(store.home).track
+        steps = replay_run(store, run_id, Launch(uuid4().hex), window, pinned=pinned, track=track)
         _execute(store, steps, as_json=as_json)
 
 
@@ -145,6 +147,7 @@ def forward(run: Prefix, *, as_json: bool) -> None:
     The walk is a new run. It shows whether the policies have held up, and it has no account. `nvtrader trade` trades:
     the active policy on an account, with orders that pass compliance.
     """
+    from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
     from nvtrader_pipelines.runs.lifecycle import Launch
     from nvtrader_pipelines.runs.train_walk_judge import forward_run
     from nvtrader_pipelines.service.documents.run_facts import require_trained_run
@@ -152,7 +155,8 @@ def forward(run: Prefix, *, as_json: bool) -> None:
     store = _current_store()
     with notify_at_end(store, shlex.join(["nvtrader", "runs", "forward", run])):
         run_id = require_trained_run(store, run).run_id
-        _execute(store, forward_run(store, run_id, Launch(uuid4().hex)), as_json=as_json)
+        steps = forward_run(store, run_id, Launch(uuid4().hex), MlflowTracking.at(store.home).track)
+        _execute(store, steps, as_json=as_json)
 
 
 @command(app.command, "nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes")

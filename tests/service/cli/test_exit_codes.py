@@ -4,8 +4,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.service.cli.app import app
-from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED, USAGE, exit_on_error, requests_json
+from nvtrader_pipelines.service.cli.exit_codes import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    exit_on_error,
+    requests_json,
+)
 
 
 def test_exit_of_a_command_keeps_its_code(capsys):
@@ -26,6 +34,7 @@ def test_exit_of_a_command_keeps_its_code(capsys):
             "free space\n",
         ),
         (OSError("no file"), BAD_INPUT, "error: no file\n"),
+        (RunHalted("ann stopped trading"), INTERRUPTED, "ann stopped trading\n"),
         (RuntimeError("no\nluck"), FAILED, "error: unexpected RuntimeError: no luck; run again with --verbose\n"),
     ],
 )

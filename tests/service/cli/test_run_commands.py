@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, INTERRUPTED, USAGE
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, RUNS, TRAJECTORIES
 from tests.homes import KEY, N_POLICIES, SPEC, SWEPT, run_on_terminal, small_home
 from tests.service.cli.error_lines import is_one_line_error
 from tests.storage.ledger.run_rows import run_row
@@ -243,6 +244,33 @@ def test_replay_of_own_tests_is_idempotent_with_equal_rows(swept_home, sweep, sw
     for name, rows in tested.items():
         assert len(rows), name
         assert_frame_equal(replayed[name], rows, check_exact=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["replay", "forward"])
+def test_walks_of_stored_policies_are_runs_of_mlflow(swept_home, sweep, kind):
+    row = json.loads(sweep("runs", kind, FREE, "--json").stdout)["run"]
+    client, *_ = MlflowTracking.at(swept_home).open()
+    run = client.get_run(row["mlflow_run_id"])
+    assert (run.info.status, run.data.tags["kind"], run.data.tags["nvtrader.run_id"]) == (
+        "FINISHED",
+        kind,
+        row["run_id"],
+    )
+    figures = row["metrics"] or {}  # the market ends with the tests, so the forward run has none
+    assert run.data.metrics.get("all/sharpe") == figures.get("all/sharpe")
+    runs = Store(swept_home).tables.read(RUNS).filter(pl.col("run_id") == row["run_id"])
+    assert runs["mlflow_run_id"].to_list() == [row["mlflow_run_id"]]
+
+
+@pytest.mark.slow
+def test_replay_while_halted_exits_with_130_and_is_interrupted(swept_home, sweep, monkeypatch):
+    monkeypatch.setenv("NVTRADER_KILL_SWITCH", "1")
+    found = sweep("runs", "replay", FREE, "--from", "2017-04-03")
+    assert found.exit_code == INTERRUPTED
+    (line,) = found.stderr.splitlines()
+    row = Store(swept_home).ledger.runs().sort("started_at").tail(1)
+    assert row.select("kind", "status", "message").rows() == [("replay", "interrupted", line)]
 
 
 @pytest.mark.slow

@@ -1,0 +1,27 @@
+"""Interruptions of runs: a halt by the kill switch, Ctrl-C, a signal, or a caller that stops early."""
+
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+
+INTERRUPTED = "the run was interrupted; run it again to resume it"
+
+
+class RunHalted(Exception):  # noqa: N818 - an interruption, not an error
+    """Run that the kill switch ended; it can be resumed."""
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether an error ends a run as interrupted rather than as failed."""
+    return isinstance(error, RunHalted) or not isinstance(error, Exception)
+
+
+def require_no_halt(home: Home) -> None:
+    """Raise if the kill switch is engaged.
+
+    Raises:
+        RunHalted: with the author and the reason of the halt.
+    """
+    switch = FileKillSwitch(home)
+    reason = switch.halt_reason()
+    if reason:
+        raise RunHalted(f"the run was halted: {reason}; {switch.remedy}, then run it again to resume it")
