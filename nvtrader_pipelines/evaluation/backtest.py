@@ -109,10 +109,12 @@ class Recorder:
             keys,
             _policy_outputs(self._decisions),
             self._steps.frame(),
-            filled.with_columns(info=step_info(terms)),
+            filled,
         ]
+        reasons = pl.col("reasons").replace("", None)
+        is_filled = pl.int_range(pl.len()) < len(filled)
         rows = pl.concat(parts, how="horizontal_extend").with_columns(
-            pl.col("info").fill_null(step_info({})),
+            info=pl.when(is_filled).then(step_info(terms, reasons=reasons)).otherwise(step_info({}, reasons=reasons)),
             symbols=pl.lit([*self._panel.symbols, CASH]),
             terminated=ruined,
             truncated=pl.col("is_last") & ~ruined,
@@ -182,7 +184,7 @@ def _with_own_action(decision: Decision) -> Decision:
 
 
 def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
-    """Observation hash, value, log probability and action per decision; null where a policy has none."""
+    """Observation hash, value, log probability, action and reasons per decision; null where a policy has none."""
     numbers = {
         name: pl.Series([getattr(decision, name) for decision in decisions], dtype=TRAJECTORY[name])
         for name in ("observation_hash", "value", "log_prob")
@@ -192,7 +194,7 @@ def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
     flat = np.concatenate([np.zeros(0, dtype=np.float32), *(action for action in actions if action is not None)])
     missing = pa.array([action is None for action in actions])
     lists = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(flat), mask=missing)
-    return pl.DataFrame({**numbers, "action": lists})
+    return pl.DataFrame({**numbers, "action": lists, "reasons": [decision.reasons for decision in decisions]})
 
 
 def _reward_term_rows(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:

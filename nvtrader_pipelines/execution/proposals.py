@@ -56,7 +56,9 @@ def make_plan(deployed: Deployment, account: str, t: int, held: Account, decisio
     )
 
 
-def no_trade_event(deployed: Deployment, account: str, session: date, at: datetime, by: str) -> AuditEvent:
+def no_trade_event(
+    deployed: Deployment, account: str, session: date, at: datetime, by: str, decision: Decision
+) -> AuditEvent:
     """Make the event of a decision not to trade."""
     return AuditEvent(
         event_id=event_id("proposed", account, session),
@@ -69,14 +71,8 @@ def no_trade_event(deployed: Deployment, account: str, session: date, at: dateti
         run_id=deployed.run_id,
         spec_hash=deployed.spec.spec_hash,
         snapshot_ids=deployed.panel.snapshot_ids,
-        reason="the policy does not trade",
+        reason=decision.reason or "the policy does not trade",
     )
-
-
-def format_reasons(decision: Decision) -> str:
-    """Format the reasons of the pipeline's stages as one line."""
-    stages = decision.pipeline.stages if decision.pipeline else ()
-    return "; ".join(f"{stage.name}: {stage.reason}" for stage in stages if stage.reason)
 
 
 def target_volatility(plan: RebalancePlan, panel: MarketPanel, t: int) -> float | None:

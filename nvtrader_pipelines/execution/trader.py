@@ -13,7 +13,7 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OrderPlacement, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord
-from nvtrader_pipelines.execution.proposals import format_reasons, is_due, make_plan, no_trade_event
+from nvtrader_pipelines.execution.proposals import is_due, make_plan, no_trade_event
 from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.policies.policy import Decision
@@ -119,11 +119,10 @@ class Trader:
         plan, decision = self._decide(t)
         if plan is None:
             controls = self._controls
-            self._journal.append(
-                no_trade_event(self._deployed, self._journal.account, session, controls.clock(), controls.by)
-            )
+            account, at = self._journal.account, controls.clock()
+            self._journal.append(no_trade_event(self._deployed, account, session, at, controls.by, decision))
             return None
-        proposed = EventDetails(reason=format_reasons(decision))
+        proposed = EventDetails(reason=decision.reasons)
         constructed = EventDetails(detail={"plan": plan.model_dump(mode="json")})
         self._journal.append(
             self._controls.event("proposed", plan, proposed), self._controls.event("constructed", plan, constructed)

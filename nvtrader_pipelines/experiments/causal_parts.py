@@ -79,7 +79,7 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
     yield "cost of the next fill", total_cost(env.cost_models, panel)(weights[:, :-1], now + 1)
     proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.all_baselines]
     account = opening_account(len(panel.symbols))
-    situation = Situation(panel, t, account.weights, 0.0, np.zeros(63), FITTED)
+    situation = Situation(panel, t, account.weights, 0.0, np.zeros(63), FITTED, rebal_freq=5)
     yield "weights of the pipeline", spec.pipeline.start(panel)(_eligible(proposal, panel, t), situation).weights
     for rule in rules:
         if isinstance(rule, ClassicalAgent) and parts_of(rule):

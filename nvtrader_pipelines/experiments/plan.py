@@ -67,8 +67,8 @@ class RunPlan:
         """Plan the walk_forward run of a spec on a market.
 
         Raises:
-            ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline needs, or a
-                fold's training is too short to fit its timing.
+            ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline or a rule
+                needs, or a fold's training is too short to fit its timing.
             LookAheadError: if a part of an installed package looks ahead.
             PartError: if such a part fails.
         """
@@ -77,6 +77,9 @@ class RunPlan:
             raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
         folds = spec.design.folds(spec.splitter.split(panel.sessions))
         spec.pipeline.start(panel)  # cheap, and fails before anything is trained
+        for rule in (spec.agent, *spec.all_baselines):
+            if isinstance(rule, ClassicalAgent):
+                rule.require_market(panel)
         require_causal_parts(spec, panel)
         plan = cls(spec, panel, panel_digest(panel), tuple(folds))
         plan.require_fitting_sessions()

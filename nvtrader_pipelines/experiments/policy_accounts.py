@@ -63,7 +63,11 @@ def build_accounts(
             proposing,
             policies=tuple(
                 PipelinedPolicy(
-                    policy, spec.pipeline, mean_thresholds([fitted[fold.index] for fold in deciding]), started
+                    policy,
+                    spec.pipeline,
+                    mean_thresholds([fitted[fold.index] for fold in deciding]),
+                    spec.environment.rebal_freq,
+                    started,
                 )
                 for policy, deciding in zip(proposing.policies, folds, strict=True)
             ),
@@ -111,7 +115,7 @@ def policy_without_timing(plan: RunPlan, archives: Archives, chosen: Mapping[int
         policy = policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
     else:
         policy = proposing.start()
-    return PipelinedPolicy(policy, without_timing(spec.pipeline), Thresholds())
+    return PipelinedPolicy(policy, without_timing(spec.pipeline), Thresholds(), spec.environment.rebal_freq)
 
 
 def _require_thresholds(plan: RunPlan, fitted: FoldThresholds) -> dict[int, Thresholds]:
@@ -181,13 +185,13 @@ def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
     held_out = Block(fold.index, first, last)
     policies = _open_policies(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
     pipeline = without_timing(plan.spec.pipeline)  # thresholds are fitted later, for the chosen seed
-    started = SharedPipeline(pipeline)
+    started, rebal_freq = SharedPipeline(pipeline), plan.spec.environment.rebal_freq
     seeds = [
         PolicyAccount(
             str(seed),
             "policy",
             (seed,),
-            (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds(), started),),
+            (PipelinedPolicy(policies[fold.index, seed], pipeline, Thresholds(), rebal_freq, started),),
         )
         for seed in plan.spec.seeds
     ]

@@ -21,6 +21,7 @@ from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     Baseline,
     BuyAndHold,
+    Cufolio,
     EqualWeight,
     MeanCvar,
     MinimumVariance,
@@ -183,6 +184,12 @@ class ExperimentSpec(Component):
                 f"pipeline.timing: {timing.kind} acts on each decision, but {self.agent.kind} decides once and then "
                 "never trades; choose the constant timing, or an agent that restores its weights, such as equal_weight"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _cap_is_within_the_limits(self) -> Self:
+        if isinstance(self.agent, Cufolio):
+            self.agent.require_cap_within("agent", self.pipeline.risk_limits.max_position)
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+from nvtrader_pipelines.portfolio.cufolio import CufolioProgram, NoPortfolioError, Rebalance
 from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios, require_tail
 
 SESSIONS_PER_MONTH = 21
@@ -38,6 +39,13 @@ class ClassicalAgent(Component):
     @abstractmethod
     def start(self) -> Policy:
         """Return a policy for one account."""
+
+    def require_market(self, panel: MarketPanel) -> None:
+        """Raise if the rule can never act on this market; most rules accept any.
+
+        Raises:
+            ValueError: with what it lacks.
+        """
 
     def train(
         self,
@@ -212,6 +220,66 @@ class MeanCvar(ClassicalAgent):
         return mean_cvar_weights(scenarios, self.confidence_level)
 
 
+class Cufolio(CufolioProgram, ClassicalAgent):
+    """Best mean less CVaR on kernel-density scenarios, held between rebalances.
+
+    It rebalances at the first decision of each period of `cufolio_hold_days` sessions, counted from the market's
+    first, and does not trade between. Names need the whole history; until one has it, weights are equal up to the cap.
+    If no portfolio meets `max_cvar`, the account is held until the next rebalance.
+    """
+
+    kind: Literal["cufolio"] = "cufolio"
+
+    def require_market(self, panel: MarketPanel) -> None:
+        """Raise if the caps of all names leave more cash than the ceiling.
+
+        Raises:
+            ValueError: with the numbers.
+        """
+        self.require_reachable(len(panel.symbols))
+
+    def start(self) -> Policy:
+        """Return a policy for one account."""
+        return _CufolioPolicy(self)
+
+
+class _CufolioPolicy:
+    def __init__(self, program: Cufolio) -> None:
+        self._program = program
+        self._period: int | None = None  # of the last rebalance
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
+        """Return the optimal weights at the first decision of a period, and no trade at others."""
+        period = t // self._program.cufolio_hold_days
+        if period == self._period or not panel.eligible[t].any():
+            return Decision(target=None)
+        self._period = period
+        names = _listed_throughout(panel, t, self._program.history)
+        if not names.any():
+            return Decision(target=self._equal_weights(panel, t))
+        held, past = account.weights[:-1], panel.close_returns[t + 1 - self._program.history : t + 1, names]
+        try:
+            weights = self._program.solve(Rebalance(past, held[names], float(held[~names].sum())))
+        except NoPortfolioError as failure:
+            return Decision(target=None, reason=f"holds: {failure}")
+        target = np.zeros(len(account.weights))
+        target[:-1][names] = weights
+        target[-1] = max(0.0, 1.0 - weights.sum())
+        return Decision(target=target)
+
+    def _equal_weights(self, panel: MarketPanel, t: int) -> NDArray[np.float64]:
+        target, program = _over_eligible(panel, t), self._program
+        target[:-1] = np.minimum(target[:-1] * (1.0 - program.cash_floor), program.max_position_pct)
+        target[-1] = 1.0 - target[:-1].sum()
+        return target
+
+
+def _listed_throughout(panel: MarketPanel, t: int, history: int) -> NDArray[np.bool_]:
+    """Names (N,) eligible at `t` that have had a price since the first session of the history."""
+    first = t + 1 - history
+    return panel.eligible[t] & panel.tradable[: max(0, first + 1)].any(axis=0)
+
+
 def _minimum_variance(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     from nvtrader_pipelines.portfolio.mean_risk import minimum_variance_weights  # skfolio takes seconds to import
 
@@ -239,17 +307,16 @@ class _EstimatedPolicy:
         return Decision(target=_over_eligible(panel, t, self._scores))
 
     def _estimate(self, panel: MarketPanel, t: int) -> NDArray[np.float64] | None:
-        first = t + 1 - self._history
-        names = panel.eligible[t] & panel.tradable[: first + 1].any(axis=0)
+        names = _listed_throughout(panel, t, self._history)
         if not names.any():
             return None
         scores = np.zeros(len(names))
-        scores[names] = self._solve(panel.close_returns[first : t + 1, names])
+        scores[names] = self._solve(panel.close_returns[t + 1 - self._history : t + 1, names])
         return scores
 
 
 Baseline = Annotated[
-    EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | AnchorPortfolio,
+    EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | Cufolio | AnchorPortfolio,
     Field(discriminator="kind"),
     Family("baselines"),
 ]

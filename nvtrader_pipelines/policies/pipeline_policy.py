@@ -31,12 +31,17 @@ class SharedPipeline:
 
 
 class PipelinedPolicy:
-    """Policy whose proposals pass through a weight pipeline with fitted thresholds."""
+    """Policy that decides every `rebal_freq` sessions, through a weight pipeline with fitted thresholds."""
 
     def __init__(
-        self, policy: Policy, pipeline: WeightPipeline, thresholds: Thresholds, shared: SharedPipeline | None = None
+        self,
+        policy: Policy,
+        pipeline: WeightPipeline,
+        thresholds: Thresholds,
+        rebal_freq: int,
+        shared: SharedPipeline | None = None,
     ) -> None:
-        self._policy, self._pipeline, self._thresholds = policy, pipeline, thresholds
+        self._policy, self._pipeline, self._thresholds, self._rebal_freq = policy, pipeline, thresholds, rebal_freq
         self._shared = shared or SharedPipeline(pipeline)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
@@ -44,11 +49,13 @@ class PipelinedPolicy:
         proposed = self._policy.decide(panel, t, account)
         if proposed.target is None:
             return proposed
-        situation = Situation(panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds)
+        situation = Situation(
+            panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds, self._rebal_freq
+        )
         result = self._shared.start(panel)(proposed.target, situation)
         return replace(proposed, target=result.weights, pipeline=result)
 
     @property
     def without_timing(self) -> Self:
         """Policy with constant timing, for a second account; a stateful policy must not serve both accounts."""
-        return type(self)(self._policy, without_timing(self._pipeline), Thresholds())
+        return type(self)(self._policy, without_timing(self._pipeline), Thresholds(), self._rebal_freq)

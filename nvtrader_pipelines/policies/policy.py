@@ -21,6 +21,14 @@ class Decision:
     value: float | None = None  # the critic's estimate
     log_prob: float | None = None  # of the action under the policy's distribution
     pipeline: PipelineResult | None = None  # the stages that made the target of a proposal
+    reason: str = ""  # why a policy that could trade does not
+
+    @property
+    def reasons(self) -> str:
+        """Reasons of the policy and of the pipeline's stages, as one line; empty if there is none."""
+        stages = self.pipeline.stages if self.pipeline else ()
+        named = (f"{stage.name}: {stage.reason}" for stage in stages if stage.reason)
+        return "; ".join([*filter(None, [self.reason]), *named])
 
 
 class Policy(Protocol):

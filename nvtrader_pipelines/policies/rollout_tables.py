@@ -27,7 +27,11 @@ STEP = TableSchema(
     Column("turnover", pl.Float64, "one-way turnover of the step"),
     Column("terminated", pl.Boolean, "equity was gone"),
     Column("truncated", pl.Boolean, "the walk or the episode ended here"),
-    Column("info", pl.String, "JSON: reward_terms, and the termination that struck"),
+    Column(
+        "info",
+        pl.String,
+        "JSON: reward_terms, termination that struck; of tests also reasons for cut or held weights",
+    ),
 )
 TRAJECTORY = TableSchema(
     ACCOUNT,

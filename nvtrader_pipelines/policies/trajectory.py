@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.simulation import Step
 
-NO_TERMINATION = pl.lit(None, dtype=pl.String)
+NO_TEXT = pl.lit(None, dtype=pl.String)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,12 @@ class Columns:
         return pl.DataFrame(self._batches[0] if self._batches else {})
 
 
-def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TERMINATION) -> pl.Expr:
-    """Column `info` of steps: each reward term's contribution, and the kind of the termination, if any."""
-    if not reward_terms:
-        return pl.lit('{"reward_terms":{},"termination":null}')
+def step_info(
+    reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TEXT, reasons: pl.Expr | None = None
+) -> pl.Expr:
+    """Column `info` of steps: each reward term's contribution, the kind of the termination, a decision's reasons."""
+    texts = [termination.alias("termination"), *([] if reasons is None else [reasons.alias("reasons")])]
+    if not reward_terms:  # polars encodes no struct without fields
+        return pl.lit('{"reward_terms":{},') + pl.struct(*texts).struct.json_encode().str.slice(1)
     terms = pl.struct(*(contribution.alias(kind) for kind, contribution in reward_terms.items()))
-    return pl.struct(reward_terms=terms, termination=termination).struct.json_encode()
+    return pl.struct(terms.alias("reward_terms"), *texts).struct.json_encode()

@@ -40,7 +40,7 @@ def _situation(panel: MarketPanel, t: int) -> tuple[Any, Situation]:
     generator = np.random.default_rng(t)
     proposal, held = simplex(generator, 2, len(panel.symbols))
     recent = generator.normal(0.0, 0.01, 63)
-    return proposal, Situation(panel, t, held, generator.uniform(0.0, 0.15), recent, FITTED)
+    return proposal, Situation(panel, t, held, generator.uniform(0.0, 0.15), recent, FITTED, rebal_freq=5)
 
 
 def _alone(field: str, stage: Any) -> WeightPipeline:

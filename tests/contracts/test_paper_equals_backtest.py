@@ -49,7 +49,12 @@ CROSSED = [
 def run_backtest(panel, spec, policies, first=FIRST, last=LAST):
     """Return the first account's target weights by session and its equity at each close."""
     accounts = [
-        PolicyAccount(f"account-{i}", "policy", (None,), (PipelinedPolicy(policy, spec.pipeline, FITTED),))
+        PolicyAccount(
+            f"account-{i}",
+            "policy",
+            (None,),
+            (PipelinedPolicy(policy, spec.pipeline, FITTED, spec.environment.rebal_freq),),
+        )
         for i, policy in enumerate(policies)
     ]
     record = backtest(panel, spec.environment, [Block(0, first, last)], accounts)

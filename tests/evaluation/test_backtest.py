@@ -20,8 +20,11 @@ from nvtrader_pipelines.evaluation.backtest import (
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
+from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from tests.panels import DELISTED, INELIGIBLE, LAST_PRICE, MAX_GAP, NEVER, cut, eventful_panel, with_other_future
 
 PANEL = eventful_panel()
@@ -279,7 +282,23 @@ def test_trajectory_records_account_and_reward_terms_per_step():
     terms = rows_of(record.reward_decomposition, "noted").partition_by("step")
     for info, rows in zip(steps["info"], terms, strict=True):
         told = dict(rows.select("term", "contribution").iter_rows())
-        assert json.loads(info) == {"reward_terms": told, "termination": None}
+        assert json.loads(info) == {"reward_terms": told, "termination": None, "reasons": None}
+
+
+def test_trajectory_records_why_weights_were_held_or_cut():
+    class Held:
+        def decide(self, panel, t, account):
+            return Decision(target=None, reason="holds: no portfolio")
+
+    cut = WeightPipeline(limits=(PositionCap(max_position=0.2), GrossExposure()))
+    policies = (Held(), PipelinedPolicy(Noted(), cut, Thresholds(), 5), Noted())
+    who = [PolicyAccount(str(i), "policy", (None,) * 2, (policy,) * 2) for i, policy in enumerate(policies)]
+    rows = walked(who=who).trajectories
+    reasons = [rows_of(rows, str(i))["info"].str.json_path_match("$.reasons") for i in range(3)]
+    assert set(reasons[0]) == {"holds: no portfolio"}
+    assert reasons[1].drop_nulls().str.contains(r"^position_cap: .* cut to 20\.0%").all()
+    assert 0 < reasons[1].null_count() < len(reasons[1])
+    assert reasons[2].null_count() == len(reasons[2])
 
 
 def test_seed_of_a_step_is_that_of_its_folds_policy():

@@ -57,7 +57,9 @@ class Deployed:
 
     def __init__(self, panel, spec, policy=None, thresholds=None, **changes):
         self.panel, self.spec = panel, spec
-        self.worker = PipelinedPolicy(policy or Wishes(), spec.pipeline, thresholds or Thresholds())
+        self.worker = PipelinedPolicy(
+            policy or Wishes(), spec.pipeline, thresholds or Thresholds(), spec.environment.rebal_freq
+        )
         vars(self).update(changes)
 
     def fold_index(self, t):

@@ -88,7 +88,7 @@ def test_position_limit_ignores_cash():
 @given(proposal=arrays(float, 6, elements=st.floats(0.001, 1.0)))
 def test_no_plan_of_the_default_pipeline_has_a_name_above_the_bound(proposal):
     held = np.array(HELD)
-    situation = Situation(PANEL, 100, held, 0.0, np.zeros(21), Thresholds())
+    situation = Situation(PANEL, 100, held, 0.0, np.zeros(21), Thresholds(), rebal_freq=1)
     target = PIPELINE(proposal / proposal.sum(), situation).weights
     rules = [each.rule for each in compliance_findings(a_plan(tuple(target.tolist())), LIMITS, DATA, 0.1)]
     assert "max_position_pct" not in rules

@@ -255,11 +255,13 @@ def test_plan_without_findings_cannot_be_approved():
 def test_no_trade_decision_is_an_event_without_a_plan():
     class Rests:
         def decide(self, panel, t, account):
-            return Decision(target=None)
+            return Decision(target=None, reason="holds: no portfolio" if t == 10 else "")
 
     traded = Account(Deployed(PANEL, SPEC, Rests())).open(10)
     traded.trade(11, 13)
     assert traded.log.kinds() == ["proposed", "proposed"]
+    reasons = [event.reason for event in traded.log.of("proposed")]
+    assert reasons == ["holds: no portfolio", "the policy does not trade"]
     assert [event.plan_id for event in traded.log.of("proposed")] == [None, None]
 
 

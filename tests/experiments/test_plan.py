@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates, recorded_fold_numbers
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
-from nvtrader_pipelines.policies.baselines import AnchorPortfolio, EqualWeight, MeanCvar, MinimumVariance
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio, Cufolio, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import MinimumVarianceAllocator
@@ -89,6 +89,14 @@ def test_plan_rejects_market_that_lacks_pipeline_data():
     assert planned(liquid).folds
     with pytest.raises(ValueError, match="liquidity needs the feature 'volume_z_21'"):
         planned(liquid, synthetic_panel(700, 3, volume=False))
+
+
+@pytest.mark.parametrize("field", ["agent", "baselines"])
+def test_plan_refuses_rule_whose_caps_leave_more_cash_than_its_ceiling(field):
+    rule = Cufolio(max_position_pct=0.2, cash_ceiling=0.1)
+    spec = EXPERIMENT.model_copy(update={"agent": rule} if field == "agent" else {"baselines": (rule,)})
+    with pytest.raises(ValueError, match=r"= 0\.9, but 3 names of at most max_position_pct = 0\.2 hold 0\.6"):
+        planned(spec, synthetic_panel(700, 3))
 
 
 def test_a_task_of_a_fold_with_several_stretches_has_them_all():

@@ -25,7 +25,7 @@ def test_timing_uses_drawdown_and_returns_of_the_deciding_account(account, share
     guard = RegimeGuard(drawdown_share=0.5, trailing_return_share=0.25, turnover_share=1.0)
     pipeline = WeightPipeline(timing=guard, risk_limits=RiskLimits(max_position=1.0))
     policy = PipelinedPolicy(
-        EqualWeight().start(), pipeline, Thresholds(drawdown=0.05, trailing_return=-0.03, turnover=10.0)
+        EqualWeight().start(), pipeline, Thresholds(drawdown=0.05, trailing_return=-0.03, turnover=10.0), rebal_freq=5
     )
     target = policy.decide(PANEL, 100, account).target
     assert target is not None

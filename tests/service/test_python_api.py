@@ -64,7 +64,12 @@ def test_pipeline_without_folder_opens_the_home_of_the_environment(home, monkeyp
 
 def test_created_home_is_opened_again_only_with_exist_ok(tmp_path):
     created = Pipeline.create(tmp_path / "new")
-    assert {path.stem for path in created.home.experiments.iterdir()} == {"ppo-cvar", "ppo-growth", "ppo-residual"}
+    assert {path.stem for path in created.home.experiments.iterdir()} == {
+        "cufolio",
+        "ppo-cvar",
+        "ppo-growth",
+        "ppo-residual",
+    }
     assert Pipeline.create(tmp_path / "new", exist_ok=True).home == created.home
     with pytest.raises(StorageError):
         Pipeline.create(tmp_path / "new")

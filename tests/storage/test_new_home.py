@@ -21,7 +21,10 @@ def test_created_home_holds_shipped_files_and_valid_experiments(tmp_path):
     assert home.landing.is_dir()
     assert home.warehouse.is_dir()
     found = read_experiments(home)
-    assert ([spec.name for spec in found.specs], found.problems) == (["ppo-cvar", "ppo-growth", "ppo-residual"], {})
+    assert ([spec.name for spec in found.specs], found.problems) == (
+        ["cufolio", "ppo-cvar", "ppo-growth", "ppo-residual"],
+        {},
+    )
     assert [source.kind for source in read_market(home).sources] == ["sample", "landing"]
 
 

@@ -217,7 +217,7 @@ def test_shipped_experiments_and_market_are_valid():
     home = Home.find()
     found = read_experiments(home)
     assert found.problems == {}
-    assert {"ppo-growth", "ppo-cvar", "ppo-residual"} <= {spec.name for spec in found.specs}
+    assert {"cufolio", "ppo-growth", "ppo-cvar", "ppo-residual"} <= {spec.name for spec in found.specs}
     assert [source.kind for source in read_market(home).sources] == ["sample", "landing"]
 
 

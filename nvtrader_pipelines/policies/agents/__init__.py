@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.agents.tqc import TqcAgent
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     BuyAndHold,
+    Cufolio,
     EqualWeight,
     MeanCvar,
     MinimumVariance,
@@ -36,6 +37,7 @@ Agent = Annotated[
     | Momentum
     | MinimumVariance
     | MeanCvar
+    | Cufolio
     | AnchorPortfolio,
     Field(discriminator="kind"),
     Family("agents"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from nvtrader_pipelines.envs.observations.hashing import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.rollout_tables import STEP
-from nvtrader_pipelines.policies.trajectory import NO_TERMINATION, Columns, PlayedStep, step_info
+from nvtrader_pipelines.policies.trajectory import NO_TEXT, Columns, PlayedStep, step_info
 
 SAMPLING = 0x5A  # separates the sampler's random stream from those of the episodes' starts
 CHUNK = 4096  # rows per compressed chunk, at least
@@ -127,7 +127,7 @@ class EpisodeSampler:
             **{name: pl.lit(None) for name in ("value", "log_prob") if name not in rows.columns},
             "session": pl.lit(pl.Series(self._sessions[t])),
             "fill_session": pl.lit(pl.Series(self._sessions[t + self._wait])),
-            "info": step_info(terms, pl.coalesce(*termination, NO_TERMINATION)),
+            "info": step_info(terms, pl.coalesce(*termination, NO_TEXT)),
         }
         return rows.select(derived.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in STEP.items())
 

@@ -3,7 +3,9 @@
 `MeanCvar(names, constraints, objective).solve(scenarios)` returns a `MeanCvarSolution`.
 """
 
+from nvtrader_pipelines.portfolio.mean_cvar.checks import least_turnover
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective
+from nvtrader_pipelines.portfolio.mean_cvar.cvar_limit import SolveInputs, best_within_cvar
 from nvtrader_pipelines.portfolio.mean_cvar.optimizer import MeanCvar
 from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     InfeasibleError,
@@ -19,5 +21,8 @@ __all__ = [
     "MeanCvarError",
     "MeanCvarSolution",
     "Objective",
+    "SolveInputs",
     "UncertifiedError",
+    "best_within_cvar",
+    "least_turnover",
 ]

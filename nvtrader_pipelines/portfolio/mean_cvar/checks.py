@@ -7,7 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE, require_risk_aversion
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, broadcast_per_name
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import (
+    Constraints,
+    Limits,
+    Objective,
+    broadcast_per_name,
+    resolve_limits,
+)
 from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
 FloatArray = NDArray[np.float64]
@@ -144,22 +150,36 @@ def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float
 
 
 def check_current(current: FloatArray, limits: Limits) -> None:
-    """Raise if the turnover budget is too small to reach floors, caps and cash.
-
-    The cheapest trades first move each weight into its bounds, then buy or sell until the invested sum is in its range.
-    One-way turnover, half the sum of absolute changes with cash included, is the larger of purchases and sales.
-    """
+    """Raise if the turnover budget is too small to reach floors, caps and cash."""
     if limits.turnover is None:
         return
-    inside = np.clip(current, limits.floor, limits.cap)
-    bought = np.maximum(inside - current, 0.0).sum() + max(limits.min_invested - inside.sum(), 0.0)
-    sold = np.maximum(current - inside, 0.0).sum() + max(inside.sum() - limits.max_invested, 0.0)
-    needed = max(bought, sold)
+    needed = _least_turnover(current, limits)
     if needed > limits.turnover + ROUNDING:
         raise InfeasibleError(
             f"from the current weights, which invest {current.sum():g}, floors, caps and cash need a one-way turnover "
             f"of {needed:.6g}, but the budget is {limits.turnover:g}; raise the budget"
         )
+
+
+def least_turnover(names: Sequence[str], constraints: Constraints, current: FloatArray) -> float:
+    """Least one-way turnover from the current weights (N,) to floors, caps and cash; other limits do not count.
+
+    Raises:
+        ValueError: if a constraint has the wrong shape or is not finite.
+    """
+    return _least_turnover(current, resolve_limits(names, constraints))
+
+
+def _least_turnover(current: FloatArray, limits: Limits) -> float:
+    """Least turnover to the limits.
+
+    The cheapest trades first move each weight into its bounds, then buy or sell until the invested sum is in its range.
+    One-way turnover, half the sum of absolute changes with cash included, is the larger of purchases and sales.
+    """
+    inside = np.clip(current, limits.floor, limits.cap)
+    bought = np.maximum(inside - current, 0.0).sum() + max(limits.min_invested - inside.sum(), 0.0)
+    sold = np.maximum(current - inside, 0.0).sum() + max(inside.sum() - limits.max_invested, 0.0)
+    return float(max(bought, sold))
 
 
 def _worst(names: Sequence[str], values: FloatArray) -> str:

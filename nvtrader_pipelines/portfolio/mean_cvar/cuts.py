@@ -8,6 +8,7 @@ from typing import Any
 import highspy
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import CanonicalProgram, LinearProgram
 from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import ProblemInstance, Tangent, tangent_at
@@ -38,6 +39,17 @@ class Bounds:
     n_iterations: int
 
 
+@dataclass(frozen=True, eq=False)
+class Inequalities:
+    """Polyhedron lower <= matrix @ x <= upper, in which some columns of x are the weights."""
+
+    matrix: sparse.csr_array  # (rows, columns)
+    lower: FloatArray  # (rows,)
+    upper: FloatArray
+    n_columns: int
+    weights: NDArray[np.int32]  # (N,) columns
+
+
 class Master:
     """Linear program below the objective; with each cut HiGHS restarts from the last basis."""
 
@@ -66,6 +78,35 @@ class Master:
             raise MasterError(f"HiGHS ended with {outcome} and {self._solver.modelStatusToString(status)!r}")
         weights = np.array(self._solver.getSolution().col_value)[self._compiled.weights]
         return weights, self._solver.getObjectiveValue() + self._offset
+
+    def has_one_optimum(self) -> bool:
+        """Whether the last optimum is the only one: every column and row off the basis has a price."""
+        solution, basis, program = self._solver.getSolution(), self._solver.getBasis(), self._solver.getLp()
+        prices = np.abs([*solution.col_dual, *solution.row_dual])
+        is_basic = np.array(
+            [each == highspy.HighsBasisStatus.kBasic for each in (*basis.col_status, *basis.row_status)]
+        )
+        lower = np.array([*program.col_lower_, *program.row_lower_])
+        is_fixed = lower == np.array([*program.col_upper_, *program.row_upper_])
+        return bool((is_basic | is_fixed | (prices > SIMPLEX_TOLERANCE)).all())
+
+    def inequalities(self, level: float) -> Inequalities:
+        """Rows, bounds and planes of the linear program, and an objective of at most `level`."""
+        program = self._solver.getLp()
+        columns, entries = program.num_col_, program.a_matrix_
+        by_row = entries.format_ == highspy.MatrixFormat.kRowwise
+        matrix = (sparse.csr_array if by_row else sparse.csc_array)(
+            (np.array(entries.value_), np.array(entries.index_), np.array(entries.start_)),
+            shape=(program.num_row_, columns),
+        )
+        cost = sparse.csr_array(np.array(program.col_cost_)[None])
+        return Inequalities(
+            matrix=sparse.csr_array(sparse.vstack([matrix, sparse.eye_array(columns), cost])),
+            lower=np.array([*program.row_lower_, *program.col_lower_, -np.inf]),
+            upper=np.array([*program.row_upper_, *program.col_upper_, level - self._offset]),
+            n_columns=columns,
+            weights=self._compiled.weights,
+        )
 
     def add(self, tangent: Tangent) -> None:
         """Bound CVaR and volatility from below by the planes of a tangent."""

@@ -36,6 +36,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.solution import (
     relative_gap,
 )
 from nvtrader_pipelines.portfolio.mean_cvar.tail import portfolio_returns, tail_of
+from nvtrader_pipelines.portfolio.mean_cvar.ties import break_ties
 from nvtrader_pipelines.portfolio.mean_cvar.whole_program import min_turnover, solve_whole, whole_program
 
 FloatArray = NDArray[np.float64]
@@ -50,7 +51,8 @@ class MeanCvar:
 
     Linear programs are solved by cutting planes. If these stall, as they do on a hundred nearly independent names, and
     for second-order or integer constraints, the whole Rockafellar-Uryasev program is solved. Equal inputs give equal
-    weights, byte for byte; if the optimum is not unique, they are the vertex at which the simplex method ends.
+    weights, byte for byte. Ties are broken by the smallest Euclidean norm, so identical names get equal weights; where
+    the whole program was solved, they are left as its solver breaks them.
 
     Source: Rockafellar & Uryasev (2000, 2002).
     """
@@ -180,7 +182,7 @@ class MeanCvar:
                 master = Master(self._compiled, self._compiled.at(values))
                 bounds = solve_by_cuts(master, instance, start)
                 if abs(relative_gap(bounds.upper, bounds.lower)) <= TOLERANCE:
-                    return bounds, "cuts"
+                    return break_ties(master, instance, bounds), "cuts"
             except MasterError:
                 pass  # the whole program may still be solved
         return solve_whole(self._structure, self._further, values, instance), "rockafellar_uryasev"

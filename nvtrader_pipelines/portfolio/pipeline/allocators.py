@@ -9,9 +9,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.bounds import RiskAversion
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.portfolio.pipeline.estimation import EstimationWindow, Past
-from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import Allocate, BoolArray, FloatArray, Selection, Situation, add_cash
 from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios, require_tail
 
@@ -78,86 +77,7 @@ class MinimumVarianceAllocator(Component):
         return allocate
 
 
-class _ScenarioAllocator(Component):
-    """Scenarios of the Mean-CVaR allocators."""
-
-    history: History = 504  # sessions of returns from which scenarios are drawn
-    estimate_every: PositiveInt = 21  # sessions from an estimate's end to the next; 20 or 25 if decisions are every 5
-    confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)  # of the CVaR
-    scenarios: Scenarios = Historical()  # drawn with the same random numbers each time
-
-    @property
-    def lookback(self) -> int:
-        """Sessions of the history, and those since the estimate."""
-        return self.history + self.estimate_every - 1
-
-    @model_validator(mode="after")
-    def _require_tail(self) -> Self:
-        require_tail(self.scenarios, self.history, self.confidence_level)
-        return self
-
-    def _draw_scenarios(self, past: Past) -> FloatArray:
-        return self.scenarios.draw(past.returns, np.random.default_rng(SCENARIO_SEED))
-
-
-class MeanCvarAround(_ScenarioAllocator):
-    """Mean-CVaR portfolio near the policy's.
-
-    The center is the policy's weights of the selected names, scaled to the policy's exposure. The allocator maximizes
-    mean - risk_aversion * CVaR over the horizon of the scenarios, within a one-way distance of the center and with the
-    same cash. A name without history keeps its weight.
-
-    Source: Rockafellar & Uryasev (2000); the budget is the tracking constraint of enhanced indexing, in weights.
-    """
-
-    kind: Literal["mean_cvar_around"] = "mean_cvar_around"
-    max_distance: Share = 0.2  # one-way, from the center; half the sum of absolute differences
-    max_weight: Share = 0.25  # per name, or its weight in the center if that is more
-    risk_aversion: RiskAversion = 1.0  # units of expected return per unit of CVaR
-
-    def start(self, panel: MarketPanel) -> Allocate:
-        """Return the stage for one panel."""
-        window = EstimationWindow(panel, self.history, self.estimate_every)
-        scenarios = _cache_last(self._draw_scenarios)
-
-        def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
-            center = _center(selection)
-            past = window.past(selection.names, situation.t)
-            if past is None or center[past.names].sum() <= 0.0:
-                return _invest(selection, center, "the policy's weights of {n} names without history")
-            portfolio = center.copy()
-            portfolio[past.names] = self._optimize_near(center[past.names], scenarios(past), situation)
-            return _invest(selection, portfolio, f"Mean-CVaR within {self.max_distance:.0%} of the policy's weights")
-
-        return allocate
-
-    def _optimize_near(self, center: FloatArray, scenarios: FloatArray, situation: Situation) -> FloatArray:
-        """Optimize a portfolio (M,) near the center (M,), with the same sum."""
-        from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, MeanCvarError, Objective  # cvxpy: too
-
-        if len(center) == 1:
-            return center
-        total = center.sum()  # cash has no return, so the program is solved for shares of the total
-        constraints = Constraints(
-            cap=np.minimum(1.0, np.maximum(center, self.max_weight) / total),
-            turnover=min(1.0, self.max_distance / total),
-        )
-        objective = Objective(confidence_level=self.confidence_level, risk_aversion=self.risk_aversion)
-        names = [str(i) for i in range(len(center))]
-        try:
-            optimizer = MeanCvar(names, constraints, objective)
-            shares = optimizer.solve(scenarios, current=center / total, expected_returns=scenarios.mean(axis=0)).weights
-        except MeanCvarError as failure:
-            session = situation.panel.sessions[situation.t]
-            raise ValueError(
-                f"mean_cvar_around found no portfolio of {len(center)} names at the close of {session}: {failure}; "
-                "lengthen history or choose other scenarios"
-            ) from failure
-        positive = np.maximum(shares, 0.0)
-        return positive * (total / positive.sum())
-
-
-class MeanCvarTilt(_ScenarioAllocator):
+class MeanCvarTilt(Component):
     """Mean-CVaR weights tilted by the policy: w_i in proportion to c_i * exp(strength * s_i).
 
     c are the Mean-CVaR weights of the selected names, and s_i = log(n * p_i) the policy's score of a name: its share
@@ -169,9 +89,23 @@ class MeanCvarTilt(_ScenarioAllocator):
     of a benchmark's weights (Grinold & Kahn, 1999); the combination is our choice.
     """
 
+    history: History = 504  # sessions of returns from which scenarios are drawn
+    estimate_every: PositiveInt = 21  # sessions from an estimate's end to the next; 20 or 25 if decisions are every 5
+    confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)  # of the CVaR
+    scenarios: Scenarios = Historical()  # drawn with the same random numbers each time
     kind: Literal["mean_cvar_tilt"] = "mean_cvar_tilt"
     strength: NonNegativeFloat = 1.0  # of the policy's scores
     max_score: PositiveFloat = 2.0  # natural logarithm of a weight over 1/n
+
+    @property
+    def lookback(self) -> int:
+        """Sessions of the history, and those since the estimate."""
+        return self.history + self.estimate_every - 1
+
+    @model_validator(mode="after")
+    def _require_tail(self) -> Self:
+        require_tail(self.scenarios, self.history, self.confidence_level)
+        return self
 
     def start(self, panel: MarketPanel) -> Allocate:
         """Return the stage for one panel."""
@@ -191,7 +125,8 @@ class MeanCvarTilt(_ScenarioAllocator):
     def _solve(self, past: Past) -> FloatArray:
         from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights  # skfolio: seconds to import
 
-        return mean_cvar_weights(self._draw_scenarios(past), self.confidence_level)
+        scenarios = self.scenarios.draw(past.returns, np.random.default_rng(SCENARIO_SEED))
+        return mean_cvar_weights(scenarios, self.confidence_level)
 
     def _tilt(self, base: FloatArray, selection: Selection) -> FloatArray:
         """Tilt the base (N,) by the policy's scores; the sum stays 1, or 0."""
@@ -236,15 +171,6 @@ def _equal_weights(names: BoolArray) -> FloatArray:
     return names / max(1, int(names.sum()))
 
 
-def _center(selection: Selection) -> FloatArray:
-    """Scale the policy's selected weights (N,) to its exposure; 1/N if they are zero."""
-    selected = selection.weights[:-1]
-    total = selected.sum()
-    return (
-        selected * (selection.exposure / total) if total > 0.0 else _equal_weights(selection.names) * selection.exposure
-    )
-
-
 def _expand(names: BoolArray, weights: FloatArray) -> FloatArray:
     """Expand weights (M,) of some names to all names, (N,)."""
     portfolio = np.zeros(len(names))
@@ -253,7 +179,7 @@ def _expand(names: BoolArray, weights: FloatArray) -> FloatArray:
 
 
 Allocator = Annotated[
-    PolicyAction | EqualWeightAllocator | MinimumVarianceAllocator | MeanCvarAround | MeanCvarTilt,
+    PolicyAction | EqualWeightAllocator | MinimumVarianceAllocator | MeanCvarTilt | CufolioAllocator,
     Field(discriminator="kind"),
     Family("allocators"),
 ]

@@ -10,6 +10,7 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator, PolicyAction
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
     Limit,
@@ -82,6 +83,19 @@ class WeightPipeline(Component):
                     f"risk_limits.{limit.risk_limit}, above which compliance stops a plan; "
                     "lower the first or raise the second"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _require_suitable_cufolio(self) -> Self:
+        if not isinstance(self.allocator, CufolioAllocator):
+            return self
+        self.allocator.require_cap_within("pipeline.allocator", self.risk_limits.max_position)
+        if self.allocator.has_free_cash and self.timing != ConstantTiming():
+            raise ValueError(
+                f"a cufolio allocator with cash from cash_floor {self.allocator.cash_floor:g} to cash_ceiling "
+                f"{self.allocator.cash_ceiling:g} needs the constant timing at exposure 1, but timing is "
+                f"{self.timing.kind}, which would scale what is held again at every decision; leave cash_ceiling out"
+            )
         return self
 
     @property

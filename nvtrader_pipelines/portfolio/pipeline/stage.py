@@ -26,6 +26,7 @@ class Situation:
     drawdown: float  # loss from the account's peak, a positive fraction
     recent_returns: FloatArray  # (S,) the account's net session returns, latest last; 0 before it opened
     thresholds: Thresholds
+    rebal_freq: int  # sessions between decisions
 
 
 @dataclass(frozen=True, eq=False)

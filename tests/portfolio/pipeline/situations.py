@@ -6,11 +6,11 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import (
     EqualWeightAllocator,
-    MeanCvarAround,
     MeanCvarTilt,
     MinimumVarianceAllocator,
     PolicyAction,
 )
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
     NetExposure,
@@ -40,8 +40,8 @@ ALLOCATORS = [
     PolicyAction(),
     EqualWeightAllocator(),
     MinimumVarianceAllocator(**ESTIMATE),
-    MeanCvarAround(**ESTIMATE),
     MeanCvarTilt(**ESTIMATE),
+    CufolioAllocator(history=63, n_scenarios=1000, cufolio_hold_days=10),
 ]
 TIMINGS = [
     ConstantTiming(exposure=0.9),
@@ -65,11 +65,13 @@ def cash(n_symbols) -> np.ndarray:
     return np.append(np.zeros(n_symbols), 1.0)
 
 
-def situation(panel: MarketPanel, t=100, held=None, drawdown=0.0, recent_returns=None, thresholds=FITTED) -> Situation:
+def situation(
+    panel: MarketPanel, t=100, held=None, drawdown=0.0, recent_returns=None, thresholds=FITTED, rebal_freq=5
+) -> Situation:
     """Build the situation at the close of session `t`, by default of a new account."""
     held = cash(len(panel.symbols)) if held is None else np.array(held)
     recent = np.zeros(63) if recent_returns is None else np.array(recent_returns)
-    return Situation(panel, t, held, drawdown, recent, thresholds)
+    return Situation(panel, t, held, drawdown, recent, thresholds, rebal_freq)
 
 
 def result_of(pipeline: WeightPipeline, proposal, at: Situation):
