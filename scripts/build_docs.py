@@ -42,6 +42,7 @@ def components() -> str:
                 (f"`{field.name}`", f"`{field.default_text}`", field.allowed, field.comment) for field in member.fields
             ]
             parts += [f"### `{member.kind}` {{ #{family}-{member.kind} }}", member.doc]
+            parts += [f"Aliases: {', '.join(f'`{name}`' for name in member.aliases)}."] if member.aliases else []
             parts += [table(("field", "default", "allowed", "meaning"), rows)] if rows else []
     return "\n\n".join(parts) + "\n"
 
