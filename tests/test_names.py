@@ -110,9 +110,9 @@ def is_typed(span: str) -> bool:
     return " " in span and sort.removesuffix(":") in {*IN_DAGSTER, *CHECKS, *MEMBERS}
 
 
-def snake(name: str) -> str:
-    """Name in lower case with underscores."""
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
+def plain(name: str) -> str:
+    """Letters and digits of a name in lower case, which LLMAgent, LlmAgent and llm_agent share."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @cache
@@ -123,20 +123,20 @@ def sources() -> str:
 
 @cache
 def built() -> frozenset[str]:
-    """Names of what the package has, in lower case with underscores."""
+    """Plain names of what the package has."""
     components = [member for own in MEMBERS.values() for member in own.values()]
     names = {name for member in components for name in (kind_of(member), *aliases_of(member), *member.model_fields)}
     names |= {part for table in COLUMNS for part in (table, table.rpartition(".")[2])}
     names |= {command.removeprefix("nvtrader ") for command in COMMANDS}
     names |= set(re.findall(r"^(?:asset|job|schedule|sensor) (?:\w+/)?(\w+)", DEFINITIONS, re.MULTILINE))
     names |= set(re.findall(r"^(?:class|def) (\w+)", sources(), re.MULTILINE))
-    return frozenset(map(snake, names))
+    return frozenset(map(plain, names))
 
 
 def is_built(name: str) -> bool:
     """Whether a name of a source exists here: a route or path as text in the code, another as a name."""
     path = name.rpartition(" ")[2].rstrip("/")
-    return path in sources() if "/" in path else snake(name) in built()
+    return path in sources() if "/" in path else plain(name) in built()
 
 
 ROWS = rows()
@@ -165,7 +165,7 @@ def test_names_that_are_not_built_do_not_exist():
 
 
 @pytest.mark.parametrize(
-    "name", ["PpoAgent", "exp_utility", "rl.runs", "scoreboard update", "data/audit/", "eod_ingest"]
+    "name", ["PPOAgent", "exp_utility", "rl.runs", "scoreboard update", "data/audit/", "eod_ingest"]
 )
 def test_existing_name_counts_as_built(name):
     assert is_built(name)
