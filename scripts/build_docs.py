@@ -34,7 +34,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def components() -> str:
     """Write the page of families, their members and the members' fields."""
-    parts = ["# Components", "Members of every family with their fields; `nvtrader components FAMILY` shows the same."]
+    parts = [
+        "# Components",
+        "Members of every family with their fields; `nvtrader components FAMILY` shows the same. Aliases are "
+        "[names in the source documents](names.md) that an experiment's file may use for a kind.",
+    ]
     for family in FAMILIES:
         parts.append(f"## {family.capitalize()}")
         for member in family_members(family):
@@ -42,6 +46,7 @@ def components() -> str:
                 (f"`{field.name}`", f"`{field.default_text}`", field.allowed, field.comment) for field in member.fields
             ]
             parts += [f"### `{member.kind}` {{ #{family}-{member.kind} }}", member.doc]
+            parts += [f"Aliases: {', '.join(f'`{name}`' for name in member.aliases)}."] if member.aliases else []
             parts += [table(("field", "default", "allowed", "meaning"), rows)] if rows else []
     return "\n\n".join(parts) + "\n"
 

@@ -10,7 +10,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import chain
-from typing import Any, Self, cast, get_args
+from typing import Any, ClassVar, Self, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -44,6 +44,7 @@ class Component(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names of `kind` that documents may use
 
     @model_validator(mode="wrap")
     @classmethod
@@ -125,6 +126,22 @@ def _lines(node: ast.AnnAssign) -> range:
 def kind_of(member: type[Component]) -> str:
     """Value of `kind` that selects the member in a document."""
     return member.model_fields["kind"].default
+
+
+def aliases_of(member: type[Component]) -> tuple[str, ...]:
+    """Other names of the member's kind that documents may use; a subclass does not inherit them."""
+    return vars(member).get("aliases", ())
+
+
+def kind_named(name: Any) -> Any:
+    """Kind that a document names: that of the component with this alias, else the name itself."""
+    return next((kind_of(each) for each in _subclasses(Component) if name in aliases_of(each)), name)
+
+
+def _subclasses(component: type[Component]) -> Iterator[type[Component]]:
+    for each in component.__subclasses__():
+        yield each
+        yield from _subclasses(each)
 
 
 def _drop_zero_signs(content: Any) -> Any:

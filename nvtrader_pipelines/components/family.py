@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from nvtrader_pipelines.components.component import Component, kind_of, members
+from nvtrader_pipelines.components.component import Component, aliases_of, kind_of, members
 
 GROUP = "nvtrader_pipelines.components"  # entry points of installed packages, named <family>.<kind>
 Member = type[Component]
@@ -34,18 +34,21 @@ class InstalledParts(NamedTuple):
 
 
 class Family:
-    """Annotation that opens a discriminated union to the parts of installed packages.
+    """Annotation that opens a discriminated union to the parts of installed packages and to aliases of its kinds.
 
-    A package is imported only when a document names its part, or when parts are listed.
+    A package is imported only when a document names its part, or when parts are listed. An alias becomes its kind
+    before validation, so that no spec holds one.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name  # plural, as `nvtrader components` lists it
         self._own: tuple[Member, ...] = ()
+        self._kinds: dict[str, str] = {}  # of own members, by alias
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Validate and serialize own members by the union, and parts by their class."""
         self._own = get_args(source)
+        self._kinds = kinds_by_alias(self._own)
         schema = handler(source)
         serialization = core_schema.wrap_serializer_function_ser_schema(self._serialize, info_arg=True, schema=schema)
         return core_schema.no_info_wrap_validator_function(self._validate, schema, serialization=serialization)
@@ -63,7 +66,9 @@ class Family:
     def _validate(self, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         kind = data.get("kind") if isinstance(data, Mapping) else getattr(data, "kind", None)
         part = None
-        if isinstance(kind, str) and kind not in map(kind_of, self._own):
+        if isinstance(data, Mapping) and isinstance(kind, str) and kind in self._kinds:
+            data = {**data, "kind": self._kinds[kind]}
+        elif isinstance(kind, str) and kind not in map(kind_of, self._own):
             part = _find_part(self.name, kind, self._own)
         return handler(data) if part is None else _union_with(self._own[0], part).validate_python(data)
 
@@ -71,6 +76,11 @@ class Family:
         if isinstance(value, Component) and type(value) not in self._own:
             return value.model_dump(mode=info.mode, exclude_defaults=info.exclude_defaults)
         return handler(value)
+
+
+def kinds_by_alias(own: Sequence[Member]) -> dict[str, str]:
+    """Kinds of the members of a family by their aliases."""
+    return {alias: kind_of(member) for member in own for alias in aliases_of(member)}
 
 
 def every_member(family: Any) -> tuple[Member, ...]:
@@ -161,7 +171,7 @@ def _problem(part: Any, family: str, kind: str, own: Sequence[Member]) -> str | 
     found = kind_of(part) if "kind" in part.model_fields else None
     if found != kind:
         return f"must be named after the kind of its class, but that of {part.__name__} is {found!r}"
-    if kind in map(kind_of, own):
+    if kind in {*map(kind_of, own), *kinds_by_alias(own)}:
         return f"must have a kind of its own, but {kind!r} is taken by nvtrader_pipelines"
     bases = _bases(own)
     if bases and not issubclass(part, bases):

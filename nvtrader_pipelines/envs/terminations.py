@@ -1,7 +1,7 @@
 """Terminations: a family of rules that end an episode early, and their effect on its reward."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class DrawdownTermination(_Rule):
     """End an episode when equity at a close is below its highest close by `limit` or more."""
 
     kind: Literal["drawdown"] = "drawdown"
+    aliases: ClassVar[tuple[str, ...]] = ("DrawdownTermination",)
     limit: Share = 0.3  # fraction of the highest equity
 
     def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
@@ -49,6 +50,7 @@ class MarginCallTermination(_Rule):
     """
 
     kind: Literal["margin_call"] = "margin_call"
+    aliases: ClassVar[tuple[str, ...]] = ("MarginCallTermination",)
     maintenance: Share = 0.5  # fraction of the opening equity
 
     def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
@@ -63,6 +65,7 @@ class RiskBreachTermination(_Rule):
     """
 
     kind: Literal["risk_breach"] = "risk_breach"
+    aliases: ClassVar[tuple[str, ...]] = ("RiskBreachTermination",)
     max_weight: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # per name
     max_volatility: PositiveFloat | None = None  # per session, over `window` sessions
     max_cvar: PositiveFloat | None = 0.05  # session loss, fraction of equity, over 63 sessions

@@ -188,13 +188,15 @@ def _union(node: ast.AST) -> ast.expr | None:
 
 
 def _is_prose(node: ast.AST) -> bool:
-    """Whether a statement decides nothing: a docstring, imports for annotations, or the list of exported names."""
+    """Whether a statement decides nothing: a docstring, imports for annotations, exported names, aliases of a kind."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
         case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
+        case ast.AnnAssign(target=ast.Name(id="aliases"), annotation=ast.Subscript(value=ast.Name(id="ClassVar"))):
             return True
     return False
 

@@ -229,6 +229,7 @@ class Cufolio(CufolioProgram, ClassicalAgent):
     """
 
     kind: Literal["cufolio"] = "cufolio"
+    aliases: ClassVar[tuple[str, ...]] = ("cuFOLIO",)
 
     def require_market(self, panel: MarketPanel) -> None:
         """Raise if the caps of all names leave more cash than the ceiling.

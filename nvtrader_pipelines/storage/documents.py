@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from nvtrader_pipelines.components.component import kind_named
 from nvtrader_pipelines.components.explanation import explain, format_value
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
@@ -158,4 +159,5 @@ def merge_documents(base: Document, changes: Document) -> Document:
 
 
 def _same_kind(base: Document, changes: Document) -> bool:
-    return "kind" not in changes or base.get("kind", changes["kind"]) == changes["kind"]
+    kind = changes.get("kind", base.get("kind"))
+    return "kind" not in base or kind_named(kind) == kind_named(base["kind"])

@@ -1,12 +1,12 @@
 import json
 from importlib.metadata import EntryPoint
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
 from nvtrader_pipelines.components import family as module
-from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.component import Component, aliases_of
 from nvtrader_pipelines.components.family import GROUP, Family, every_member, parts_of_family
 
 
@@ -14,6 +14,7 @@ class Circle(Component):
     """A circle."""
 
     kind: Literal["circle"] = "circle"
+    aliases: ClassVar[tuple[str, ...]] = ("disc", "Disc")
     radius: float = 1.0
 
     def area(self):
@@ -47,6 +48,15 @@ class Line(Component):
 
 class Round(Circle):
     """A part with the kind of an own member."""
+
+
+class Disc(Component):
+    """A part with the alias of an own member as its kind."""
+
+    kind: Literal["disc"] = "disc"
+
+    def area(self):
+        return 1.0
 
 
 @pytest.fixture
@@ -113,6 +123,38 @@ def test_unusable_part_is_a_sentence_and_leaves_the_others(install, kind, value,
     with pytest.raises(ValidationError, match="uninstall"):
         TypeAdapter(family).validate_python({"kind": kind})
     assert TypeAdapter(family).validate_python({"kind": "circle"}) == Circle()
+
+
+@pytest.mark.parametrize("alias", ["disc", "Disc"])
+def test_alias_becomes_the_kind_without_reading_entry_points(install, monkeypatch, alias):
+    adapter = TypeAdapter(install())
+    monkeypatch.setattr(module, "part_entry_points", lambda: pytest.fail("entry points were read"))
+    document = {"kind": alias, "radius": 2.0}
+    assert adapter.dump_python(adapter.validate_python(document)) == {"kind": "circle", "radius": 2.0}
+    assert adapter.validate_json(json.dumps(document)) == Circle(radius=2.0)
+    assert document["kind"] == alias
+
+
+def test_alias_belongs_to_its_class_and_not_to_a_subclass():
+    assert aliases_of(Round) == ()
+
+
+def test_error_below_an_alias_is_located_in_its_kind(install):
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(install()).validate_python({"kind": "disc", "radius": "x"})
+    assert caught.value.errors()[0]["loc"] == ("circle", "radius")
+
+
+@pytest.mark.parametrize("kind", [["disc"], {"disc": 1}, None, 3])
+def test_kind_that_is_no_text_is_refused(install, kind):
+    with pytest.raises(ValidationError):
+        TypeAdapter(install()).validate_python({"kind": kind})
+
+
+def test_part_named_like_an_alias_is_reported_and_not_used(install):
+    family = install(disc="Disc")
+    assert "must have a kind of its own" in parts_of_family(family).problems[0]
+    assert type(TypeAdapter(family).validate_python({"kind": "disc"})) is Circle
 
 
 def test_part_with_the_kind_of_an_own_member_is_reported_and_not_used(install):

@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components.component import canonical_json, content_hash
+from nvtrader_pipelines.components.component import aliases_of, canonical_json, content_hash, kind_of
 from tests.contracts.families import ADAPTERS, EVERY_MEMBER, FAMILIES, members
 
 IDS = [f"{name}-{member.__name__}" for name, member in EVERY_MEMBER]
@@ -22,6 +22,23 @@ def test_member_survives_json_with_the_same_hash(family, member):
 def test_member_refuses_an_unknown_field(family, member):
     with pytest.raises(ValidationError, match="unheard_of"):
         ADAPTERS[family].validate_python({"kind": member().kind, "unheard_of": 1})
+
+
+ALIASES = [(family, member, alias) for family, member in EVERY_MEMBER for alias in aliases_of(member)]
+
+
+@pytest.mark.parametrize(("family", "member", "alias"), ALIASES, ids=[f"{name}-{alias}" for name, _, alias in ALIASES])
+def test_alias_gives_the_member_with_the_same_hash(family, member, alias):
+    found = ADAPTERS[family].validate_python({"kind": alias})
+    assert type(found) is member
+    assert content_hash(found) == content_hash(member())
+
+
+def test_alias_names_one_kind_and_is_no_kind_itself():
+    kinds = {(alias, kind_of(member)) for _, member, alias in ALIASES}
+    names = [alias for alias, _ in kinds]
+    assert len(set(names)) == len(names)
+    assert not set(names) & {kind_of(member) for _, member in EVERY_MEMBER}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -32,6 +32,7 @@ COST = Column("cost", pl.Float64, "fees in dollars")
 class Costs:
     \"\"\"Fees.\"\"\"
 
+    aliases: ClassVar[tuple[str, ...]] = ("fees",)
     fee: float = Field(default=0.1, description="dollars a trade")
 
 
@@ -78,6 +79,7 @@ def replace(path, before, after):
         ("# of the trade", "# another comment", False),
         ("fees in dollars", "commission in dollars", False),
         ("dollars a trade", "euros a trade", False),
+        ('("fees",)', '("fees", "charges")', False),
         ("from math import sqrt", "from os import sep\nfrom math import sqrt", False),
         ("RATE * sqrt(trade)", "(\n        RATE\n        * sqrt(trade)\n    )", False),
         ("trade must be positive", "a trade is a size, so it must be positive", False),

@@ -15,6 +15,7 @@ from nvtrader_pipelines.components.component import kind_of, members
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.designs import BasicDesign
 from nvtrader_pipelines.experiments.spec import SAMPLE_REPORT_FROM, ExperimentSpec, MarketChoice, SourceName
 from nvtrader_pipelines.market.sources import Source
@@ -90,6 +91,22 @@ def test_the_hash_does_not_depend_on_how_a_number_is_spelled(value):
 @pytest.mark.parametrize("spelling", ["3e-3", "0.003", "3.0e-03", "3E-3", "30.0e-4", ".003", "+3e-3", "'3e-3'"])
 def test_learning_rate_spellings_give_equal_hashes(spelling):
     assert read(f"{{name: a-test, agent: {{kind: ppo, learning_rate: {spelling}}}}}").spec_hash == SPEC.spec_hash
+
+
+ALIASED = """
+name: a-test
+environment: {{observation: {{kind: {regime}}}, rewards: [{{kind: {utility}}}]}}
+agent: {{kind: {ppo}}}
+design: {{kind: ablation, field: agent.kind, values: [a2c, {ppo}]}}
+"""
+
+
+def test_experiment_with_aliases_has_hash_and_code_of_the_kinds():
+    kinds = read(ALIASED.format(regime="regime", utility="exponential_utility", ppo="ppo"))
+    aliases = read(ALIASED.format(regime="RegimeAwareObservation", utility="exp_utility", ppo="ppo_inhouse"))
+    assert aliases.model_dump() == kinds.model_dump()
+    assert aliases.spec_hash == kinds.spec_hash
+    assert code_of(aliases) == code_of(kinds)
 
 
 @pytest.mark.parametrize("spelling", ["81920", "81920.0", "8.192e4", "8.1920E+4", "81_920", "0x14000"])

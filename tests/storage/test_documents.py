@@ -117,6 +117,17 @@ def test_missing_file_is_refused(tmp_path):
     assert "missing.yaml cannot be read: No such file" in refusal_of(tmp_path / "missing.yaml")
 
 
+@pytest.mark.parametrize(("base", "kind"), [("ppo", "ppo_inhouse"), ("ppo_inhouse", "ppo"), ("ppo", "ppo")])
+def test_alias_extends_the_component_of_its_kind(base, kind):
+    merged = merge_documents({"agent": {"kind": base, "gamma": 0.9}}, {"agent": {"kind": kind, "n_epochs": 2}})
+    assert merged == {"agent": {"kind": kind, "gamma": 0.9, "n_epochs": 2}}
+
+
+def test_component_of_another_kind_is_replaced():
+    merged = merge_documents({"agent": {"kind": "a2c", "gamma": 0.9}}, {"agent": {"kind": "ppo_inhouse"}})
+    assert merged == {"agent": {"kind": "ppo_inhouse"}}
+
+
 @given(base=DOCUMENTS, changes=DOCUMENTS)
 def test_merge_documents_applies_changes_without_mutation(base, changes):
     before = repr((base, changes))

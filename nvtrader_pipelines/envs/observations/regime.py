@@ -21,6 +21,7 @@ class RegimeObservation(Component):
     has_window: ClassVar[bool] = True  # whether there is a window of past returns
 
     kind: Literal["regime"] = "regime"
+    aliases: ClassVar[tuple[str, ...]] = ("regime_aware", "RegimeAwareObservation")
     window: Annotated[int, Field(ge=3, le=252)] = 21  # sessions of the trailing slope
     n_regimes: Annotated[int, Field(ge=2, le=10)] = 4
 

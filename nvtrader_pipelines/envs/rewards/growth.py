@@ -1,6 +1,6 @@
 """Rewards for growth of equity, net of costs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,7 @@ class ExponentialUtility(Component):
     """
 
     kind: Literal["exponential_utility"] = "exponential_utility"
+    aliases: ClassVar[tuple[str, ...]] = ("exp_utility",)
     weight: PositiveFloat = 1.0
     risk_aversion: Annotated[float, Field(gt=0.0, le=20.0)] = 5.0  # a, per unit of return
 

@@ -1,7 +1,7 @@
 """Combinatorial purged cross-validation: every choice of test blocks, and the back-test paths."""
 
 from math import comb
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ class CombinatorialPurged(PurgedBlocks):
     """
 
     kind: Literal["combinatorial_purged"] = "combinatorial_purged"
+    aliases: ClassVar[tuple[str, ...]] = ("CombinatorialPurgedKFold",)
     n_folds: Annotated[int, Field(ge=3, le=100)] = 6  # blocks of equal length; the last takes the remainder
     n_test_folds: Annotated[int, Field(ge=2)] = 2  # blocks that each split tests; for one, use purged_kfold
 

@@ -27,6 +27,7 @@ class WalkForward(Component):
     embargo_size: ClassVar[int] = 0  # no training after tests
 
     kind: Literal["walk_forward"] = "walk_forward"
+    aliases: ClassVar[tuple[str, ...]] = ("walk_forward_rolling",)
     test_months: PositiveInt = 36
     train_months: PositiveInt | None = 108  # None: anchored, every window starts at the first session
     first_test: date | None = None  # None: `train_months` after the first session

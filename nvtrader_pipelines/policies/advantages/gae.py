@@ -15,6 +15,7 @@ class GaeAdvantage(Component):
     min_group_size: ClassVar[int] = 1
 
     kind: Literal["gae"] = "gae"
+    aliases: ClassVar[tuple[str, ...]] = ("GAEAdvantage",)
     gae_lambda: Annotated[float, Field(ge=0.0, le=1.0)] = 0.9
     normalize: bool = True  # to mean 0 and variance 1 over all steps of an update
 

@@ -19,6 +19,7 @@ class GrpoAdvantage(Component):
     min_group_size: ClassVar[int] = 2
 
     kind: Literal["grpo"] = "grpo"
+    aliases: ClassVar[tuple[str, ...]] = ("GRPOAdvantage",)
     normalize: bool = True  # divide by the group's standard deviation
     leave_one_out: bool = False  # compare each outcome with the others of its group only
 
@@ -45,6 +46,7 @@ class ReinforcePlusPlusAdvantage(Component):
     uses_critic: ClassVar[bool] = False
 
     kind: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
+    aliases: ClassVar[tuple[str, ...]] = ("ReinforcePlusPlusAdvantage",)
     baseline: Literal["group_mean", "leave_one_out", "none"] = "group_mean"
     global_normalization: bool = True  # to mean 0 and variance 1 over all steps of an update
 

@@ -1,6 +1,6 @@
 """Autoencoder backbone, pretrained on the observation window."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -20,6 +20,7 @@ class AutoencoderBackbone(WindowBackbone):
     """
 
     kind: Literal["autoencoder"] = "autoencoder"
+    aliases: ClassVar[tuple[str, ...]] = ("AutoencoderBackbone",)
     encoder_hidden: PositiveInt = 64  # width of the hidden layer of encoder and decoder
     code_size: PositiveInt = 16
     epochs: PositiveInt = 30  # of pretraining, over all windows

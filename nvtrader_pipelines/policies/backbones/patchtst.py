@@ -1,6 +1,6 @@
 """PatchTST: one transformer encodes every name's window in patches, independently of other names."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -21,6 +21,7 @@ class PatchTstBackbone(WindowBackbone):
     """
 
     kind: Literal["patchtst"] = "patchtst"
+    aliases: ClassVar[tuple[str, ...]] = ("PatchTSTBackbone",)
     patch_length: PositiveInt = 10  # sessions
     stride: PositiveInt = 5  # sessions between the starts of two patches
     d_model: PositiveInt = 8  # columns of a token

@@ -1,6 +1,6 @@
 """Recurrent network over the window's sessions."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -18,6 +18,7 @@ class RecurrentBackbone(WindowBackbone):
     """
 
     kind: Literal["recurrent"] = "recurrent"
+    aliases: ClassVar[tuple[str, ...]] = ("RecurrentBackbone",)
     cell: Literal["gru", "lstm"] = "gru"
     hidden_size: PositiveInt = 32  # columns of the encoding
 

@@ -1,6 +1,6 @@
 """Transformer over the window's sessions."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -19,6 +19,7 @@ class TransformerBackbone(WindowBackbone):
     """
 
     kind: Literal["transformer"] = "transformer"
+    aliases: ClassVar[tuple[str, ...]] = ("TransformerBackbone",)
     d_model: PositiveInt = 32  # columns of a token, and of the encoding
     n_heads: PositiveInt = 2
     n_layers: Annotated[int, Field(ge=1, le=8)] = 1

@@ -1,6 +1,6 @@
 """cuFOLIO as an allocator: Mean-CVaR near the policy's weights, held between rebalances."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class CufolioAllocator(CufolioProgram):
     """
 
     kind: Literal["cufolio"] = "cufolio"
+    aliases: ClassVar[tuple[str, ...]] = ("cuFOLIO",)
     max_distance: Share = 0.2  # one-way, from the center; half the sum of absolute differences
 
     def start(self, panel: MarketPanel) -> Allocate:

@@ -41,6 +41,7 @@ class RegimeGuard(Component):
     """
 
     kind: Literal["regime_guard"] = "regime_guard"
+    aliases: ClassVar[tuple[str, ...]] = ("RegimeGuard",)
     history: ClassVar[int] = 0  # earlier sessions of the market that fitting needs
     max_drawdown: Share | None = None  # loss from the account's peak; null: fitted
     drawdown_share: RemainingShare = 0.5  # of the weights

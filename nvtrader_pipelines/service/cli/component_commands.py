@@ -13,10 +13,11 @@ from nvtrader_pipelines.service.cli.output import Format, wide_console, write_js
 
 app = typer.Typer()
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
+Kind = Annotated[str | None, typer.Argument(help="Kind, or an alias of it, to show alone.")]
 
 
-@command(app.command, "nvtrader components", "nvtrader components rewards")
-def components(family: Family = None, *, as_json: bool) -> None:
+@command(app.command, "nvtrader components", "nvtrader components rewards", "nvtrader components agents ppo")
+def components(family: Family = None, kind: Kind = None, *, as_json: bool) -> None:
     """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
 
@@ -32,13 +33,15 @@ def components(family: Family = None, *, as_json: bool) -> None:
             shown = [(name, ", ".join(kinds)) for name, kinds in rows]
             write_rows(pl.DataFrame(shown, schema=["family", "members"], orient="row"), Format.TABLE)
         return
-    members = family_members(family)
+    members = family_members(family, kind)
     if as_json:
         write_json([member.model_dump(mode="json") for member in members])
         return
     console = wide_console()
     for member in members:
         console.print(Text.assemble("\n", (member.kind, "bold"), f"  {member.doc}"), soft_wrap=True)
+        if member.aliases:
+            console.print(f"  also: {', '.join(member.aliases)}", soft_wrap=True)
         for field in member.fields:
             console.print(f"  {field.line}", soft_wrap=True)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
-from nvtrader_pipelines.components.component import Component, kind_of
+from nvtrader_pipelines.components.component import Component, aliases_of, kind_of
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.components.family import every_member, is_open, package_of, part_entry_points, parts_of_family
 from nvtrader_pipelines.components.json_schema import describe_allowed
@@ -89,17 +89,29 @@ class ComponentFacts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: str
+    aliases: tuple[str, ...]  # other names of the kind that documents may use
     doc: str  # first line of its docstring
     fields: tuple[FieldFacts, ...]
 
 
-def family_members(family: str) -> list[ComponentFacts]:
+def family_members(family: str, kind: str | None = None) -> list[ComponentFacts]:
     """List a family: the members of its union in order, then parts of installed packages.
 
+    Args:
+        family: name of the family.
+        kind: kind, or alias of a kind, of the only member to list.
+
     Raises:
-        ValueError: if the family does not exist.
+        ValueError: if the family or the member does not exist.
     """
-    return [_component_facts(member) for member in every_member(_family(family))]
+    facts = [_component_facts(member) for member in every_member(_family(family))]
+    if kind is None:
+        return facts
+    found = [each for each in facts if kind in {each.kind, *each.aliases}]
+    if not found:
+        near = suggest(kind, [name for each in facts for name in (each.kind, *each.aliases)])
+        raise ValueError(f"{family} have no {kind!r}; there are {', '.join(each.kind for each in facts)}{near}")
+    return found
 
 
 def part_problems() -> list[str]:
@@ -147,7 +159,8 @@ def _component_facts(member: type[Component]) -> ComponentFacts:
         for name, node in schema["properties"].items()
         if name != "kind"
     )
-    return ComponentFacts(kind=kind_of(member), doc=(member.__doc__ or "").partition("\n")[0], fields=fields)
+    doc = (member.__doc__ or "").partition("\n")[0]
+    return ComponentFacts(kind=kind_of(member), aliases=aliases_of(member), doc=doc, fields=fields)
 
 
 def _format_default(default: JsonValue) -> str:

@@ -39,6 +39,20 @@ def test_member_is_printed_with_defaults_bounds_and_units(invoke):
     assert "# reward per unit of one-way turnover" in shown
 
 
+@pytest.mark.parametrize("name", ["exponential_utility", "exp_utility"])
+def test_member_is_shown_alone_by_kind_or_alias(invoke, name):
+    (member,) = json.loads(invoke("components", "rewards", name, "--json").stdout)
+    assert (member["kind"], member["aliases"]) == ("exponential_utility", ["exp_utility"])
+    assert "\n  also: exp_utility\n  weight: " in invoke("components", "rewards", name).stdout
+
+
+def test_unknown_kind_exits_with_3_and_nearest_alias(invoke):
+    found = invoke("components", "rewards", "exp_utilty")
+    assert found.exit_code == BAD_INPUT
+    assert is_one_line_error(found.stderr)
+    assert "did you mean 'exp_utility'?" in found.stderr
+
+
 @pytest.mark.parametrize("subcommand", ["components", "schema"])
 def test_unknown_family_exits_with_3_and_nearest_name(invoke, subcommand):
     found = invoke(subcommand, "reward")
