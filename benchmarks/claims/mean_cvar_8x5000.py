@@ -9,6 +9,7 @@ from benchmarks.claim import Goal, report
 from benchmarks.fat_tailed import fat_tailed_returns, names
 from benchmarks.portfolio_peers import report_against_peers
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram, Rebalance
+from nvtrader_pipelines.portfolio.cufolio_solver import solve_rebalance
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 
@@ -41,7 +42,7 @@ def report_rebalance() -> None:
         for _ in range(N_TRIALS + 1):
             rebalance = Rebalance(past, generator.dirichlet(np.full(N_NAMES, 20.0)))
             start = process_time()
-            program.solve(rebalance)
+            solve_rebalance(program, rebalance)
             seconds.append(process_time() - start)
         medians.append(median(seconds[1:]) * 1e3)
     report(

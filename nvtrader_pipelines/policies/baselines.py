@@ -251,6 +251,8 @@ class _CufolioPolicy:
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
         """Return the optimal weights at the first decision of a period, and no trade at others."""
+        from nvtrader_pipelines.portfolio.cufolio_solver import solve_rebalance  # cvxpy takes a second to import
+
         period = t // self._program.cufolio_hold_days
         if period == self._period or not panel.eligible[t].any():
             return Decision(target=None)
@@ -260,7 +262,7 @@ class _CufolioPolicy:
             return Decision(target=self._equal_weights(panel, t))
         held, past = account.weights[:-1], panel.close_returns[t + 1 - self._program.history : t + 1, names]
         try:
-            weights = self._program.solve(Rebalance(past, held[names], float(held[~names].sum())))
+            weights = solve_rebalance(self._program, Rebalance(past, held[names], float(held[~names].sum())))
         except NoPortfolioError as failure:
             return Decision(target=None, reason=f"holds: {failure}")
         target = np.zeros(len(account.weights))

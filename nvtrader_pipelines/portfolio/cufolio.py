@@ -114,14 +114,3 @@ class CufolioProgram(Component):
         """Least and largest sum of the names' weights, if their caps sum to `attainable`."""
         most = min(1.0 - self.cash_floor, attainable)
         return (most if self.cash_ceiling is None else min(most, 1.0 - self.cash_ceiling)), most
-
-    def solve(self, rebalance: Rebalance) -> FloatArray:
-        """Return the optimal weights (M,).
-
-        Raises:
-            NoPortfolioError: if no portfolio meets the CVaR limit.
-            MeanCvarError: if the optimum is not certified.
-        """
-        from nvtrader_pipelines.portfolio.cufolio_solver import solve_rebalance  # cvxpy takes a second to import
-
-        return solve_rebalance(self, rebalance)

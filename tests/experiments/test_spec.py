@@ -102,7 +102,7 @@ design: {{kind: ablation, field: agent.kind, values: [a2c, {ppo}]}}
 
 
 def test_experiment_with_aliases_has_hash_and_code_of_the_kinds():
-    kinds = read(ALIASED.format(regime="regime", utility="exponential_utility", ppo="ppo"))
+    kinds = read(ALIASED.format(regime="regime", utility="exponential_utility", ppo="grouped_ppo"))
     aliases = read(ALIASED.format(regime="RegimeAwareObservation", utility="exp_utility", ppo="ppo_inhouse"))
     assert aliases.model_dump() == kinds.model_dump()
     assert aliases.spec_hash == kinds.spec_hash

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.policies.baselines import Cufolio
 from nvtrader_pipelines.portfolio.cufolio import NoPortfolioError, Rebalance
+from nvtrader_pipelines.portfolio.cufolio_solver import solve_rebalance
 from nvtrader_pipelines.portfolio.mean_cvar import Constraints, MeanCvar, Objective
 from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 from tests.markets import synthetic_panel
@@ -62,7 +63,7 @@ def test_names_listed_within_the_history_are_sold():
 
 def test_cvar_limit_that_no_portfolio_meets_holds_with_the_least_as_reason():
     with pytest.raises(NoPortfolioError) as failure:
-        Cufolio(max_cvar=1e-4, n_scenarios=1000).solve(Rebalance(PANEL.close_returns[58:121], np.zeros(8)))
+        solve_rebalance(Cufolio(max_cvar=1e-4, n_scenarios=1000), Rebalance(PANEL.close_returns[58:121], np.zeros(8)))
     (decision,) = decided(Cufolio(**SHORT, max_cvar=1e-4), [120])
     assert decision.target is None
     assert decision.reasons == f"holds: {failure.value}"
@@ -79,7 +80,7 @@ def test_cvar_limit_with_free_cash_is_met():
 def test_volatility_penalty_lowers_the_volatility():
     past = PANEL.close_returns[58:121]
     deviation = [
-        (past @ Cufolio(**SHORT, volatility_penalty=penalty).solve(Rebalance(past, np.full(8, 0.125)))).std()
+        (past @ solve_rebalance(Cufolio(**SHORT, volatility_penalty=penalty), Rebalance(past, np.full(8, 0.125)))).std()
         for penalty in (0.0, 2.0)
     ]
     assert deviation[1] < deviation[0]
@@ -88,7 +89,7 @@ def test_volatility_penalty_lowers_the_volatility():
 def test_turnover_budget_counts_sales_of_other_names():
     past = PANEL.close_returns[58:121]
     rule = Cufolio(**SHORT, max_turnover=0.3, cash_ceiling=1.0)
-    weights = rule.solve(Rebalance(past, np.full(8, 0.1), other_held=0.2))
+    weights = solve_rebalance(rule, Rebalance(past, np.full(8, 0.1), other_held=0.2))
     assert 0.5 * (np.abs(weights - 0.1).sum() + 0.2 + abs(weights.sum() - 1.0)) <= 0.3 + 1e-6
 
 
@@ -102,7 +103,8 @@ def test_session_without_eligible_name_waits_for_the_next_decision():
 
 def test_weights_that_tie_have_the_smallest_norm():
     past = np.repeat(PANEL.close_returns[58:121, :2], 4, axis=1)
-    weights = Cufolio(**SHORT, cost_bps=0.0, max_position_pct=0.2).solve(Rebalance(past, np.zeros(8)))
+    rule = Cufolio(**SHORT, cost_bps=0.0, max_position_pct=0.2)
+    weights = solve_rebalance(rule, Rebalance(past, np.zeros(8)))
     np.testing.assert_allclose(weights, np.repeat(weights[[0, 4]], 4), atol=1e-6)
 
 

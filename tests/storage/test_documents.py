@@ -117,7 +117,9 @@ def test_missing_file_is_refused(tmp_path):
     assert "missing.yaml cannot be read: No such file" in refusal_of(tmp_path / "missing.yaml")
 
 
-@pytest.mark.parametrize(("base", "kind"), [("ppo", "ppo_inhouse"), ("ppo_inhouse", "ppo"), ("ppo", "ppo")])
+@pytest.mark.parametrize(
+    ("base", "kind"), [("grouped_ppo", "ppo_inhouse"), ("ppo_inhouse", "grouped_ppo"), ("ppo", "ppo")]
+)
 def test_alias_extends_the_component_of_its_kind(base, kind):
     merged = merge_documents({"agent": {"kind": base, "gamma": 0.9}}, {"agent": {"kind": kind, "n_epochs": 2}})
     assert merged == {"agent": {"kind": kind, "gamma": 0.9, "n_epochs": 2}}

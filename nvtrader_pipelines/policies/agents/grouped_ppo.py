@@ -1,6 +1,6 @@
 """Proximal policy optimization on grouped episodes, with the advantage as a component."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from nvtrader_pipelines.policies.agents.grouped_settings import GroupedSettings
 from nvtrader_pipelines.policies.agents.learner import NetworkOutput
@@ -22,6 +22,7 @@ class GroupedPpoAgent(GroupedSettings):
     """
 
     kind: Literal["grouped_ppo"] = "grouped_ppo"
+    aliases: ClassVar[tuple[str, ...]] = ("ppo_inhouse",)
 
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks

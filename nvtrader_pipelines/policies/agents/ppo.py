@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO on the native vector environment."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -51,7 +51,6 @@ class PpoAgent(ClippedLearner):
     """
 
     kind: Literal["ppo"] = "ppo"
-    aliases: ClassVar[tuple[str, ...]] = ("ppo_inhouse",)
     total_timesteps: PositiveInt = 81_920  # steps of all portfolios together; the last rollout is completed
     n_steps: Annotated[int, Field(ge=8, le=4096)] = 16  # per environment and update
     batch_size: Annotated[int, Field(ge=32)] = 256  # steps per minibatch

@@ -61,6 +61,8 @@ class CufolioAllocator(CufolioProgram):
 
     def _rebalance(self, selection: Selection, situation: Situation, window: EstimationWindow) -> FloatArray:
         """Optimize the weights (N,) near the policy's."""
+        from nvtrader_pipelines.portfolio.cufolio_solver import solve_rebalance  # cvxpy takes a second to import
+
         proposed = selection.weights[:-1] if selection.weights[:-1].any() else selection.names.astype(np.float64)
         center = self._scale(proposed, selection.names)
         past = window.past(selection.names, situation.t)
@@ -68,16 +70,15 @@ class CufolioAllocator(CufolioProgram):
             return np.minimum(center, self.max_position_pct)
         names, held = past.names, self._scale(situation.held[:-1], selection.names)
         portfolio = np.where(names, 0.0, np.minimum(center, self.max_position_pct))
-        portfolio[names] = self.solve(
-            Rebalance(
-                past.returns,
-                held[names],
-                other_held=float(held[~names].sum()),
-                other_kept=float(portfolio.sum()),
-                center=center[names],
-                max_distance=self.max_distance,
-            )
+        rebalance = Rebalance(
+            past.returns,
+            held[names],
+            other_held=float(held[~names].sum()),
+            other_kept=float(portfolio.sum()),
+            center=center[names],
+            max_distance=self.max_distance,
         )
+        portfolio[names] = solve_rebalance(self, rebalance)
         return portfolio
 
     def _hold(self, held: FloatArray, names: BoolArray) -> FloatArray:
