@@ -11,6 +11,7 @@ from scripts.readme_results.results import AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 WIDTH = 120
+ZERO = "+−0."  # characters of a figure that is shown as zero  # noqa: RUF001
 LABELS = {
     "equal_weight": "1/N",
     "anchor": "anchor: 1/N at a volatility target",
@@ -80,7 +81,7 @@ def _describe_difference(
     point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
     spread = f", openings {_format_range(openings, f'+{form}')}" if openings else ""
     figures = f"({point}{unit} [{low}, {high}]{spread})"
-    if not is_difference(found, openings):
+    if not is_difference(found, openings) or not point.strip(ZERO):
         return f"no measurable difference in {statistic} {figures}"
     return f"{'higher' if found.low > 0.0 else 'lower'} {statistic} {figures}"
 
@@ -141,14 +142,19 @@ def _earlier_sentence(results: Results) -> list[str]:
     if not results.earlier:
         return []
     year = results.period.removeprefix("from_")
-    rows = [
-        f"{label(row.policy, is_learned=True)} had {format_number(row.sharpe)} against "
-        f"{format_number(row.best_baseline_sharpe)} of {label(row.best_baseline, is_learned=False)}, its best "
-        f"baseline, and {format_number(row.anchor_sharpe)} of "
-        f"{'the anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)}"
+    policies = [f"{label(row.policy, is_learned=True)} {format_number(row.sharpe)}" for row in results.earlier]
+    best = {
+        f"{label(row.best_baseline, is_learned=False)}, the best baseline, {format_number(row.best_baseline_sharpe)}"
         for row in results.earlier
-    ]
-    return [f"Before {year}, on the folds that were tuned on, {'; '.join(rows)}."]
+    }
+    anchors = {
+        f"{'the anchor' if row.anchor == 'anchor' else label(row.anchor, is_learned=False)} "
+        f"{format_number(row.anchor_sharpe)}"
+        for row in results.earlier
+    }
+    ratios = [*policies, *sorted(best), *sorted(anchors)]
+    listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
+    return [f"Before {year}, on the folds that were tuned on, the Sharpe ratios were: {listed}."]
 
 
 def _luck_sentence(results: Results) -> str:

@@ -1,16 +1,9 @@
-"""An instance of Dagster in memory, and what a library is to blame for."""
+"""An instance of Dagster in memory."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 import pytest
-
-OF_MLFLOW = "ignore:The ``noload`` loader strategy is deprecated"  # its SQL store's own mapping, of SQLAlchemy
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Ignore exactly that."""
-    config.addinivalue_line("filterwarnings", OF_MLFLOW)
 
 
 @pytest.fixture(scope="module")
