@@ -1,0 +1,1 @@
+"""AutoResearch: search space, trials, session and verdict."""

@@ -1,0 +1,139 @@
+"""Sentences about a search session and its look at the sealed window."""
+
+from collections.abc import Sequence
+
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research.verdict import (
+    ALLOWANCE,
+    BLOCKS_PER_YEAR,
+    LookVerdict,
+    Outcome,
+    SearchState,
+    look_level,
+    share_spent,
+    smallest_confirmed_lead,
+)
+
+_ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
+_SHARES = ("half", "two thirds", "three quarters", "four fifths", "five sixths")
+
+
+def format_progress(state: SearchState) -> str:
+    """State the best trial so far and the lead that luck alone reaches."""
+    best, n_trials = state.best, _tries(len(state.trials))
+    if best is None or best.current_lead is None:
+        return f"{n_trials}, none with a result. Nothing found yet."
+    lead = best.current_lead
+    side = "below" if lead.difference < 0.0 else "above"
+    sentence = (
+        f"Best of {n_trials}: trial {_number(state, best.key)}, Sharpe {_figure(state.base.sharpe + lead.difference)}, "
+        f"{_figure(abs(lead.difference))} {side} the base"
+    )
+    luck = _figure(state.bar * lead.standard_error)
+    if state.is_above_luck:
+        return f"{sentence} (luck bar {luck}), the same with 3 seeds."
+    return f"{sentence}. Luck alone reaches {luck} after {_tries(state.n_configurations)}. Nothing found yet."
+
+
+def format_nothing_found(state: SearchState, n_sealed_looks: int) -> str:
+    """State that no trial is above luck, and the number of looks at the sealed window so far."""
+    best = state.best
+    luck = f" ({_figure(state.bar * best.current_lead.standard_error)})" if best and best.current_lead else ""
+    return (
+        f"{_tries(len(state.trials))}, none above what luck reaches{luck}. "
+        f"No look at the sealed window was spent: {n_sealed_looks} so far."
+    )
+
+
+def format_look(state: SearchState, verdict: LookVerdict) -> str:
+    """State the claim about the kept trial that the look at the sealed window allows.
+
+    Raises:
+        ValueError: if no trial is kept.
+    """
+    if state.kept is None or state.kept.current_lead is None:
+        raise ValueError("a look at the sealed window needs a kept trial")
+    number = _number(state, state.kept.key)
+    if verdict.outcome is Outcome.WINNER:
+        return _winner(number, verdict)
+    if verdict.outcome is Outcome.IMPROVEMENT:
+        return _improvement(number, verdict)
+    return _not_confirmed(number, state.kept.current_lead, verdict)
+
+
+def _winner(number: int, verdict: LookVerdict) -> str:
+    look, base = verdict.look, verdict.over_base
+    years = f"{base.n_blocks / BLOCKS_PER_YEAR:.1f}".removesuffix(".0")
+    leads = [f"the base by {_figure(base.difference)} ({_confidence(look)} {_interval(base, look)})"]
+    for name, lead in verdict.over_plain.items():
+        leads.append(f"{name} by {_figure(lead.difference)} ({_interval(lead, look)})")
+    return (
+        f"Winner. On {years} sealed year{'s' * (years != '1')}{' never used before' * (look == 1)}, "
+        f"trial {number} leads {_join(leads, 'and')}. {_ordinal(look)} look at this window; "
+        f"{_share(look)} of its {100 * ALLOWANCE:.0f} % allowance for false alarms {_is(look)} spent."
+    )
+
+
+def _improvement(number: int, verdict: LookVerdict) -> str:
+    look, base = verdict.look, verdict.over_base
+    leads = [(name, verdict.over_plain[name]) for name in verdict.not_beaten]
+    behind = [f"{name} ({_figure(lead.difference)}, {_interval(lead, look)})" for name, lead in leads]
+    return (
+        f"An improvement, no winner: trial {number} beats the base by {_figure(base.difference)} "
+        f"({_interval(base, look)}), but not {_join(behind, 'or')}. "
+        "It is kept as a new base and not handed to trading."
+    )
+
+
+def _not_confirmed(number: int, validation: Lead, verdict: LookVerdict) -> str:
+    look, base = verdict.look, verdict.over_base
+    smallest = smallest_confirmed_lead(base.standard_error, base.n_blocks, look)
+    return (
+        f"Not confirmed. Trial {number} led by {_figure(validation.difference)} on validation and by "
+        f"{_figure(base.difference)} ({_confidence(look)} {_interval(base, look)}) on the sealed years. "
+        f"{_ordinal(look)} look: {_share(look)} of the allowance {_is(look)} spent. "
+        f"A lead below about {_figure(smallest)} could not have been seen here."
+    )
+
+
+def _number(state: SearchState, key: str) -> int:
+    """Number of a trial in its session, from 1."""
+    return list(state.trials).index(key) + 1
+
+
+def _tries(n: int) -> str:
+    return f"{n} {'try' if n == 1 else 'tries'}"
+
+
+def _figure(value: float) -> str:
+    """Format a Sharpe ratio with two digits and without a leading 0."""
+    digits = f"{abs(value):.2f}"
+    minus = "\N{MINUS SIGN}" if value < 0.0 and float(digits) else ""
+    return minus + digits.removeprefix("0")
+
+
+def _interval(lead: Lead, look: int) -> str:
+    return " to ".join(map(_figure, lead.interval(look_level(look))))
+
+
+def _confidence(look: int) -> str:
+    digits = f"{100.0 * (1.0 - 2.0 * look_level(look)):.{1 if look < 10 else 2}f}"
+    return f"{digits.removesuffix('.0')} % interval"
+
+
+def _ordinal(look: int) -> str:
+    return _ORDINALS[look - 1] if look <= len(_ORDINALS) else f"{look}th"
+
+
+def _share(look: int) -> str:
+    """Share of the allowance that is spent."""
+    return _SHARES[look - 1] if look <= len(_SHARES) else f"{100.0 * share_spent(look):.0f} %"
+
+
+def _is(look: int) -> str:
+    return "are" if 1 < look <= len(_SHARES) else "is"
+
+
+def _join(parts: Sequence[str], last: str) -> str:
+    """Join parts by commas and a last word."""
+    return f" {last} ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
