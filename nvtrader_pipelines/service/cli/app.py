@@ -20,6 +20,7 @@ from nvtrader_pipelines.service.cli import (
     run_commands,
     scoreboard_commands,
     trade_command,
+    train_command,
 )
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 for commands in (
     *(experiment_commands, run_commands, policy_commands, component_commands, scoreboard_commands),
-    *(trade_command, portfolio_commands, plan_commands, halt_commands, backup_commands),
+    *(train_command, trade_command, portfolio_commands, plan_commands, halt_commands, backup_commands),
 ):
     app.add_typer(commands.app)
 
