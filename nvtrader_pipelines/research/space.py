@@ -1,0 +1,236 @@
+"""Search space: knobs of a base experiment, and the experiment that a delta gives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from nvtrader_pipelines.components.component import Component, content_hash
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.experiments.designs import AblationDesign, leaves, replace_value
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.policies.agents import Agent
+from nvtrader_pipelines.policies.agents.ppo import ClippedLearner, PpoAgent
+from nvtrader_pipelines.policies.baselines import Cufolio
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
+from nvtrader_pipelines.research.config_delta import BoundsClip, ConfigDelta, DeltaRefused, Snapped
+from nvtrader_pipelines.research.knobs import KNOBS, MAX_POSITION, ROLLOUT, Knob, SearchMode
+
+TIMESTEPS = 20_000  # of a trial, our choice: a few seconds of training on one core
+MAX_PORTFOLIOS, MIN_STEPS = 64, 8  # parallel portfolios of a rollout, and steps of each
+WHOLE = 32  # divides a rollout, so that the smallest batch does
+ROLLOUT_PATHS = N_ENVS, N_STEPS, BATCH_SIZE = "agent.n_envs", "agent.n_steps", "agent.batch_size"
+Document = dict[str, Any]
+
+
+class TrialSpec(Component):
+    """Settings of a trial after clips and snaps; equal settings have equal hashes, whatever the seed."""
+
+    mode: SearchMode
+    base: str  # spec hash of the space's base
+    knobs: dict[str, int | float]  # of every knob of the space
+
+    @property
+    def trial_hash(self) -> str:
+        """SHA-256 of the content, 64 hexadecimal digits."""
+        return content_hash(self)
+
+
+@dataclass(frozen=True)
+class EffectiveExperiment:
+    """Experiment of a delta, with the adjustments that led to it."""
+
+    spec: ExperimentSpec
+    trial: TrialSpec
+    clips: tuple[BoundsClip, ...]
+    snaps: tuple[Snapped, ...]
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Knobs that a search varies, and the base experiment whose values they have before."""
+
+    mode: SearchMode
+    knobs: tuple[Knob, ...]
+    base: ExperimentSpec  # within the bounds
+    base_values: Mapping[str, float]  # by knob
+    base_clips: tuple[BoundsClip, ...] = ()  # that brought the base within the bounds
+    base_snaps: tuple[Snapped, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @classmethod
+    def around(
+        cls, base: ExperimentSpec, mode: SearchMode, knobs: Sequence[Knob], notices: Sequence[str] = ()
+    ) -> "SearchSpace":
+        """Return the space of knobs around an experiment, whose own values are clipped and snapped.
+
+        Raises:
+            ValueError: if the experiment lacks a knob, or is not valid within the bounds.
+        """
+        if isinstance(base.design, AblationDesign):
+            raise ValueError(f"a search starts from one experiment, but {base.name} is an ablation; name a variant")
+        numbers = numbers_of(base)
+        missing = [knob.path for knob in knobs if knob.path not in numbers]
+        if missing:
+            raise ValueError(
+                f"{mode} varies {', '.join(missing)}, but {base.name} has the agent {base.agent.kind} and no such "
+                "number; choose another mode or experiment"
+            )
+        own = {knob.name: numbers[knob.path] for knob in knobs}
+        if ROLLOUT in own:
+            own[ROLLOUT] *= numbers[N_ENVS]
+        space = cls(mode, tuple(knobs), base, own)
+        first = space.propose(own)
+        return replace(
+            space,
+            base=first.spec,
+            base_values=first.trial.knobs,
+            base_clips=first.clips,
+            base_snaps=first.snaps,
+            notices=tuple(notices),
+        )
+
+    def apply(self, delta: ConfigDelta) -> EffectiveExperiment:
+        """Return the base with the delta's values, each fitted to the others.
+
+        The knob `n_steps` counts the steps of a rollout over all portfolios. It is lowered to a multiple of 32, the
+        smallest batch, and split over the most portfolios that leave each 8 steps, a power of two up to 64: 64 steps
+        are 8 portfolios of 8, 1,024 are 64 of 16. A batch is lowered to the next divisor of the rollout.
+
+        Raises:
+            DeltaRefused: if the result is no valid experiment.
+        """
+        values = {**self.base_values, **delta.values}
+        wanted: dict[str, Any] = {path: value for path, value in numbers_of(self.base).items() if path in ROLLOUT_PATHS}
+        wanted |= {knob.path: values[knob.name] for knob in self.knobs}
+        fitted = wanted | _fit_batches(wanted, counts_rollout=ROLLOUT in values)
+        names = {knob.path: knob.name for knob in self.knobs}
+        snaps = [
+            Snapped(knob=names.get(path, path), proposed=value, used=fitted[path])
+            for path, value in wanted.items()
+            if fitted[path] != value
+        ]
+        used = {knob.name: fitted[knob.path] for knob in self.knobs}
+        try:
+            spec = _with_values(self.base, fitted | (_split_rollout(used[ROLLOUT]) if ROLLOUT in used else {}))
+        except ValidationError as error:
+            problem = f"the values give no valid experiment: {explain(error, ExperimentSpec)}"
+            raise DeltaRefused(problem, self.knobs) from error
+        trial = TrialSpec(mode=self.mode, base=self.base.spec_hash, knobs=used)
+        return EffectiveExperiment(spec, trial, delta.clips, tuple(snaps))
+
+    def propose(self, proposal: Any) -> EffectiveExperiment:
+        """Return the experiment of a proposal, which maps knobs to numbers.
+
+        Raises:
+            DeltaRefused: if the proposal is no delta of this space, or gives no valid experiment.
+        """
+        return self.apply(ConfigDelta.parse(proposal, self.knobs))
+
+    @property
+    def json_schema(self) -> Document:
+        """JSON Schema of a delta."""
+        properties = {
+            knob.name: {
+                "type": "integer" if knob.is_whole else "number",
+                "minimum": knob.low,
+                "maximum": knob.high,
+                "default": self.base_values[knob.name],
+            }
+            for knob in self.knobs
+        }
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "ConfigDelta",
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+        }
+
+
+def base_experiment(
+    mode: SearchMode, symbols: Sequence[str] | None = None, total_timesteps: int = TIMESTEPS
+) -> ExperimentSpec:
+    """Return the default base: PPO on plain logits with the shipped settings, or the cufolio agent.
+
+    A setting outside the bounds, such as one epoch, is clipped where the space is made.
+    """
+    is_classical = mode == SearchMode.CUFOLIO_ONLY
+    return ExperimentSpec(
+        name=f"research-{mode.replace('_', '-')}",
+        market=MarketChoice(symbols=None if symbols is None else tuple(symbols)),
+        agent=Cufolio() if is_classical else PpoAgent(total_timesteps=total_timesteps),
+    )
+
+
+def search_space(mode: SearchMode, base: ExperimentSpec | None = None) -> SearchSpace:
+    """Return the space of a mode's knobs around an experiment, by default around the mode's own.
+
+    Raises:
+        ValueError: if the experiment lacks a knob of the mode, or leaves one no room.
+    """
+    base = base or base_experiment(mode)
+    knobs, notices = _cap_position(KNOBS[mode], base)
+    if mode == SearchMode.UNIFIED and not isinstance(base.pipeline.allocator, CufolioAllocator):
+        notices.append(f"pipeline.allocator is cufolio in place of {base.pipeline.allocator.kind}: unified varies it")
+        allocator = CufolioAllocator(max_position_pct=min(knob.high for knob in knobs if knob.name == MAX_POSITION))
+        base = _with_values(base, {"pipeline.allocator": allocator.model_dump(mode="json")})
+    space = SearchSpace.around(base, mode, knobs, notices)
+    before, after = (_split(each.agent) for each in (base, space.base))
+    if before == after:
+        return space
+    return replace(space, notices=(*notices, f"a rollout of {before} becomes one of {after}, as n_steps prescribes"))
+
+
+def _split(agent: Agent) -> str:
+    return f"{agent.n_envs} portfolios of {agent.n_steps} steps" if isinstance(agent, ClippedLearner) else ""
+
+
+def _cap_position(knobs: tuple[Knob, ...], base: ExperimentSpec) -> tuple[tuple[Knob, ...], list[str]]:
+    """Lower the upper bound of the position knob to the base's risk limit, with a notice."""
+    limit = base.pipeline.risk_limits.max_position
+    knob = next((knob for knob in knobs if knob.name == MAX_POSITION), None)
+    if knob is None or limit >= knob.high:
+        return knobs, []
+    if limit <= knob.low:
+        raise ValueError(
+            f"{knob.name} is searched from {knob.low:g}, but pipeline.risk_limits.max_position of {base.name} is "
+            f"{limit:g}; raise it, or choose the mode {SearchMode.PPO_ONLY}"
+        )
+    notice = (
+        f"{knob.name} is searched up to {limit:g} in place of {knob.high:g}: the base's "
+        "pipeline.risk_limits.max_position, above which compliance stops a plan"
+    )
+    return tuple(replace(each, high=limit) if each is knob else each for each in knobs), [notice]
+
+
+def numbers_of(spec: ExperimentSpec) -> dict[str, float]:
+    """Numbers of an experiment by dotted path."""
+    found = leaves(spec.model_dump(mode="json"))
+    return {path: value for path, value in found if isinstance(value, int | float) and not isinstance(value, bool)}
+
+
+def _fit_batches(wanted: Mapping[str, Any], *, counts_rollout: bool) -> dict[str, int]:
+    """Lower the steps of a rollout and the batch, by dotted path; empty if the agent has no batches."""
+    if not wanted.keys() >= set(ROLLOUT_PATHS):
+        return {}
+    n_steps = wanted[N_STEPS] // WHOLE * WHOLE if counts_rollout else wanted[N_STEPS]
+    rollout = n_steps if counts_rollout else n_steps * wanted[N_ENVS]
+    most = min(wanted[BATCH_SIZE], rollout)
+    return {N_STEPS: n_steps, BATCH_SIZE: next(size for size in range(most, 0, -1) if rollout % size == 0)}
+
+
+def _split_rollout(rollout: int) -> dict[str, int]:
+    """Share a rollout among the most portfolios, a power of two, that leave each the fewest steps allowed."""
+    sizes = (2**power for power in range(MAX_PORTFOLIOS.bit_length()))
+    n_envs = max(size for size in sizes if rollout % size == 0 and rollout // size >= MIN_STEPS)
+    return {N_ENVS: n_envs, N_STEPS: rollout // n_envs}
+
+
+def _with_values(base: ExperimentSpec, values: Mapping[str, Any]) -> ExperimentSpec:
+    """Validate the base's document with other values at dotted paths; `model_copy` would skip validators."""
+    document: Document = base.model_dump(mode="json")
+    for path, value in values.items():
+        document = replace_value(document, path.split("."), value)
+    return ExperimentSpec.model_validate(document)

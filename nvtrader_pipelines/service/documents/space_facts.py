@@ -1,0 +1,90 @@
+"""Facts of a search space: its knobs, and how the base was brought within them."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
+from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.space import SearchSpace, base_experiment, search_space
+from nvtrader_pipelines.research.space_file import read_space
+from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
+from nvtrader_pipelines.service.open_home import require_home
+
+
+class KnobFacts(BaseModel):
+    """Row of a knob."""
+
+    model_config = ConfigDict(frozen=True)
+
+    knob: str
+    group: str
+    low: int | float
+    high: int | float
+    values: str  # whole or real
+    scale: str  # linear or log
+    base: int | float
+
+
+class SpaceDocument(BaseModel):
+    """Search space for people and programs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    mode: SearchMode
+    base: str  # name of the experiment
+    knobs: tuple[KnobFacts, ...]
+    base_clips: tuple[BoundsClip, ...]
+    base_snaps: tuple[Snapped, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """Sentences below the table."""
+        return [
+            f"base: {self.base}",
+            *(
+                f"{each.knob} of the base is clipped from {each.proposed:g} to {each.used:g}"
+                for each in self.base_clips
+            ),
+            *(
+                f"{each.knob} of the base is lowered from {each.proposed:g} to {each.used:g}"
+                for each in self.base_snaps
+            ),
+            *self.notices,
+        ]
+
+
+def find_space(mode: SearchMode, like: str | None, file: Path | None) -> SearchSpace:
+    """Return the space of a mode or a file, around an experiment of data/experiments or the mode's own.
+
+    Raises:
+        ValueError: if the experiment lacks a knob, or there is no home for `like`.
+        StorageError: if there is no such experiment, or the file is no valid space.
+    """
+    base = base_experiment(mode) if like is None else read_named_experiment(require_home(), like)
+    return search_space(mode, base) if file is None else read_space(file, base, mode)
+
+
+def space_document(space: SearchSpace) -> SpaceDocument:
+    """Describe a space."""
+    knobs = [
+        KnobFacts(
+            knob=knob.name,
+            group=knob.group,
+            low=knob.low,
+            high=knob.high,
+            values="whole" if knob.is_whole else "real",
+            scale="log" if knob.is_log else "linear",
+            base=space.base_values[knob.name],
+        )
+        for knob in space.knobs
+    ]
+    return SpaceDocument(
+        mode=space.mode,
+        base=space.base.name,
+        knobs=tuple(knobs),
+        base_clips=space.base_clips,
+        base_snaps=space.base_snaps,
+        notices=space.notices,
+    )
