@@ -16,6 +16,7 @@ from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import BY_RUN
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RUNS, TABLES, Table
+from nvtrader_pipelines.storage.training_curve_file import curve_path
 from nvtrader_pipelines.storage.views.publishing import publish
 
 TRIAL_TABLES = (RUNS, EVALUATIONS)  # deflation reads them, besides the returns of the ensemble and the baselines
@@ -73,6 +74,7 @@ def delete_run(store: Store, deletion: Deletion) -> None:
     for table, where in _removed_rows(run).items():
         store.tables.replace(table, table.schema.to_frame(), where)
     store.policies.delete(run.partition_key, run.run_id)
+    curve_path(store.home, run.run_id).unlink(missing_ok=True)
     for folder in deletion.pictures:
         shutil.rmtree(folder, ignore_errors=True)
     MlflowTracking.at(store.home).delete(run.run_id)

@@ -1,7 +1,7 @@
 """Use cases of a run: train, walk, judge, replay, forward, stress; each yields its progress."""
 
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import date
 
 import polars as pl
@@ -17,6 +17,7 @@ from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun, Tracker
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
+from nvtrader_pipelines.storage.training_curve_file import append_point
 
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
@@ -24,8 +25,11 @@ Track = Callable[[RunPlan], AbstractContextManager[Tracker]]
 
 
 def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
-    """Train the missing policies of a run and seal them; the run stays open."""
-    steps = _record_policies(store, plan, _runtime(store, plan, launch).train())
+    """Train the missing policies of a run and seal them; the run stays open.
+
+    Every point of the learning curves is in the file of the run while it trains.
+    """
+    steps = _record_policies(store, plan, _append_curve(store, _runtime(store, plan, launch).train()))
     return record_run(store, launch.row(plan), steps, closes=False)
 
 
@@ -132,6 +136,14 @@ def _runtime(
 ) -> Runtime:
     """Build the runtime of a plan that stores its results in this store."""
     return Runtime(plan, StoredRun(store, plan, now, parent, tracker), launch.task_id, now)
+
+
+def _append_curve(store: Store, steps: Steps) -> Steps:
+    """Yield the steps of a training, and append its points to the file of the run."""
+    with closing(steps):  # workers end with the generator
+        for step in steps:
+            append_point(store.home, step)
+            yield step
 
 
 def _record_policies(

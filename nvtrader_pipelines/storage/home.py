@@ -49,6 +49,7 @@ class Home:
     ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL is set
     pictures = _Place("warehouse/pictures")  # plots of the assets as PNG and SVG, in a folder per asset
     comparison_picture = _Place("warehouse/pictures/runs.png")  # of the runs compared last
+    training_curves = _Place("warehouse/training_curves")  # a file per run that grows while it trains
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.runs.lifecycle import Launch, now
@@ -25,6 +26,7 @@ from nvtrader_pipelines.runs.train_walk_judge import (
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
+from nvtrader_pipelines.storage.training_curve_file import read_points
 from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import sealed
 
@@ -81,6 +83,12 @@ def test_finished_run_is_in_library_tables_and_ledger(finished_store, run):
     events = ledger.events(run.run_id)
     assert events["stage"].to_list()[:4] == ["start", "data.loaded", "env.built", "agent.built"]
     assert events["stage"][-1] == "done"
+    curves = training_curves(finished_store.policies.read_run(run)).select("fold", "seed", "timesteps", "mean_reward")
+    points = [
+        (each.fold, each.seed, each.timesteps, each.mean_reward)
+        for each in read_points(finished_store.home, run.run_id)
+    ]
+    assert sorted(points) == sorted(curves.iter_rows())
 
 
 def kill_after(forks, task, n_lines, seconds) -> None:

@@ -21,6 +21,7 @@ from nvtrader_pipelines.service.cli import (
     run_commands,
     scoreboard_commands,
     trade_command,
+    train_command,
 )
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
@@ -42,8 +43,8 @@ app = typer.Typer(
 )
 for commands in (
     *(experiment_commands, run_commands, policy_commands, component_commands, scoreboard_commands),
-    research_commands,
-    *(trade_command, portfolio_commands, plan_commands, halt_commands, backup_commands),
+    *(train_command, research_commands, trade_command, portfolio_commands, plan_commands, halt_commands),
+    backup_commands,
 ):
     app.add_typer(commands.app)
 

@@ -6,7 +6,7 @@ from typing import Any
 from nvtrader_pipelines.service.cli.exit_codes import JsonErrorGroup
 
 PANELS: Mapping[str, Sequence[str]] = {
-    "Research": ("ingest", "components", "schema", "experiments", "materialize", "mlflow", "research"),
+    "Research": ("ingest", "components", "schema", "experiments", "train", "materialize", "mlflow", "research"),
     "Results": ("runs", "scoreboard", "report", "tables", "sql"),
     "Trading": ("policies", "trade", "portfolio", "plans", "halt", "resume"),
     "Home": ("init", "status", "ui", "doctor", "notify", "backup", "restore"),

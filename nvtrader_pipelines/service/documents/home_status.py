@@ -21,6 +21,7 @@ from nvtrader_pipelines.storage.ledger.ledger import death_reason
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.training_curve_file import CurvePoint, latest_curve, read_points
 from nvtrader_pipelines.storage.views.queries import query_views
 
 KINDS: tuple[Kind, ...] = ("waiting_plan", "unreachable_ui")  # stale data take a second to read
@@ -47,6 +48,7 @@ class RunState:
     status: str  # running, failed or interrupted
     state: str  # stage and its last message, or why it ended
     at: datetime
+    curve: tuple[CurvePoint, ...] = ()  # of the fold and seed that reported last; empty unless it trains
 
 
 class HomeStatus(BaseModel):
@@ -150,7 +152,8 @@ def _run_state(store: Store, run: LedgerRun) -> RunState:
         return RunState(run.run_id, run.partition_key, "interrupted", reason, run.started_at)
     events = store.ledger.events(run.run_id).tail(1).to_dicts()
     state, at = (f"{events[0]['stage']}: {events[0]['message']}", events[0]["timestamp"]) if events else ("", None)
-    return RunState(run.run_id, run.partition_key, run.status, state, at or run.started_at)
+    curve = latest_curve(read_points(store.home, run.run_id))
+    return RunState(run.run_id, run.partition_key, run.status, state, at or run.started_at, tuple(curve))
 
 
 def _read_refused_files(store: Store) -> dict[str, str]:

@@ -10,6 +10,7 @@ from nvtrader_pipelines.service.documents.home_status import HomeStatus, read_ho
 from nvtrader_pipelines.storage.code_server import LOCK
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.training_curve_file import append_point
 from tests.homes import SPEC, small_home
 from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
 from tests.storage.ledger.run_rows import run_row
@@ -48,8 +49,20 @@ def test_status_of_empty_home_begins_with_materialize_and_writes_nothing(home):
 
 def test_running_run_has_its_last_stage(small):
     ledger, facts = begin(small), {"task_id": "t", "run_id": RUN_ID, "timestamp": AT}
-    ledger.record_event(Progress(stage="train.step", message="fold 1 of 3", **facts))
+    step = Progress(
+        stage="train.step",
+        message="fold 1 of 3",
+        fold=1,
+        seed=0,
+        timesteps=5,
+        total_timesteps=9,
+        metrics={"mean_reward": 0.5},
+        **facts,
+    )
+    ledger.record_event(step)
+    append_point(small, step)
     (run,) = read(small).running
+    assert [(point.timesteps, point.mean_reward) for point in run.curve] == [(5, 0.5)]
     assert (run.run_id, run.status, run.state, run.at) == (RUN_ID, "running", "train.step: fold 1 of 3", AT)
     assert read(small).next_command == "nvtrader runs"
 

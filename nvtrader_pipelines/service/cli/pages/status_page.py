@@ -60,4 +60,5 @@ def _format_accounts(status: HomeStatus) -> list[str]:
 
 
 def _format_run(run: RunState) -> str:
-    return f"{short_id(run.run_id)} {run.partition_key} {run.status}: {run.state}"
+    reward = f", mean reward {run.curve[-1].mean_reward:.3g}" if run.curve else ""
+    return f"{short_id(run.run_id)} {run.partition_key} {run.status}: {run.state}{reward}"
