@@ -71,7 +71,7 @@ def no_trade_event(
         run_id=deployed.run_id,
         spec_hash=deployed.spec.spec_hash,
         snapshot_ids=deployed.panel.snapshot_ids,
-        reason=decision.reason or "the policy does not trade",
+        reason=decision.reasons or "the policy does not trade",
     )
 
 

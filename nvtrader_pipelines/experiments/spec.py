@@ -184,12 +184,20 @@ class ExperimentSpec(Component):
                 f"pipeline.timing: {timing.kind} acts on each decision, but {self.agent.kind} decides once and then "
                 "never trades; choose the constant timing, or an agent that restores its weights, such as equal_weight"
             )
+        if isinstance(self.agent, Cufolio) and timing.kind != "constant":
+            raise ValueError(
+                f"pipeline.timing: {timing.kind} acts on each decision, but {self.agent.kind} decides every "
+                f"{self.agent.cufolio_hold_days} sessions only; choose the constant timing, or cufolio as allocator of "
+                "an agent that decides each time, such as equal_weight"
+            )
         return self
 
     @model_validator(mode="after")
     def _cap_is_within_the_limits(self) -> Self:
-        if isinstance(self.agent, Cufolio):
-            self.agent.require_cap_within("agent", self.pipeline.risk_limits.max_position)
+        rules = {"agent": self.agent, **{f"baselines.{i}": rule for i, rule in enumerate(self.baselines)}}
+        for field, rule in rules.items():
+            if isinstance(rule, Cufolio):
+                rule.require_cap_within(field, self.pipeline.risk_limits.max_position)
         return self
 
     @model_validator(mode="after")

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Self
 
+import numpy as np
+
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
@@ -45,7 +47,7 @@ class PipelinedPolicy:
         self._shared = shared or SharedPipeline(pipeline)
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """Return target weights at the close of session `t`, after every stage."""
+        """Return target weights at the close of session `t`, after every stage; no trade where a stage holds."""
         proposed = self._policy.decide(panel, t, account)
         if proposed.target is None:
             return proposed
@@ -53,7 +55,9 @@ class PipelinedPolicy:
             panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds, self._rebal_freq
         )
         result = self._shared.start(panel)(proposed.target, situation)
-        return replace(proposed, target=result.weights, pipeline=result)
+        changed = result.weights is not proposed.target
+        holds = changed and np.array_equal(result.weights, account.weights)
+        return replace(proposed, target=None if holds else result.weights, pipeline=result)
 
     @property
     def without_timing(self) -> Self:

@@ -15,7 +15,7 @@ CashShare = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class NoPortfolioError(ValueError):
-    """No portfolio meets the CVaR limit."""
+    """No portfolio meets the CVaR limit, or none is proven to be optimal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,9 @@ class CufolioProgram(Component):
     """Rebalance to the best mean less CVaR over the next `cufolio_hold_days` sessions; hold in between.
 
     It maximizes mean - risk_aversion * CVaR - cost - volatility_penalty * volatility, or with `max_cvar` the same
-    without the CVaR term, on scenarios of a kernel density. Ties are broken by the smallest Euclidean norm. A cap comes
-    before the turnover budget: if drifted weights must be sold to reach cap and cash, that much is traded.
+    without the CVaR term, on scenarios of a kernel density. Ties are broken by the smallest Euclidean norm (with
+    `max_cvar`, in the two portfolios whose mixture reaches it). A cap comes before the turnover budget: if drifted
+    weights must be sold to reach cap and cash, that much is traded.
 
     Source: NVIDIA's cuFOLIO for the program, with its knobs' names and bounds of NVTrader; Rockafellar & Uryasev
     (2000). History, costs and cash defaults are our choice.

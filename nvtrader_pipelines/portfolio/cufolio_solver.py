@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram, NoPortfolioError, Rebalance
 from nvtrader_pipelines.portfolio.mean_cvar import (
     Constraints,
-    InfeasibleError,
     MeanCvar,
+    MeanCvarError,
     Objective,
     SolveInputs,
     best_within_cvar,
@@ -21,6 +21,7 @@ from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 
 FloatArray = NDArray[np.float64]
 SCENARIO_SEED = 0  # of every draw, so that weights change only with the past
+DUST = 1e-12  # weights below it are rounding
 SLACK = 1e-6  # added to the least budget that can be met, which only a single portfolio meets
 
 
@@ -28,8 +29,7 @@ def solve_rebalance(program: CufolioProgram, rebalance: Rebalance) -> FloatArray
     """Return the optimal weights (M,).
 
     Raises:
-        NoPortfolioError: if no portfolio meets the CVaR limit.
-        MeanCvarError: if the optimum is not certified.
+        NoPortfolioError: if no portfolio meets the CVaR limit, or the optimum is not certified.
     """
     columns, n_names = rebalance.columns, len(rebalance.held)
     drawn = KernelDensity(n_scenarios=program.n_scenarios, horizon=program.cufolio_hold_days).draw(
@@ -40,40 +40,46 @@ def solve_rebalance(program: CufolioProgram, rebalance: Rebalance) -> FloatArray
     inputs = SolveInputs(scenarios, rebalance.current, scenarios.mean(axis=0), factor)
     objective = Objective(program.cvar_alpha, program.risk_aversion, program.cost_bps, program.volatility_penalty)
     constraints = _constraints(program, rebalance)
-    if program.max_cvar is None:
-        weights = MeanCvar(columns, constraints, objective).solve(**inputs._asdict()).weights
-    else:
-        try:
+    try:
+        if program.max_cvar is None:
+            weights = MeanCvar(columns, constraints, objective).solve(**inputs._asdict()).weights
+        else:
             weights = best_within_cvar(columns, constraints, objective, program.max_cvar, inputs)
-        except InfeasibleError as failure:
-            raise NoPortfolioError(str(failure)) from failure
-    return np.maximum(weights[:n_names], 0.0)
+    except MeanCvarError as failure:
+        raise NoPortfolioError(str(failure)) from failure
+    return np.where(weights[:n_names] > DUST, weights[:n_names], 0.0)
 
 
 def _constraints(program: CufolioProgram, rebalance: Rebalance) -> Constraints:
     """Constraints on the columns of a rebalance, with budgets that can be met."""
     n_names, kept = len(rebalance.held), rebalance.other_kept
     others = [kept] * (len(rebalance.columns) - n_names)
-    least, most = program.invested_range(n_names * program.max_position_pct + kept)
+    least, most = (max(each, kept) for each in program.invested_range(n_names * program.max_position_pct + kept))
     constraints = Constraints(
         floor=np.array([0.0] * n_names + others),
         cap=np.array([program.max_position_pct] * n_names + others),
-        cash_floor=1.0 - max(most, kept),
-        cash_ceiling=1.0 - max(least, kept),
+        cash_floor=1.0 - most,
+        cash_ceiling=1.0 - least,
     )
     if program.max_turnover is not None:
         needed = least_turnover(rebalance.columns, constraints, rebalance.current)
         constraints = replace(constraints, turnover=max(program.max_turnover, needed + SLACK))
     if rebalance.center is None:
         return constraints
-    return _near(rebalance.center, rebalance.max_distance, constraints, rebalance.current)
+    return _near(rebalance.center, rebalance.max_distance, constraints, rebalance.current, (least, most))
 
 
-def _near(center: FloatArray, distance: float, constraints: Constraints, current: FloatArray) -> Constraints:
+def _near(
+    center: FloatArray,
+    distance: float,
+    constraints: Constraints,
+    current: FloatArray,
+    invested_range: tuple[float, float],
+) -> Constraints:
     """Constrain the names to a one-way distance of the center (M,), or to the least that the others leave."""
     weights = cp.Variable(len(current), bounds=[constraints.floor, constraints.cap])
     invested = cp.sum(weights)
-    others: list[Any] = [invested <= 1.0 - constraints.cash_floor, invested >= 1.0 - (constraints.cash_ceiling or 0.0)]
+    others: list[Any] = [invested <= invested_range[1], invested >= invested_range[0]]
     if constraints.turnover is not None:
         others.append(_one_way(weights, current) <= constraints.turnover)
     problem = cp.Problem(cp.Minimize(_one_way(weights[: len(center)], center)), others)

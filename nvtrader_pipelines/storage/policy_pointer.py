@@ -47,4 +47,4 @@ def write_pointer(home: Home, pointer: PolicyPointer | None) -> None:
     if pointer is None:
         home.active_policy_file.unlink(missing_ok=True)
     else:
-        write_atomically(home.active_policy_file, pointer.model_dump_json(indent=1).encode())
+        write_atomically(home.active_policy_file, f"{pointer.model_dump_json(indent=1)}\n".encode())

@@ -47,7 +47,7 @@ CROSSED = [
 
 
 def run_backtest(panel, spec, policies, first=FIRST, last=LAST):
-    """Return the first account's target weights by session and its equity at each close."""
+    """Return the first account's target weights by session where it trades, and its equity at each close."""
     accounts = [
         PolicyAccount(
             f"account-{i}",
@@ -59,7 +59,8 @@ def run_backtest(panel, spec, policies, first=FIRST, last=LAST):
     ]
     record = backtest(panel, spec.environment, [Block(0, first, last)], accounts)
     own = pl.col("policy") == "account-0"
-    log, curve = record.action_logs.filter(own), record.equity_curves.filter(own)
+    is_trading = pl.col("trades").list.eval(pl.element() != 0.0).list.any()
+    log, curve = record.action_logs.filter(own, is_trading), record.equity_curves.filter(own)
     return dict(log.select("session", "target_weights").iter_rows()), curve["equity"].to_list()
 
 

@@ -5,6 +5,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from tests.markets import synthetic_panel
 
@@ -30,3 +31,12 @@ def test_timing_uses_drawdown_and_returns_of_the_deciding_account(account, share
     target = policy.decide(PANEL, 100, account).target
     assert target is not None
     np.testing.assert_allclose(target[:-1], share / 3)
+
+
+def test_weights_that_are_held_are_no_trade_with_the_stages_reasons():
+    pipeline = WeightPipeline(allocator=CufolioAllocator(history=63, n_scenarios=1000))
+    policy = PipelinedPolicy(EqualWeight().start(), pipeline, Thresholds(), rebal_freq=5)
+    held = np.full(len(PANEL.symbols) + 1, 1.0 / (len(PANEL.symbols) + 1))
+    decision = policy.decide(PANEL, 110, Account(held))
+    assert decision.target is None
+    assert decision.reasons == "cufolio: held, rebalanced every 20 sessions"

@@ -66,8 +66,8 @@ def best_within_cvar(
     within = solve(None)
     if within.cvar > limit + ROUNDING * abs(limit):
         raise InfeasibleError(
-            f"every portfolio has a CVaR of at least {within.cvar:.4g} at {objective.confidence_level:.1%}, but the "
-            f"limit is {limit:g}; raise it, or hold more cash"
+            f"every portfolio within the other constraints has a CVaR of at least {within.cvar:.4g} at "
+            f"{objective.confidence_level:.1%}, but the limit is {limit:g}; raise it, allow cash, or loosen a budget"
         )
     for _ in range(MAX_PRICES):
         if within.value <= beyond.value:

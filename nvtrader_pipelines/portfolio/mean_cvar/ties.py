@@ -59,12 +59,15 @@ def _smallest_norm(within: Inequalities) -> FloatArray | None:
     solution = np.array(SOLVERS.DefaultSolver(square, np.zeros(len(norm)), rows, bounds, cones, settings).solve().x)
     if not np.isfinite(solution).all():
         return None
-    exact = _polish(solution, norm, rows, bounds, n_equal)
-    return None if np.maximum(rows @ exact - bounds, 0.0).max() > FEASIBLE else exact[within.weights]
+    for candidate in (_polish(solution, norm, rows, bounds, n_equal), solution):
+        excess = rows @ candidate - bounds
+        if max(excess.max(), -excess[:n_equal].min(initial=0.0)) <= FEASIBLE:
+            return candidate[within.weights]
+    return None
 
 
 def _polish(solution: FloatArray, norm: FloatArray, rows: Any, bounds: FloatArray, n_equal: int) -> FloatArray:
-    """Solve the conditions of optimality on the constraints that bind, so that they hold to rounding."""
+    """Correct a solution so that the constraints that bind hold to rounding, by the conditions of optimality."""
     binds = (np.arange(len(bounds)) < n_equal) | (bounds - rows @ solution <= BINDING)
     active = rows[binds].toarray()
     n_columns, n_active = len(norm), len(active)
@@ -72,5 +75,6 @@ def _polish(solution: FloatArray, norm: FloatArray, rows: Any, bounds: FloatArra
     system[:n_columns, :n_columns] = np.diag(norm)
     system[:n_columns, n_columns:] = active.T
     system[n_columns:, :n_columns] = active
-    residuals = np.concatenate([np.zeros(n_columns), bounds[binds]])
-    return np.asarray(np.linalg.lstsq(system, residuals)[0][:n_columns], dtype=np.float64)
+    start = np.concatenate([solution, np.zeros(n_active)])
+    residuals = np.concatenate([np.zeros(n_columns), bounds[binds]]) - system @ start
+    return solution + np.asarray(np.linalg.lstsq(system, residuals)[0][:n_columns], dtype=np.float64)

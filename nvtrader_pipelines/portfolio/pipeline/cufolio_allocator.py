@@ -16,6 +16,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Selection,
     Situation,
     add_cash,
+    restrict_to,
 )
 
 
@@ -25,9 +26,10 @@ class CufolioAllocator(CufolioProgram):
     The center is the policy's weights of the selected names, scaled to the sum that the allocator's own cash bounds
     allow; a policy in cash stays in cash. A name without history keeps its weight in the center, up to the cap. If
     cap, cash and turnover budget leave no portfolio within the distance, the nearest they leave counts. It rebalances
-    at the first decision of each period of `cufolio_hold_days` sessions, counted from the market's first, and while the
-    account holds no name. In between, and if no portfolio meets `max_cvar`, it holds the names in their proportions,
-    with cash within its bounds, so that a timing scales them only once.
+    at the first decision of each period of `cufolio_hold_days` sessions, counted from the market's first, while the
+    account holds no name, and when a held name is no longer selected; a period whose decision is not traded is left
+    out. In between, and if no portfolio meets `max_cvar`, it holds. Beside a timing it then holds the proportions, at
+    the sum that the cash bounds allow and up to the cap, so that the timing scales them only once.
     """
 
     kind: Literal["cufolio"] = "cufolio"
@@ -44,17 +46,18 @@ class CufolioAllocator(CufolioProgram):
         window = EstimationWindow(panel, self.history, every=1)
 
         def allocate(selection: Selection, situation: Situation) -> tuple[FloatArray, str]:
-            names = selection.names
+            names, held = selection.names, situation.held[:-1]
             if not names.any() or selection.exposure == 0.0:
                 return selection.weights, ""
-            held = np.where(names, situation.held[:-1], 0.0)
-            is_due = situation.t % self.cufolio_hold_days < situation.rebal_freq
-            if held.any() and not is_due:
-                return self._hold(held, names), f"held, rebalanced every {self.cufolio_hold_days} sessions"
+            is_held = bool(held.any()) and not held[~names].any()  # a name that must be sold makes a rebalance due
+            if is_held and situation.t % self.cufolio_hold_days >= situation.rebal_freq:
+                return self._hold(
+                    situation.held, selection
+                ), f"held, rebalanced every {self.cufolio_hold_days} sessions"
             try:
                 portfolio = self._rebalance(selection, situation, window)
             except NoPortfolioError as failure:
-                return self._hold(held, names), f"held: {failure}"
+                return self._hold(restrict_to(situation.held, names), selection), f"held: {failure}"
             return add_cash(portfolio), f"Mean-CVaR within {self.max_distance:.0%} of the policy's weights"
 
         return allocate
@@ -81,8 +84,13 @@ class CufolioAllocator(CufolioProgram):
         portfolio[names] = solve_rebalance(self, rebalance)
         return portfolio
 
-    def _hold(self, held: FloatArray, names: BoolArray) -> FloatArray:
-        return add_cash(self._scale(held, names))
+    def _hold(self, held: FloatArray, selection: Selection) -> FloatArray:
+        """Return the held weights (N+1,), without what a timing has taken from them."""
+        if not selection.is_timed:
+            return held
+        before = held[:-1]
+        scaled = self._scale(before, before > 0.0)
+        return held if scaled is before else add_cash(np.minimum(scaled, np.maximum(before, self.max_position_pct)))
 
     def _scale(self, weights: FloatArray, names: BoolArray) -> FloatArray:
         """Scale weights (N,) to a sum that the cash bounds allow; a sum of 0 stays 0."""

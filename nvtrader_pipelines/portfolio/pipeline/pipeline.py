@@ -112,7 +112,7 @@ class WeightPipeline(Component):
             ValueError: if the panel lacks a feature or sector that a stage needs.
         """
         select, allocate = self.selector.start(panel), self.allocator.start(panel)
-        time = self.timing.start(panel)
+        time, is_timed = self.timing.start(panel), self.timing != ConstantTiming()
         limits = [(limit.kind, limit.mark_truncated, limit.start(panel, self.risk_limits)) for limit in self.limits]
         if self.risk_limits.restricted:
             limits.append((RESTRICTED, True, restriction(panel, self.risk_limits.restricted)))
@@ -125,7 +125,7 @@ class WeightPipeline(Component):
             dropped = (proposal[:-1] != 0.0) & ~names
             reason = f"{format_names(panel.symbols, dropped)} {cause}" if dropped.any() else ""
             stages = [StageWeights("policy", proposal), StageWeights(self.selector.kind, selected, reason)]
-            selection = Selection(selected, names, min(1.0, float(proposal[:-1].sum())))
+            selection = Selection(selected, names, min(1.0, float(proposal[:-1].sum())), is_timed)
             stages.append(_apply(stages[-1], self.allocator.kind, allocate(selection, situation), situation))
             stages.append(_apply(stages[-1], self.timing.kind, time(stages[-1].weights, situation), situation))
             truncated = False

@@ -45,6 +45,7 @@ class Selection:
     weights: FloatArray  # (N+1,) the proposal, with the weight of other names as cash
     names: BoolArray  # (N,) names that may be held
     exposure: float  # sum of the proposal's names before selection
+    is_timed: bool  # whether a timing may scale what the allocator returns
 
 
 @dataclass(frozen=True, eq=False)

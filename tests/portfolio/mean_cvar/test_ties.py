@@ -29,6 +29,17 @@ def test_tied_optimum_equals_a_quadratic_program_over_the_optimal_face():
     assert found.objective == pytest.approx(1 / 40, rel=1e-12)
 
 
+@pytest.mark.parametrize("seed", [38, 42, 50])
+def test_identical_names_get_equal_weights_beside_a_turnover_budget(seed):
+    generator = np.random.default_rng(seed)
+    one = generator.normal(0.0, 0.04, (100, 3))
+    scenarios, current = np.hstack([one, one]), generator.dirichlet(np.ones(6))
+    constraints = Constraints(cap=0.3, turnover=0.4)
+    found = solved(scenarios, constraints, Objective(0.9), current=current, expected_returns=scenarios.mean(axis=0))
+    assert 0.5 * np.abs(found.weights - current).sum() < 0.4 - 1e-6  # the budget does not bind
+    np.testing.assert_allclose(found.weights[:3], found.weights[3:], atol=1e-8)
+
+
 @given(seed=st.integers(0, 2**32 - 1))
 def test_no_mixture_with_another_optimum_has_a_smaller_norm(seed):
     generator = np.random.default_rng(seed)

@@ -53,9 +53,8 @@ def test_cash_is_that_of_the_own_bounds_and_not_the_policys():
     ("t", "rebal_freq", "is_due"), [(160, 5, True), (164, 5, True), (165, 5, False), (179, 1, False)]
 )
 def test_first_decision_of_a_period_rebalances_and_others_hold(t, rebal_freq, is_due):
-    full = np.append(np.full(8, 0.125), 0.0)
-    found = allocated(CufolioAllocator(**SHORT), at=situation(PANEL, t, full, rebal_freq=rebal_freq))
-    assert np.array_equal(found.weights, full) != is_due
+    found = allocated(CufolioAllocator(**SHORT), at=situation(PANEL, t, HELD, rebal_freq=rebal_freq))
+    assert np.array_equal(found.weights, HELD) != is_due
     if not is_due:
         assert found.reason == "held, rebalanced every 20 sessions"
 
@@ -77,10 +76,19 @@ def test_names_scaled_by_a_timing_are_held_in_proportion_and_scaled_once():
     np.testing.assert_allclose(whole.weights, halved, atol=1e-12)
 
 
-def test_held_names_that_are_not_selected_are_sold_between_rebalances():
+def test_name_that_is_no_longer_selected_makes_a_rebalance_due():
     held = np.append(np.full(8, 0.125), 0.0)
-    found = allocated(CufolioAllocator(**SHORT), at=situation(PANEL, 170, held), selector=MomentumTopK(k=3))
-    assert sorted(found.weights) == pytest.approx([0.0] * 5 + [0.25] * 4)
+    selector, cap = MomentumTopK(k=5), {"max_position_pct": 0.21}
+    found = allocated(CufolioAllocator(**SHORT, **cap), at=situation(PANEL, 170, held), selector=selector)
+    assert found.reason.startswith("Mean-CVaR within")
+    assert np.count_nonzero(found.weights[:-1]) <= 5
+    assert found.weights[:-1].max() <= 0.21 + 1e-9
+
+
+def test_name_that_drifted_above_the_cap_is_not_scaled_above_it():
+    halved = np.append(np.array([0.15, *[0.05] * 7]), 0.5)
+    found = allocated(CufolioAllocator(**SHORT), at=situation(PANEL, 170, halved), timing=ConstantTiming(exposure=0.5))
+    np.testing.assert_allclose(found.weights[:-1], [0.25, *[0.1] * 7])
 
 
 def test_turnover_from_the_held_weights_is_within_its_budget():
@@ -98,8 +106,8 @@ def test_drifted_weight_is_sold_to_the_cap_before_the_budget_counts():
 
 def test_cvar_limit_that_no_portfolio_meets_holds_with_the_reason():
     found = allocated(CufolioAllocator(**SHORT, max_cvar=1e-4))
-    np.testing.assert_allclose(found.weights, [0.125] * 8 + [0.0])
-    assert found.reason.startswith("held: every portfolio has a CVaR of at least 0.0")
+    np.testing.assert_array_equal(found.weights, HELD)
+    assert found.reason.startswith("held: every portfolio within the other constraints has a CVaR of at least 0.0")
 
 
 def test_name_without_history_keeps_its_weight_up_to_the_cap():
