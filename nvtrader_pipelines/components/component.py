@@ -135,13 +135,13 @@ def aliases_of(member: type[Component]) -> tuple[str, ...]:
 
 def kind_named(name: Any) -> Any:
     """Kind that a document names: that of the component with this alias, else the name itself."""
-    return next((kind_of(each) for each in _subclasses(Component) if name in aliases_of(each)), name)
+    return next((kind_of(member) for member in _subclasses(Component) if name in aliases_of(member)), name)
 
 
 def _subclasses(component: type[Component]) -> Iterator[type[Component]]:
-    for each in component.__subclasses__():
-        yield each
-        yield from _subclasses(each)
+    for subclass in component.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def _drop_zero_signs(content: Any) -> Any:

@@ -16,6 +16,7 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
     SolveInputs,
     best_within_cvar,
     least_turnover,
+    resolve_limits,
 )
 from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 
@@ -54,7 +55,9 @@ def _constraints(program: CufolioProgram, rebalance: Rebalance) -> Constraints:
     """Constraints on the columns of a rebalance, with budgets that can be met."""
     n_names, kept = len(rebalance.held), rebalance.other_kept
     others = [kept] * (len(rebalance.columns) - n_names)
-    least, most = (max(each, kept) for each in program.invested_range(n_names * program.max_position_pct + kept))
+    least, most = (
+        max(invested, kept) for invested in program.invested_range(n_names * program.max_position_pct + kept)
+    )
     constraints = Constraints(
         floor=np.array([0.0] * n_names + others),
         cap=np.array([program.max_position_pct] * n_names + others),
@@ -62,7 +65,7 @@ def _constraints(program: CufolioProgram, rebalance: Rebalance) -> Constraints:
         cash_ceiling=1.0 - least,
     )
     if program.max_turnover is not None:
-        needed = least_turnover(rebalance.columns, constraints, rebalance.current)
+        needed = least_turnover(rebalance.current, resolve_limits(rebalance.columns, constraints))
         constraints = replace(constraints, turnover=max(program.max_turnover, needed + SLACK))
     if rebalance.center is None:
         return constraints

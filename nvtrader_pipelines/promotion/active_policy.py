@@ -52,8 +52,7 @@ class ActivePolicy(BaseModel):
     @property
     def pointer(self) -> PolicyPointer:
         """Content of the pointer file."""
-        own = self.model_dump(include={"policy", "run_id", "sha256", "activated_at", "by"})
-        return PolicyPointer(experiment=self.partition_key, **own)
+        return PolicyPointer.model_validate(_pointer_fields(self.event))
 
     @property
     def event(self) -> AuditEvent:
@@ -136,15 +135,15 @@ def find_pointer_difference(store: Store, active: ActivePolicy | None) -> Pointe
     must = f"name the active policy, {expected.policy} of run {expected.run_id}" if expected else "name no policy"
     begin = f"the pointer file {store.home.active_policy_file} must {must}, but"
     try:
-        found = read_pointer(store.home)
+        pointer = read_pointer(store.home)
     except StorageError as error:
         return PointerDifference("edited", f"{begin} {error}")
-    if found == expected:
+    if pointer == expected:
         return None
-    if found is None:
+    if pointer is None:
         return PointerDifference("missing", f"{begin} is missing or torn")
-    named = f"{begin} names {found.policy} of run {found.run_id}"
-    if any(_pointer_fields(event) == dict(found) for event in activations(store)):
+    named = f"{begin} names {pointer.policy} of run {pointer.run_id}"
+    if any(_pointer_fields(event) == dict(pointer) for event in activations(store)):
         return PointerDifference("outdated", f"{named}, an earlier activation")
     return PointerDifference("edited", f"{named} as no activation in the audit does")
 

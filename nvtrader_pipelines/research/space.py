@@ -177,7 +177,7 @@ def search_space(mode: SearchMode, base: ExperimentSpec | None = None) -> Search
         allocator = CufolioAllocator(max_position_pct=min(knob.high for knob in knobs if knob.name == MAX_POSITION))
         base = _with_values(base, {"pipeline.allocator": allocator.model_dump(mode="json")})
     space = SearchSpace.around(base, mode, knobs, notices)
-    before, after = (_split(each.agent) for each in (base, space.base))
+    before, after = (_split(spec.agent) for spec in (base, space.base))
     if before == after:
         return space
     return replace(space, notices=(*notices, f"a rollout of {before} becomes one of {after}, as n_steps prescribes"))
@@ -202,13 +202,13 @@ def _cap_position(knobs: tuple[Knob, ...], base: ExperimentSpec) -> tuple[tuple[
         f"{knob.name} is searched up to {limit:g} in place of {knob.high:g}: the base's "
         "pipeline.risk_limits.max_position, above which compliance stops a plan"
     )
-    return tuple(replace(each, high=limit) if each is knob else each for each in knobs), [notice]
+    return tuple(replace(other, high=limit) if other is knob else other for other in knobs), [notice]
 
 
 def numbers_of(spec: ExperimentSpec) -> dict[str, float]:
     """Numbers of an experiment by dotted path."""
-    found = leaves(spec.model_dump(mode="json"))
-    return {path: value for path, value in found if isinstance(value, int | float) and not isinstance(value, bool)}
+    values = leaves(spec.model_dump(mode="json"))
+    return {path: value for path, value in values if isinstance(value, int | float) and not isinstance(value, bool)}
 
 
 def _fit_batches(wanted: Mapping[str, Any], *, counts_rollout: bool) -> dict[str, int]:

@@ -175,7 +175,7 @@ def judge_trial(state: SearchState, trial: SearchTrial) -> tuple[SearchState, Tr
 def judge_reruns(state: SearchState, key: str, reruns: Reruns) -> tuple[SearchState, RerunDecision]:
     """Judge a trial again, by its fresh seeds and by all three, and keep it if it is the best."""
     trial = replace(state.trials[key], reruns=reruns)
-    pairs = [each.reruns.sharpes for each in (*state.trials.values(), trial) if each.reruns]
+    pairs = [row.reruns.sharpes for row in (*state.trials.values(), trial) if row.reruns]
     deviation = seed_deviation(state.base.sharpes, pairs)
     fresh_lead = fmean(reruns.sharpes) - state.base.sharpe
     required = SEED_SPREADS * deviation * sqrt(1 / len(reruns.sharpes) + 1 / len(state.base.sharpes))

@@ -1,6 +1,5 @@
 """Learning curves of a run as a file that grows while it trains: a JSON line per point."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -55,12 +54,3 @@ def read_points(home: Home, run_id: str) -> list[CurvePoint]:
         points.pop(key, None)
         points[key] = point
     return list(points.values())
-
-
-def latest_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Points of the fold and seed that reported last, by timesteps."""
-    if not points:
-        return []
-    last = points[-1]
-    curve = [point for point in points if (point.fold, point.seed) == (last.fold, last.seed)]
-    return sorted(curve, key=lambda point: point.timesteps)

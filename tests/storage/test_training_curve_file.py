@@ -4,7 +4,7 @@ import pytest
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.training_curve_file import append_point, curve_path, latest_curve, read_points
+from nvtrader_pipelines.storage.training_curve_file import append_point, curve_path, read_points
 
 
 @pytest.fixture
@@ -41,10 +41,3 @@ def test_torn_line_is_left_out_and_the_next_points_are_read(home):
         file.write('{"fold":0,"se\n')
     append(home, step(20, mean_reward=0.2))
     assert [point.timesteps for point in read_points(home, "r")] == [10, 20]
-
-
-def test_latest_curve_is_that_of_the_training_that_reported_last(home):
-    append(home, step(10, 1, mean_reward=0.1), step(10, 2, mean_reward=0.2), step(20, 1, mean_reward=0.3))
-    curve = latest_curve(read_points(home, "r"))
-    assert [(point.fold, point.timesteps) for point in curve] == [(1, 10), (1, 20)]
-    assert latest_curve([]) == []

@@ -4,7 +4,7 @@
 """
 
 from nvtrader_pipelines.portfolio.mean_cvar.checks import least_turnover
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, resolve_limits
 from nvtrader_pipelines.portfolio.mean_cvar.cvar_limit import SolveInputs, best_within_cvar
 from nvtrader_pipelines.portfolio.mean_cvar.optimizer import MeanCvar
 from nvtrader_pipelines.portfolio.mean_cvar.solution import (
@@ -25,4 +25,5 @@ __all__ = [
     "UncertifiedError",
     "best_within_cvar",
     "least_turnover",
+    "resolve_limits",
 ]

@@ -7,13 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE, require_risk_aversion
-from nvtrader_pipelines.portfolio.mean_cvar.constraints import (
-    Constraints,
-    Limits,
-    Objective,
-    broadcast_per_name,
-    resolve_limits,
-)
+from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, broadcast_per_name
 from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
 FloatArray = NDArray[np.float64]
@@ -153,7 +147,7 @@ def check_current(current: FloatArray, limits: Limits) -> None:
     """Raise if the turnover budget is too small to reach floors, caps and cash."""
     if limits.turnover is None:
         return
-    needed = _least_turnover(current, limits)
+    needed = least_turnover(current, limits)
     if needed > limits.turnover + ROUNDING:
         raise InfeasibleError(
             f"from the current weights, which invest {current.sum():g}, floors, caps and cash need a one-way turnover "
@@ -161,17 +155,8 @@ def check_current(current: FloatArray, limits: Limits) -> None:
         )
 
 
-def least_turnover(names: Sequence[str], constraints: Constraints, current: FloatArray) -> float:
+def least_turnover(current: FloatArray, limits: Limits) -> float:
     """Least one-way turnover from the current weights (N,) to floors, caps and cash; other limits do not count.
-
-    Raises:
-        ValueError: if a constraint has the wrong shape or is not finite.
-    """
-    return _least_turnover(current, resolve_limits(names, constraints))
-
-
-def _least_turnover(current: FloatArray, limits: Limits) -> float:
-    """Least turnover to the limits.
 
     The cheapest trades first move each weight into its bounds, then buy or sell until the invested sum is in its range.
     One-way turnover, half the sum of absolute changes with cash included, is the larger of purchases and sales.

@@ -84,7 +84,7 @@ class Master:
         solution, basis, program = self._solver.getSolution(), self._solver.getBasis(), self._solver.getLp()
         prices = np.abs([*solution.col_dual, *solution.row_dual])
         is_basic = np.array(
-            [each == highspy.HighsBasisStatus.kBasic for each in (*basis.col_status, *basis.row_status)]
+            [status == highspy.HighsBasisStatus.kBasic for status in (*basis.col_status, *basis.row_status)]
         )
         lower = np.array([*program.col_lower_, *program.row_lower_])
         is_fixed = lower == np.array([*program.col_upper_, *program.row_upper_])

@@ -55,6 +55,6 @@ def show_space(
     if as_json:
         write_json(document.model_dump(mode="json"))
         return
-    write_rows(pl.DataFrame([each.model_dump() for each in document.knobs]), Format.TABLE)
+    write_rows(pl.DataFrame([knob.model_dump() for knob in document.knobs]), Format.TABLE)
     for line in document.lines:
         print_line(line)

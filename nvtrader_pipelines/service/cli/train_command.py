@@ -36,6 +36,6 @@ def train(
     """
     from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 
-    chosen = None if symbols is None else tuple(filter(None, (each.strip() for each in symbols.split(","))))
+    chosen = None if symbols is None else tuple(filter(None, (symbol.strip() for symbol in symbols.split(","))))
     name = store_manual_experiment(open_store(), source, chosen, timesteps)
     run_experiments([name], form, yes=yes, judge=judge)

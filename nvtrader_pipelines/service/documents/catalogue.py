@@ -107,11 +107,11 @@ def family_members(family: str, kind: str | None = None) -> list[ComponentFacts]
     facts = [_component_facts(member) for member in every_member(_family(family))]
     if kind is None:
         return facts
-    found = [each for each in facts if kind in {each.kind, *each.aliases}]
-    if not found:
-        near = suggest(kind, [name for each in facts for name in (each.kind, *each.aliases)])
-        raise ValueError(f"{family} have no {kind!r}; there are {', '.join(each.kind for each in facts)}{near}")
-    return found
+    named = [member for member in facts if kind in {member.kind, *member.aliases}]
+    if not named:
+        near = suggest(kind, [name for member in facts for name in (member.kind, *member.aliases)])
+        raise ValueError(f"{family} have no {kind!r}; there are {', '.join(member.kind for member in facts)}{near}")
+    return named
 
 
 def part_problems() -> list[str]:

@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.ledger.ledger import death_reason
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.training_curve_file import CurvePoint, latest_curve, read_points
+from nvtrader_pipelines.storage.training_curve_file import CurvePoint, read_points
 from nvtrader_pipelines.storage.views.queries import query_views
 
 KINDS: tuple[Kind, ...] = ("waiting_plan", "unreachable_ui")  # stale data take a second to read
@@ -154,6 +154,15 @@ def _run_state(store: Store, run: LedgerRun) -> RunState:
     state, at = (f"{events[0]['stage']}: {events[0]['message']}", events[0]["timestamp"]) if events else ("", None)
     curve = latest_curve(read_points(store.home, run.run_id))
     return RunState(run.run_id, run.partition_key, run.status, state, at or run.started_at, tuple(curve))
+
+
+def latest_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Points of the fold and seed that reported last, by timesteps."""
+    if not points:
+        return []
+    last = points[-1]
+    curve = [point for point in points if (point.fold, point.seed) == (last.fold, last.seed)]
+    return sorted(curve, key=lambda point: point.timesteps)
 
 
 def _read_refused_files(store: Store) -> dict[str, str]:

@@ -6,11 +6,11 @@ import pytest
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.notifications.send_due import record_command
-from nvtrader_pipelines.service.documents.home_status import HomeStatus, read_home_status
+from nvtrader_pipelines.service.documents.home_status import HomeStatus, latest_curve, read_home_status
 from nvtrader_pipelines.storage.code_server import LOCK
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.training_curve_file import append_point
+from nvtrader_pipelines.storage.training_curve_file import CurvePoint, append_point
 from tests.homes import SPEC, small_home
 from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
 from tests.storage.ledger.run_rows import run_row
@@ -65,6 +65,16 @@ def test_running_run_has_its_last_stage(small):
     assert [(point.timesteps, point.mean_reward) for point in run.curve] == [(5, 0.5)]
     assert (run.run_id, run.status, run.state, run.at) == (RUN_ID, "running", "train.step: fold 1 of 3", AT)
     assert read(small).next_command == "nvtrader runs"
+
+
+def test_latest_curve_is_that_of_the_training_that_reported_last():
+    reported = [(1, 20), (2, 10), (1, 10), (1, 30)]
+    points = [
+        CurvePoint(fold=fold, seed=0, timesteps=timesteps, total_timesteps=30, mean_reward=0.1)
+        for fold, timesteps in reported
+    ]
+    assert [(point.fold, point.timesteps) for point in latest_curve(points)] == [(1, 10), (1, 20), (1, 30)]
+    assert latest_curve([]) == []
 
 
 def test_failed_run_is_shown_until_its_version_succeeds(small):
