@@ -33,6 +33,8 @@ class Home:
     contests = _Place("data/contests.yaml")  # contests by name, as YAML
     market_file = _Place("data/market.yaml")  # market sources to ingest, as YAML
     policies = _Place("data/rl/policies")  # trained policies by experiment and run
+    research_sessions = _Place("data/autoresearch/sessions")  # a folder per search session, with its journal
+    research_policies = _Place("data/autoresearch/policies")  # policies of searches' winners, in a folder per session
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
     audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL

@@ -1,0 +1,152 @@
+"""Journal of a search session: a line per event, from which its state follows."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
+from nvtrader_pipelines.research.verdict import (
+    Outcome,
+    Reruns,
+    SearchBase,
+    SearchState,
+    SearchTrial,
+    Standing,
+    judge_reruns,
+    judge_trial,
+)
+
+Knobs = dict[str, int | float]
+Status = Literal["judged", "known", "pruned", "infeasible", "failed"]
+
+
+class Event(BaseModel):
+    """Line of the journal; only `seconds` and `finished_at` differ between equal sessions."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    seconds: float  # of all trainings and walks of the event, in their workers
+    finished_at: datetime
+
+
+class BaseJudged(Event):
+    """Unchanged base, trained with several seeds: the first line."""
+
+    event: Literal["base"] = "base"
+    spec_hash: str  # of its effective knobs
+    knobs: Knobs
+    seeds: tuple[int, ...]
+    sharpes: tuple[float, ...]  # annual, net, on validation, by seed
+    max_drawdown: float  # of the mean over seeds of the returns, a positive fraction
+
+
+class TrialJudged(Event):
+    """Proposal and its result by the first seed."""
+
+    event: Literal["trial"] = "trial"
+    proposal: int  # number of the proposal, from 1; known ones count
+    trial: int | None  # number of the configuration in the session, from 1; null for the base
+    spec_hash: str  # of the effective knobs, without seed; of the proposed ones where they are infeasible
+    proposer: str
+    reason: str
+    proposed: Knobs
+    knobs: Knobs  # effective ones, after clips and snaps; empty where infeasible
+    clips: tuple[BoundsClip, ...] = ()
+    snaps: tuple[Snapped, ...] = ()
+    status: Status
+    message: str = ""  # why it was infeasible, failed or pruned, or where the result of a known one is from
+    standing: Standing
+    sharpe: float | None = None  # annual, net, on validation; null without a result
+    max_drawdown: float | None = None  # a positive fraction
+    fold_sharpes: tuple[float, ...] = ()  # by validation fold, as far as they were judged
+    lead: Lead | None = None  # over the base
+    n_configurations: int  # judged on these validation data so far, by all sessions and runs
+    bar: float  # luck bar, in standard errors
+
+
+class TrialRerun(Event):
+    """Result of a trial with all its seeds."""
+
+    event: Literal["rerun"] = "rerun"
+    trial: int
+    spec_hash: str
+    seeds: tuple[int, int]
+    sharpes: tuple[float, float]  # annual, net, on validation, of the fresh seeds
+    lead: Lead  # of all three seeds
+    standing: Standing
+    bar: float
+    seed_deviation: float
+    fresh_lead: float
+    required_lead: float
+
+
+class LookOpened(Event):
+    """Look at the sealed window, written before the window is read."""
+
+    event: Literal["look"] = "look"
+    trial: int
+    look: int  # number of the look at this window, from 1
+    level: float  # probability of a false claim
+    smallest_lead: float  # true lead that it confirms four times in five, by the error on validation
+
+
+class SessionClosed(Event):
+    """Verdict of a session: the last line."""
+
+    event: Literal["verdict"] = "verdict"
+    outcome: Outcome | Literal["nothing found"]
+    sentence: str
+    trial: int | None = None  # the kept one
+    look: int | None = None
+    over_base: Lead | None = None  # on the sealed window
+    over_plain: dict[str, Lead] = Field(default_factory=dict)
+    deflated_sharpe: float | None = None  # probability that the best trial's Sharpe ratio is above luck; reported only
+    pbo: float | None = None  # probability of backtest overfitting over all trials; reported only
+
+
+Line = Annotated[BaseJudged | TrialJudged | TrialRerun | LookOpened | SessionClosed, Field(discriminator="event")]
+_LINE: TypeAdapter[Line] = TypeAdapter(Line)
+
+
+def read_line(text: str | bytes) -> Line:
+    """Parse a line of a journal.
+
+    Raises:
+        ValidationError: if it is none.
+    """
+    return _LINE.validate_json(text)
+
+
+def format_line(line: Line) -> str:
+    """Return a line of a journal, without its end."""
+    return json.dumps(line.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
+
+
+def search_state(lines: Iterable[Line], earlier: frozenset[str] = frozenset()) -> SearchState | None:
+    """State that follows from the lines of a journal; None before the base is judged.
+
+    Args:
+        lines: of the journal, in order.
+        earlier: configurations that other sessions and runs judged on overlapping validation data.
+    """
+    state: SearchState | None = None
+    base_knobs: Knobs = {}
+    for line in lines:
+        if isinstance(line, BaseJudged):
+            base_knobs, state = (
+                line.knobs,
+                SearchState(SearchBase(line.spec_hash, line.sharpes), earlier - {line.spec_hash}),
+            )
+        elif state and isinstance(line, TrialJudged) and line.status != "known":
+            state, _ = judge_trial(state, SearchTrial(line.spec_hash, n_changes(line.knobs, base_knobs), line.lead))
+        elif state and isinstance(line, TrialRerun):
+            state, _ = judge_reruns(state, line.spec_hash, Reruns(line.sharpes, line.lead))
+    return state
+
+
+def n_changes(knobs: Knobs, base: Knobs) -> int:
+    """Number of knobs that differ from the base's."""
+    return sum(value != base[name] for name, value in knobs.items())

@@ -1,0 +1,144 @@
+"""Settings of a search session, and the windows that it trains, validates and seals."""
+
+import itertools
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
+
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, Seed
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
+from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.proposers import OptunaProposer, Proposer
+from nvtrader_pipelines.research.space import SearchSpace, search_space
+from nvtrader_pipelines.research.space_file import KnobBounds, bounded_space
+from nvtrader_pipelines.research.verdict import require_sealed_window
+
+BUDGET = 20  # trials
+GOAL = "A higher Sharpe ratio, net of costs"
+MIN_PRUNED_FOLDS = 6  # a sign test over five scores can be significant at the earliest
+
+
+class SessionSpec(Component):
+    """Search session: what it varies, how it proposes, when it ends, and its windows."""
+
+    goal: Annotated[str, Field(max_length=500)] = GOAL
+    eval_mode: SearchMode = SearchMode.PPO_ONLY
+    base: ExperimentSpec  # as given; the space clips it
+    bounds: dict[str, KnobBounds] | None = None  # by dotted path; null: the knobs of the mode
+    proposer: Proposer = OptunaProposer()
+    budget: PositiveInt | None = BUDGET  # trials; known ones do not count; null: no limit
+    max_seconds: PositiveFloat | None = None  # after which no trial begins; null: no limit
+    seed: Seed = 1  # of the proposals; trainings have the same seeds in every session
+    workers: PositiveInt = 2  # processes
+    n_folds: PositiveInt = 1  # of the validation window
+    prunes: bool = False  # whether a trial ends early whose folds are worse than the best one's
+    validation_from: date
+    sealed_from: date
+
+    @field_validator("goal")
+    @classmethod
+    def _require_printable(cls, goal: str) -> str:
+        if not goal.strip() or not goal.isprintable():
+            raise ValueError(
+                f"a goal must be one line of text without control characters, but is {goal!r}; write it in plain words"
+            )
+        return goal
+
+    @model_validator(mode="after")
+    def _require_end(self) -> Self:
+        if self.budget is None and self.max_seconds is None:
+            raise ValueError("a session needs a budget of trials or seconds, but has neither; set one")
+        if self.prunes and self.n_folds < MIN_PRUNED_FOLDS:
+            raise ValueError(
+                f"pruning compares at least {MIN_PRUNED_FOLDS} folds, but n_folds is {self.n_folds}; raise it"
+            )
+        return self
+
+    def space(self) -> SearchSpace:
+        """Return the space that it searches.
+
+        Raises:
+            ValueError: if the base lacks a knob, or bounds do not fit it.
+        """
+        if self.bounds is None:
+            return search_space(self.eval_mode, self.base)
+        return bounded_space(self.bounds, self.base, self.eval_mode)
+
+    def windows(self, panel: MarketPanel) -> "SearchWindows":
+        """Return its windows on a market.
+
+        Raises:
+            ValueError: if the market is too short for them.
+        """
+        return SearchWindows.of(self, panel)
+
+
+class Session(BaseModel):
+    """Session as stored: its settings and the market it began on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    session_id: str
+    created_at: datetime
+    spec: SessionSpec
+    symbols: tuple[str, ...]
+    snapshot_ids: dict[str, int]  # of the tables from which the market was read
+    validation_digest: str  # of the market before the sealed window, the folds and the code
+
+
+@dataclass(frozen=True)
+class SearchWindows:
+    """Windows of a session as indices into the market's sessions."""
+
+    folds: tuple[Fold, ...]  # of the validation, in time order; each trains before its test
+    sealed: Fold
+
+    @classmethod
+    def of(cls, spec: SessionSpec, panel: MarketPanel) -> Self:
+        """Cut a market; see `SessionSpec.windows`."""
+        purge, days = spec.base.splitter.purge_size, panel.sessions
+        first, sealed, end = (
+            panel.index_of(np.datetime64(spec.validation_from)),
+            panel.index_of(np.datetime64(spec.sealed_from)),
+            len(days),
+        )
+        require_sealed_window(end - sealed)
+        n_validation, n_training = sealed - first, first - purge
+        if n_validation < SESSIONS_PER_YEAR or n_training < SESSIONS_PER_YEAR:
+            raise ValueError(
+                f"a search needs a year of sessions ({SESSIONS_PER_YEAR}) to train and one to validate before it is "
+                f"sealed, but {days[0]} to {spec.sealed_from} leave {max(0, n_training)} and {max(0, n_validation)} "
+                f"with a validation from {spec.validation_from}; bring a longer history, or set other days"
+            )
+        edges = np.linspace(first, sealed, spec.n_folds + 1).astype(int).tolist()
+        folds = tuple(
+            Fold(index, 0, start - purge - 1, start, stop - 1)
+            for index, (start, stop) in enumerate(itertools.pairwise(edges))
+        )
+        return cls(folds, Fold(0, 0, sealed - purge - 1, sealed, end - 1))
+
+    @property
+    def validation(self) -> Window:
+        """First and last session of the validation."""
+        return self.folds[0].test_first, self.folds[-1].test_last
+
+
+VALIDATION_YEARS = 8  # of the windows chosen without a wish; a lead's error over it is a third of that over a year
+
+
+def default_windows(panel: MarketPanel, report_from: date | None) -> tuple[date, date]:
+    """Days from which a search validates and seals where nobody chose them: our choice.
+
+    The reported period of the base is sealed, or the last third of the market; the eight years before it, but at most
+    half of what precedes the seal, are the validation.
+    """
+    days = panel.sessions
+    sealed = len(days) * 2 // 3 if report_from is None else panel.index_of(np.datetime64(report_from))
+    sealed = min(sealed, len(days) - 1)
+    first = max(sealed - VALIDATION_YEARS * SESSIONS_PER_YEAR, sealed // 2)
+    return days[first].item(), days[sealed].item()

@@ -1,0 +1,152 @@
+"""Files of search sessions: settings, an append-only journal, returns and a lock."""
+
+import fcntl
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+
+
+@dataclass(frozen=True)
+class SessionFolder:
+    """Folder of a search session."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, home: Home, session_id: str) -> "SessionFolder":
+        """Folder of a session of a home, which need not exist."""
+        return cls(home.research_sessions / session_id)
+
+    @property
+    def session_id(self) -> str:
+        """Id of the session: the name of the folder."""
+        return self.path.name
+
+    @property
+    def settings(self) -> Path:
+        """Settings of the session, as JSON."""
+        return self.path / "session.json"
+
+    @property
+    def journal(self) -> Path:
+        """Journal, a JSON line per event."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """Report as Markdown."""
+        return self.path / "report.md"
+
+    @property
+    def picture(self) -> Path:
+        """Sharpe ratios over trials."""
+        return self.path / "sharpe.png"
+
+    @property
+    def stop_request(self) -> Path:
+        """File that ends the session after its current trials."""
+        return self.path / "stop"
+
+    def read_lines(self) -> list[bytes]:
+        """Read the complete lines of the journal; none without a file."""
+        try:
+            content = self.journal.read_bytes()
+        except FileNotFoundError:
+            return []
+        return content.split(b"\n")[:-1]
+
+    def cut_torn_line(self) -> int:
+        """Cut an incomplete last line off the journal, left by a process that was killed; return its bytes."""
+        try:
+            content = self.journal.read_bytes()
+        except FileNotFoundError:
+            return 0
+        torn = len(content) - (content.rfind(b"\n") + 1)
+        if torn:
+            with self.journal.open("r+b") as file:
+                file.truncate(len(content) - torn)
+                os.fsync(file.fileno())
+        return torn
+
+    def append(self, line: str) -> None:
+        """Append a line to the journal and sync it.
+
+        Raises:
+            OSError: if it cannot be written, such as on a full disk; a part of it that was is then a torn line.
+        """
+        with self.journal.open("ab") as file:
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_returns(self, name: str, returns: NDArray[np.float64]) -> None:
+        """Write net returns (n_seeds, n) of a configuration."""
+        buffer = io.BytesIO()
+        np.save(buffer, returns, allow_pickle=False)
+        write_atomically(self._returns(name), buffer.getvalue())
+
+    def read_returns(self, name: str) -> NDArray[np.float64]:
+        """Read net returns (n_seeds, n) of a configuration.
+
+        Raises:
+            StorageError: if there are none.
+        """
+        try:
+            return np.load(self._returns(name), allow_pickle=False)
+        except (FileNotFoundError, ValueError, EOFError) as error:
+            raise StorageError(
+                f"the returns {name} of session {self.session_id} must be in its folder, but cannot be read; restore "
+                "the folder from a backup, or start another session"
+            ) from error
+
+    def _returns(self, name: str) -> Path:
+        return self.path / "returns" / f"{name}.npy"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the session, which one process at a time may run.
+
+        Raises:
+            StorageError: if another process holds it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StorageError(
+                    f"session {self.session_id} runs in another process; `nvtrader research status` shows it, and "
+                    f"`nvtrader research stop {self.session_id}` ends it after its current trials"
+                ) from error
+            yield
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process holds the session."""
+        with suppress(FileNotFoundError), self._lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    @property
+    def _lock(self) -> Path:
+        return self.path / ".lock"
+
+
+def session_folders(home: Home) -> list[SessionFolder]:
+    """Folders of all sessions, oldest first."""
+    if not home.research_sessions.exists():
+        return []
+    return [SessionFolder(path.parent) for path in sorted(home.research_sessions.glob("*/session.json"))]
