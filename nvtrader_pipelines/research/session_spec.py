@@ -87,7 +87,6 @@ class Session(BaseModel):
     created_at: datetime
     spec: SessionSpec
     symbols: tuple[str, ...]
-    snapshot_ids: dict[str, int]  # of the tables from which the market was read
     validation_digest: str  # of the market before the sealed window, the folds and the code
 
 
@@ -128,17 +127,17 @@ class SearchWindows:
         return self.folds[0].test_first, self.folds[-1].test_last
 
 
-VALIDATION_YEARS = 8  # of the windows chosen without a wish; a lead's error over it is a third of that over a year
+VALIDATION_YEARS = 8  # a lead's error over it is a third of that over a year
 
 
-def default_windows(panel: MarketPanel, report_from: date | None) -> tuple[date, date]:
-    """Days from which a search validates and seals where nobody chose them: our choice.
+def default_windows(panel: MarketPanel, report_from: date | None, sealed_from: date | None = None) -> tuple[date, date]:
+    """Days from which a search validates and seals where they are not chosen: our choice.
 
     The reported period of the base is sealed, or the last third of the market; the eight years before it, but at most
     half of what precedes the seal, are the validation.
     """
-    days = panel.sessions
-    sealed = len(days) * 2 // 3 if report_from is None else panel.index_of(np.datetime64(report_from))
+    days, sealed_day = panel.sessions, sealed_from or report_from
+    sealed = len(days) * 2 // 3 if sealed_day is None else panel.index_of(np.datetime64(sealed_day))
     sealed = min(sealed, len(days) - 1)
     first = max(sealed - VALIDATION_YEARS * SESSIONS_PER_YEAR, sealed // 2)
-    return days[first].item(), days[sealed].item()
+    return days[first].item(), sealed_from or days[sealed].item()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
@@ -22,13 +24,32 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
 from nvtrader_pipelines.storage.ledger.run_rows import Ending, LedgerRun, RunRow, metrics_to_json, to_json
-from nvtrader_pipelines.storage.ledger.schema import EVENTS, POLICIES, RUNS, SPECS, TABLES, VERSIONS, polars_schema
+from nvtrader_pipelines.storage.ledger.schema import (
+    EVENTS,
+    LOOKS,
+    POLICIES,
+    RUNS,
+    SPECS,
+    TABLES,
+    VERSIONS,
+    polars_schema,
+)
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
 
 # status of a run, or `deleted`
 SHOWN_STATUS = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
+
+
+@dataclass(frozen=True)
+class SealedWindow:
+    """Data of a sealed window; two windows share data if they have a common name and session."""
+
+    source: str
+    symbols: frozenset[str]
+    first: date
+    last: date
 
 
 class Ledger:
@@ -212,6 +233,27 @@ class Ledger:
             self.finish(run_id, "interrupted", message=reason)
         return running
 
+    def open_look(self, window: SealedWindow, session_id: str, spec_hash: str) -> int:
+        """Record that a search session looks at a sealed window, and return the number of the look.
+
+        A session looks once: called again, it gets the number that it has.
+        """
+        with self._database.transaction() as connection:
+            same = sa.select(LOOKS.c.look).where(LOOKS.c.session_id == session_id)
+            look = connection.execute(same).scalar()
+            if look is None:
+                look = _n_looks(connection, window) + 1
+                row = {"session_id": session_id, "spec_hash": spec_hash, "source": window.source, "look": look}
+                row |= {"symbols": json.dumps(sorted(window.symbols)), "opened_at": datetime.now(UTC)}
+                row |= {"window_first": window.first, "window_last": window.last}
+                connection.execute(sa.insert(LOOKS).values(row))
+        return look
+
+    def n_looks(self, window: SealedWindow) -> int:
+        """Number of looks at the data of a sealed window so far."""
+        with self._database.connection() as connection:
+            return _n_looks(connection, window)
+
     def run(self, run_id: str) -> LedgerRun:
         """Read a run.
 
@@ -369,3 +411,13 @@ def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentS
             "code that registered it, or register its YAML again and run the new version"
         )
     return spec
+
+
+def _n_looks(connection: sa.Connection, window: SealedWindow) -> int:
+    overlaps = (
+        LOOKS.c.source == window.source,
+        LOOKS.c.window_first <= window.last,
+        LOOKS.c.window_last >= window.first,
+    )
+    rows = connection.execute(sa.select(LOOKS.c.symbols).where(*overlaps)).scalars()
+    return sum(not window.symbols.isdisjoint(json.loads(symbols)) for symbols in rows)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
-HEAD = "0.3.0"  # revision that this code needs
-EARLIER_REVISIONS = ("0.2.0",)  # revisions that opening the ledger migrates
+HEAD = "0.4.0"  # revision that this code needs
+EARLIER_REVISIONS = ("0.3.0", "0.2.0")  # revisions that opening the ledger migrates
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite only autoincrements an INTEGER
@@ -108,7 +108,19 @@ EVENTS = sa.Table(
     sa.Column("metrics", sa.Text, nullable=False, doc="JSON of name to value"),
     sa.Column("timestamp", UtcTime, nullable=False, doc="when it happened"),
 )
-TABLES = (SPECS, VERSIONS, RUNS, POLICIES, EVENTS)
+LOOKS = sa.Table(
+    "looks",
+    METADATA,
+    sa.Column("session_id", sa.Text, primary_key=True, doc="search session; it looks once"),
+    sa.Column("spec_hash", sa.Text, nullable=False, doc="hash of the configuration that was tested, without seed"),
+    sa.Column("source", sa.Text, nullable=False, doc="market source"),
+    sa.Column("symbols", sa.Text, nullable=False, doc="JSON list of the names"),
+    sa.Column("window_first", sa.Date, nullable=False, doc="first sealed session"),
+    sa.Column("window_last", sa.Date, nullable=False, doc="last sealed session"),
+    sa.Column("look", sa.Integer, nullable=False, doc="number of the look at these data, from 1"),
+    sa.Column("opened_at", UtcTime, nullable=False, doc="when it was opened, before the window was read"),
+)
+TABLES = (SPECS, VERSIONS, RUNS, POLICIES, EVENTS, LOOKS)
 
 
 def polars_schema(table: sa.Table) -> pl.Schema:

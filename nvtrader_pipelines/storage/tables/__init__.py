@@ -33,6 +33,8 @@ from nvtrader_pipelines.storage.tables.portfolio import (
 )
 from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
 from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
+from nvtrader_pipelines.storage.tables.research import SESSIONS as RESEARCH_SESSIONS
+from nvtrader_pipelines.storage.tables.research import TRIALS as RESEARCH_TRIALS
 from nvtrader_pipelines.storage.tables.rl import (
     ACTION_LOGS,
     EQUITY_CURVES,
@@ -76,4 +78,6 @@ TABLES: tuple[Table, ...] = (
     ACTIVE_POLICY,
     PROMOTION_DECISIONS,
     PREFERENCE_PAIRS,
+    RESEARCH_SESSIONS,
+    RESEARCH_TRIALS,
 )

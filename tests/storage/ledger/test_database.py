@@ -114,6 +114,7 @@ def test_ledger_of_an_earlier_revision_is_migrated_with_its_rows(kind, home):
     with Database.open(home).transaction() as connection:
         connection.execute(sa.text("ALTER TABLE specs DROP COLUMN archived_at"))
         connection.execute(sa.text("ALTER TABLE runs DROP COLUMN deleted_at"))
+        connection.execute(sa.text("DROP TABLE looks"))
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{EARLIER_REVISIONS[-1]}'"))
     ledger = Ledger.open(home)
     assert Database.connect(ledger_url(home)).revision() == HEAD
@@ -155,7 +156,7 @@ def test_other_tables_in_the_same_postgres_are_untouched(server, home, monkeypat
     with database.connection() as connection:
         tables = sa.inspect(connection).get_table_names("public"), sa.inspect(connection).get_table_names("ledger")
     assert tables[0] == ["runs"]
-    assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", VERSION_TABLE}
+    assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", "looks", VERSION_TABLE}
 
 
 @pytest.mark.slow

@@ -1,0 +1,180 @@
+"""Close of a session: nothing found, or one look at the sealed window and its verdict."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
+from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
+from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
+from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE, lead_of
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged
+from nvtrader_pipelines.research.sentences import format_look, format_nothing_found
+from nvtrader_pipelines.research.session_spec import SearchWindows, Session
+from nvtrader_pipelines.research.session_store import sealed_experiment
+from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult
+from nvtrader_pipelines.research.trial_pool import TrialPool
+from nvtrader_pipelines.research.verdict import (
+    LookVerdict,
+    Outcome,
+    SearchState,
+    SearchTrial,
+    look_level,
+    smallest_confirmed_lead,
+)
+from nvtrader_pipelines.runs.interruptions import require_no_halt
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.ledger.ledger import SealedWindow
+from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.store import Store
+
+FloatArray = NDArray[np.float64]
+NOTHING_FOUND = "nothing found"
+PLAIN = {"equal weight": EqualWeight(), "buy and hold": BuyAndHold()}  # baselines that a winner must beat
+N_BLOCKS = 10  # of the probability of backtest overfitting: 252 combinations
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Close:
+    """Session after its trials."""
+
+    store: Store
+    folder: SessionFolder
+    session: Session
+    panel: MarketPanel
+    windows: SearchWindows
+    state: SearchState
+    lines: Sequence[Line]
+
+    def nothing_found(self) -> SessionClosed:
+        """Return the verdict that no trial is above luck; no look is spent."""
+        sentence = format_nothing_found(self.state, self.store.ledger.n_looks(self.sealed_window))
+        return self._closed(outcome=NOTHING_FOUND, sentence=sentence, seconds=0.0)
+
+    def look(self, trial: SearchTrial, base: ExperimentSpec, kept: ExperimentSpec, n_workers: int) -> Iterator[Line]:
+        """Open the look, then train base and kept trial anew before the sealed window and compare them there.
+
+        The look is in the ledger and in the journal before the window is read. A resumed session keeps its number.
+        """
+        look = self.store.ledger.open_look(self.sealed_window, self.session.session_id, trial.key)
+        if not any(isinstance(line, LookOpened) for line in self.lines):
+            yield LookOpened(
+                trial=self.number(trial.key),
+                look=look,
+                level=look_level(look),
+                smallest_lead=self._smallest_lead(trial, look),
+                seconds=0.0,
+                finished_at=now(),
+            )
+        name = f"{self.session.session_id}-winner"
+        winner = sealed_experiment(kept, self.session.spec.sealed_from, name)
+        sides = {"kept": winner, "base": sealed_experiment(base, self.session.spec.sealed_from, "base")}
+        plain = {name: sides["base"].model_copy(update={"agent": rule}) for name, rule in PLAIN.items()}
+        results = self._judge(sides | {name: _as_rule(spec) for name, spec in plain.items()}, n_workers)
+        returns = {side: np.mean([each.returns for each in of_side], axis=0)[None] for side, of_side in results.items()}
+        leads = {side: lead_of(returns["kept"], returns[side]) for side in ("base", *PLAIN)}
+        verdict = LookVerdict(look, leads.pop("base"), leads)
+        if verdict.outcome is Outcome.WINNER:
+            self._write_policies(winner, results["kept"])
+        if verdict.outcome is not Outcome.NOT_CONFIRMED:
+            write_atomically(self.folder.path / "best.yaml", _as_yaml(winner))
+        yield self._closed(
+            outcome=verdict.outcome,
+            sentence=format_look(self.state, verdict),
+            seconds=sum(result.seconds for of_side in results.values() for result in of_side),
+            trial=self.number(trial.key),
+            look=look,
+            over_base=verdict.over_base,
+            over_plain=dict(verdict.over_plain),
+        )
+
+    @property
+    def sealed_window(self) -> SealedWindow:
+        """Data of the sealed window."""
+        days = self.panel.sessions
+        first, last = (days[t].item() for t in (self.windows.sealed.test_first, self.windows.sealed.test_last))
+        return SealedWindow(self.session.spec.base.market.source, frozenset(self.session.symbols), first, last)
+
+    def number(self, key: str) -> int:
+        """Number of a trial in the session, from 1."""
+        return list(self.state.trials).index(key) + 1
+
+    def _smallest_lead(self, trial: SearchTrial, look: int) -> float:
+        """Lead that the look confirms four times in five, by the error on validation, scaled to the sealed window."""
+        n_blocks = (self.windows.sealed.test_last - self.windows.sealed.test_first + 1) // BLOCK_SIZE
+        lead = trial.current_lead
+        error = lead.standard_error * sqrt(lead.n_blocks / n_blocks) if lead else 0.0
+        return smallest_confirmed_lead(error, n_blocks, look)
+
+    def _judge(self, sides: dict[str, ExperimentSpec], n_workers: int) -> dict[str, list[TrialResult]]:
+        """Train and walk every side with its seeds; only the policies of the kept one are returned."""
+        jobs = [(side, spec, seed) for side, spec in sides.items() for seed in spec.seeds]
+        waiting = [
+            TrialJob(number, spec, seed, (self.windows.sealed,), keeps_policy=side == "kept")
+            for number, (side, spec, seed) in enumerate(jobs)
+        ]
+        results: dict[int, TrialResult] = {}
+        has_learner = isinstance(sides["base"].agent, Learner)
+        with TrialPool(self.panel, min(n_workers, len(waiting)), has_learner=has_learner) as pool:
+            while len(results) < len(jobs):
+                require_no_halt(self.store.home)
+                while waiting and pool.n_idle:
+                    pool.submit(waiting.pop(0))
+                result = pool.wait(POLL_SECONDS)
+                if result is None:
+                    continue
+                if result.error:
+                    raise ValueError(f"the sealed window cannot be judged: {result.error}; resume the session")
+                results[result.number] = result
+        return {side: [results[i] for i, job in enumerate(jobs) if job[0] == side] for side in sides}
+
+    def _write_policies(self, winner: ExperimentSpec, results: Sequence[TrialResult]) -> None:
+        """Write the judged policies with their experiment, as the files that are handed on."""
+        folder = self.store.home.research_policies / self.session.session_id
+        for result in results:
+            for fold, content in result.archives.items():
+                write_atomically(folder / f"fold-{fold}-seed-{result.seed}.zip", content)
+        write_atomically(folder / "experiment.yaml", _as_yaml(winner))
+
+    def _closed(self, **fields: Any) -> SessionClosed:
+        return SessionClosed(**fields, **self._reported(), finished_at=now())
+
+    def _reported(self) -> dict[str, float | None]:
+        """Deflated Sharpe ratio of the best trial, and probability of backtest overfitting; nothing is decided by them."""
+        judged = [
+            line for line in self.lines if isinstance(line, TrialJudged) and line.lead and line.status == "judged"
+        ]
+        best = next((line for line in judged if self.state.best and line.spec_hash == self.state.best.key), None)
+        if best is None or len(judged) < 2:
+            return {}
+        returns = np.array([self.folder.read_returns(f"trial-{line.trial}")[0] for line in judged])
+        sharpes = returns.mean(axis=1) / returns.std(axis=1, ddof=1)
+        variance = float(sharpes.var(ddof=1))
+        moments = sharpe_moments(returns[judged.index(best)])
+        overfitting = None if variance == 0.0 else backtest_overfitting(returns.T, N_BLOCKS).probability
+        return {
+            "deflated_sharpe": deflated_sharpe_ratio(moments, self.state.n_configurations, variance),
+            "pbo": overfitting,
+        }
+
+
+def _as_rule(spec: ExperimentSpec) -> ExperimentSpec:
+    """Experiment of a rule that draws nothing and trades without a pipeline."""
+    document = spec.model_dump(mode="json") | {"seeds": [0]}
+    del document["pipeline"]
+    return ExperimentSpec.model_validate(document)
+
+
+def _as_yaml(spec: ExperimentSpec) -> bytes:
+    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False).encode()

@@ -1,0 +1,208 @@
+"""Sessions in a home: created, read, and counted against the data that they judged."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from nvtrader_pipelines.components.component import canonical_json
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
+from nvtrader_pipelines.experiments.code_digest import code_of
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.look_ahead import cut_after
+from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.research.journal import Line, TrialJudged, read_line
+from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.session_spec import SearchWindows, Session, SessionSpec, default_windows
+from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
+from nvtrader_pipelines.storage.documents import validate_document
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.store import Store
+
+BASE_SEEDS = (0, 1, 2, 3, 4)  # of the base, and of both sides at a look
+
+
+def session_base(
+    eval_mode: SearchMode,
+    like: ExperimentSpec | None = None,
+    source: str | None = None,
+    symbols: Sequence[str] | None = None,
+    total_timesteps: int | None = None,
+) -> ExperimentSpec:
+    """Return the base of a session: an experiment or the mode's own, on chosen names and steps.
+
+    Raises:
+        StorageError: if a value is not valid.
+    """
+    base = like or base_experiment(eval_mode)
+    document = base.model_dump(mode="json")
+    if source is not None:
+        document["market"]["source"] = source
+        if like is None:
+            del document["report_from"]  # its default follows from the source
+    if symbols is not None:
+        document["market"]["symbols"] = list(symbols)
+    if isinstance(base.agent, Learner):
+        steps = total_timesteps or (None if like else TIMESTEPS)
+        document["agent"] |= {} if steps is None else {"total_timesteps": steps}
+    return validate_document(document, ExperimentSpec, "the options are not valid")
+
+
+def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Session:
+    """Check and store a new session, which `run_session` then runs.
+
+    Args:
+        store: of the home.
+        base: see `session_base`.
+        options: other fields of a `SessionSpec`; days that are left out are those of `default_windows`.
+
+    Raises:
+        StorageError: if an option is not valid, or the market has no panel.
+        ValueError: if the market lacks the names or is too short, or the base cannot be searched on it.
+    """
+    panel = store.panels.read(base.market)
+    validation_from, sealed_from = default_windows(panel, base.report_from, options.pop("sealed_from", None))
+    content = {"base": base.model_dump(mode="json"), "validation_from": validation_from, "sealed_from": sealed_from}
+    given = {name: value for name, value in options.items() if value is not None}
+    spec = validate_document({**content, **given}, SessionSpec, "the options are not valid")
+    windows = spec.windows(panel)
+    RunPlan.of(sealed_experiment(spec.space().base, spec.sealed_from, "base"), panel)
+    created_at = now()
+    digest = hashlib.sha256(f"{canonical_json(spec)}{created_at}".encode()).hexdigest()
+    session = Session(
+        session_id=f"{created_at:%Y%m%d-%H%M%S}-{digest[:4]}",
+        created_at=created_at,
+        spec=spec,
+        symbols=panel.symbols,
+        validation_digest=validation_digest(spec, panel, windows),
+    )
+    write_atomically(
+        SessionFolder.of(store.home, session.session_id).settings, session.model_dump_json(indent=1).encode()
+    )
+    return session
+
+
+def validation_digest(spec: SessionSpec, panel: MarketPanel, windows: SearchWindows) -> str:
+    """Digest of all that decides the result of a configuration: the market before the seal, the folds and the code."""
+    content = (
+        panel_digest(before_seal(panel, windows)),
+        *windows.folds,
+        code_of(spec.base),
+        canonical_json(STANDARD_EXECUTION),
+    )
+    return hashlib.sha256("|".join(map(str, content)).encode()).hexdigest()
+
+
+def before_seal(panel: MarketPanel, windows: SearchWindows) -> MarketPanel:
+    """Market before the sealed window."""
+    return cut_after(panel, windows.sealed.test_first - 1)
+
+
+def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> ExperimentSpec:
+    """Return an experiment that trains a configuration before the sealed window and tests it there."""
+    document = spec.model_dump(mode="json") | {
+        "name": name,
+        "splitter": {"kind": "holdout", "test_first": sealed_from, "purge_size": spec.splitter.purge_size},
+        "design": {"kind": "walk_forward"},
+        "seeds": list(BASE_SEEDS) if isinstance(spec.agent, Learner) else [0],
+        "report_from": None,
+    }
+    return ExperimentSpec.model_validate(document)
+
+
+def read_session(folder: SessionFolder) -> Session:
+    """Read the settings of a session.
+
+    Raises:
+        StorageError: if there are none, or they are not valid.
+    """
+    try:
+        return Session.model_validate_json(folder.settings.read_bytes())
+    except FileNotFoundError:
+        raise StorageError(
+            f"there is no search session {folder.session_id!r}; `nvtrader research sessions` lists them"
+        ) from None
+    except ValidationError as error:
+        raise StorageError(
+            f"session.json of {folder.session_id} is not valid: {explain(error, Session)}; restore it from a backup, or "
+            "start another session"
+        ) from error
+
+
+def read_journal(folder: SessionFolder) -> list[Line]:
+    """Read the journal of a session; a torn last line is left out.
+
+    Raises:
+        StorageError: with the number of a line that cannot be read.
+    """
+    lines = []
+    for number, text in enumerate(folder.read_lines(), start=1):
+        try:
+            lines.append(read_line(text))
+        except ValidationError as error:
+            raise StorageError(
+                f"line {number} of the journal of session {folder.session_id} cannot be read; restore the file from a "
+                "backup, or start another session"
+            ) from error
+    return lines
+
+
+def earlier_configurations(store: Store, session: Session) -> frozenset[str]:
+    """Configurations that other sessions and runs judged on names and sessions of this session's validation."""
+    spec, market = session.spec, session.spec.base.market
+    found = set()
+    for other, lines in _other_sessions(store.home, session):
+        is_same_data = other.spec.base.market.source == market.source and not set(other.symbols).isdisjoint(
+            session.symbols
+        )
+        if (
+            is_same_data
+            and other.spec.validation_from < spec.sealed_from
+            and spec.validation_from < other.spec.sealed_from
+        ):
+            found |= {line.spec_hash for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
+    return frozenset(found | set(_manual_configurations(store, session)))
+
+
+def known_results(home: Home, session: Session) -> dict[str, tuple[SessionFolder, TrialJudged]]:
+    """Results of configurations that other sessions judged on equal folds of an equal market by equal code."""
+    return {
+        line.spec_hash: (SessionFolder.of(home, other.session_id), line)
+        for other, lines in _other_sessions(home, session)
+        if other.validation_digest == session.validation_digest
+        for line in lines
+        if isinstance(line, TrialJudged) and line.status == "judged"
+    }
+
+
+def _other_sessions(home: Home, session: Session) -> Iterator[tuple[Session, list[Line]]]:
+    for folder in session_folders(home):
+        if folder.session_id != session.session_id:
+            yield read_session(folder), read_journal(folder)
+
+
+def _manual_configurations(store: Store, session: Session) -> Iterator[str]:
+    """Spec hashes of completed runs of experiments that tested names and sessions of the validation."""
+    spec = session.spec
+    runs = store.ledger.runs(with_deleted=True).filter(
+        pl.col("status") == "done",
+        pl.col("kind") == WALK_FORWARD,
+        pl.col("source") == spec.base.market.source,
+        pl.col("window_first") < spec.sealed_from,
+        pl.col("window_last") >= spec.validation_from,
+    )
+    for spec_hash, partition_key in runs.select("spec_hash", "partition_key").unique().iter_rows():
+        symbols = store.ledger.read(partition_key).market.symbols
+        if symbols is None or not set(symbols).isdisjoint(session.symbols):
+            yield spec_hash

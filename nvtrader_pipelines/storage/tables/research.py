@@ -1,0 +1,67 @@
+"""Search sessions and their trials, as written by their journals."""
+
+import polars as pl
+
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.storage.table import Table
+
+SESSION_ID = Column("session_id", pl.String, "id of the search session")
+MODE = Column("mode", pl.String, "groups of knobs that it varies: ppo_only, cufolio_only or unified")
+SECONDS = Column("seconds", pl.Float64, "seconds of trainings and walks, in all processes")
+FINISHED_AT = Column("finished_at", UTC_TIME, "when it ended, UTC")
+SESSIONS = Table(
+    "research",
+    "sessions",
+    TableSchema(
+        SESSION_ID,
+        Column("goal", pl.String, "goal in a person's words"),
+        MODE,
+        Column("base", pl.String, "name of the experiment that it starts from"),
+        Column("source", pl.String, "market source"),
+        Column("symbols", pl.List(pl.String), "names of the market"),
+        Column("proposer", pl.String, "kind of the proposer"),
+        Column("seed", pl.Int64, "random seed of the proposals"),
+        Column("budget", pl.Int64, "trials; null without a limit"),
+        Column("validation_from", pl.Date, "first day of the validation"),
+        Column("sealed_from", pl.Date, "first sealed day"),
+        Column("n_trials", pl.Int64, "different configurations judged"),
+        Column("n_known", pl.Int64, "proposals answered from the journal"),
+        Column("base_sharpe", pl.Float64, "annual net Sharpe ratio of the base on validation, mean over seeds"),
+        Column("best_trial", pl.Int64, "number of the best trial; null if none has a result"),
+        Column("best_sharpe", pl.Float64, "annual net Sharpe ratio of the best trial on validation, first seed"),
+        Column("outcome", pl.String, "winner, improvement, not confirmed or nothing found; null before the verdict"),
+        Column("look", pl.Int64, "number of its look at the sealed window; null if none was spent"),
+        Column("sentence", pl.String, "verdict in words; null before it"),
+        Column("created_at", UTC_TIME, "when it was created, UTC"),
+        FINISHED_AT,
+        SECONDS,
+    ),
+)
+TRIALS = Table(
+    "research",
+    "trials",
+    TableSchema(
+        SESSION_ID,
+        Column("trial_id", pl.Int64, "number of the configuration in its session, from 1"),
+        Column("proposal", pl.Int64, "number of the proposal, from 1"),
+        Column("spec_hash", pl.String, "SHA-256 of the effective knobs, without seed"),
+        MODE,
+        Column("proposer", pl.String, "kind of the proposer"),
+        Column("reason", pl.String, "reason of the proposal"),
+        Column("knobs", pl.String, "JSON of the effective knobs; those proposed where infeasible"),
+        Column("adjustments", pl.String, "JSON of clips and snaps"),
+        Column("status", pl.String, "judged, pruned, infeasible or failed"),
+        Column("message", pl.String, "why it has no result, or where it is from; empty otherwise"),
+        Column("sharpe", pl.Float64, "annual net Sharpe ratio on validation, first seed"),
+        Column("fresh_sharpes", pl.List(pl.Float64), "the same of the fresh seeds; null unless rerun"),
+        Column("max_drawdown", pl.Float64, "largest loss from the peak on validation, a positive fraction"),
+        Column("lead", pl.Float64, "Sharpe ratio less that of the base, mean over its seeds"),
+        Column("standard_error", pl.Float64, "paired error of the lead"),
+        Column("t", pl.Float64, "lead in standard errors"),
+        Column("bar", pl.Float64, "luck bar when it was judged last, in standard errors"),
+        Column("n_configurations", pl.Int64, "judged on these validation data by then, by all sessions and runs"),
+        Column("standing", pl.String, "decision on the trial: kept, seed noise and others"),
+        SECONDS,
+        FINISHED_AT,
+    ),
+)
