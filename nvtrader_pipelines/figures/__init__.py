@@ -9,6 +9,7 @@ from nvtrader_pipelines.figures.ratio_curve_figures import ratio_curve_figure
 from nvtrader_pipelines.figures.regime_figures import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.figures.reward_terms import reward_terms_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figures
+from nvtrader_pipelines.figures.search_figure import search_figure
 from nvtrader_pipelines.figures.stress_figure import stress_figures
 from nvtrader_pipelines.figures.tear_sheet_figure import rolling_figure, tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
@@ -27,6 +28,7 @@ __all__ = [
     "reward_terms_figure",
     "rolling_figure",
     "scoreboard_figures",
+    "search_figure",
     "stages_figures",
     "stress_figures",
     "tear_sheet_figure",

@@ -24,12 +24,13 @@ def format_progress(state: SearchState) -> str:
     if best is None or best.current_lead is None:
         return f"{n_trials}, none with a result. Nothing found yet."
     lead = best.current_lead
+    sharpe = format_sharpe(state.base.sharpe + lead.difference)
     side = "below" if lead.difference < 0.0 else "above"
     sentence = (
-        f"Best of {n_trials}: trial {_number(state, best.key)}, Sharpe {_figure(state.base.sharpe + lead.difference)}, "
-        f"{_figure(abs(lead.difference))} {side} the base"
+        f"Best of {n_trials}: trial {_number(state, best.key)}, Sharpe {sharpe}, "
+        f"{format_sharpe(abs(lead.difference))} {side} the base"
     )
-    luck = _figure(state.bar * lead.standard_error)
+    luck = format_sharpe(state.bar * lead.standard_error)
     if state.is_above_luck:
         return f"{sentence} (luck bar {luck}), the same with 3 seeds."
     return f"{sentence}. Luck alone reaches {luck} after {_tries(state.n_configurations)}. Nothing found yet."
@@ -38,7 +39,7 @@ def format_progress(state: SearchState) -> str:
 def format_nothing_found(state: SearchState, n_sealed_looks: int) -> str:
     """State that no trial is above luck, and the number of looks at the sealed window so far."""
     best = state.best
-    luck = f" ({_figure(state.bar * best.current_lead.standard_error)})" if best and best.current_lead else ""
+    luck = f" ({format_sharpe(state.bar * best.current_lead.standard_error)})" if best and best.current_lead else ""
     return (
         f"{_tries(len(state.trials))}, none above what luck reaches{luck}. "
         f"No look at the sealed window was spent: {n_sealed_looks} so far."
@@ -61,12 +62,19 @@ def format_look(state: SearchState, verdict: LookVerdict) -> str:
     return _not_confirmed(number, state.kept.current_lead, verdict)
 
 
+def format_sharpe(value: float) -> str:
+    """Format a Sharpe ratio with two digits and without a leading 0."""
+    digits = f"{abs(value):.2f}"
+    minus = "\N{MINUS SIGN}" if value < 0.0 and float(digits) else ""
+    return minus + digits.removeprefix("0")
+
+
 def _winner(number: int, verdict: LookVerdict) -> str:
     look, base = verdict.look, verdict.over_base
     years = f"{base.n_blocks / BLOCKS_PER_YEAR:.1f}".removesuffix(".0")
-    leads = [f"the base by {_figure(base.difference)} ({_confidence(look)} {_interval(base, look)})"]
+    leads = [f"the base by {format_sharpe(base.difference)} ({_confidence(look)} {_interval(base, look)})"]
     for name, lead in verdict.over_plain.items():
-        leads.append(f"{name} by {_figure(lead.difference)} ({_interval(lead, look)})")
+        leads.append(f"{name} by {format_sharpe(lead.difference)} ({_interval(lead, look)})")
     return (
         f"Winner. On {years} sealed year{'s' * (years != '1')}{' never used before' * (look == 1)}, "
         f"trial {number} leads {_join(leads, 'and')}. {_ordinal(look)} look at this window; "
@@ -77,9 +85,9 @@ def _winner(number: int, verdict: LookVerdict) -> str:
 def _improvement(number: int, verdict: LookVerdict) -> str:
     look, base = verdict.look, verdict.over_base
     leads = [(name, verdict.over_plain[name]) for name in verdict.not_beaten]
-    behind = [f"{name} ({_figure(lead.difference)}, {_interval(lead, look)})" for name, lead in leads]
+    behind = [f"{name} ({format_sharpe(lead.difference)}, {_interval(lead, look)})" for name, lead in leads]
     return (
-        f"An improvement, no winner: trial {number} beats the base by {_figure(base.difference)} "
+        f"An improvement, no winner: trial {number} beats the base by {format_sharpe(base.difference)} "
         f"({_interval(base, look)}), but not {_join(behind, 'or')}. "
         "It is kept as a new base and not handed to trading."
     )
@@ -89,10 +97,10 @@ def _not_confirmed(number: int, validation: Lead, verdict: LookVerdict) -> str:
     look, base = verdict.look, verdict.over_base
     smallest = smallest_confirmed_lead(base.standard_error, base.n_blocks, look)
     return (
-        f"Not confirmed. Trial {number} led by {_figure(validation.difference)} on validation and by "
-        f"{_figure(base.difference)} ({_confidence(look)} {_interval(base, look)}) on the sealed years. "
+        f"Not confirmed. Trial {number} led by {format_sharpe(validation.difference)} on validation and by "
+        f"{format_sharpe(base.difference)} ({_confidence(look)} {_interval(base, look)}) on the sealed years. "
         f"{_ordinal(look)} look: {_share(look)} of the allowance {_is(look)} spent. "
-        f"A lead below about {_figure(smallest)} could not have been seen here."
+        f"A lead below about {format_sharpe(smallest)} could not have been seen here."
     )
 
 
@@ -105,15 +113,8 @@ def _tries(n: int) -> str:
     return f"{n} {'try' if n == 1 else 'tries'}"
 
 
-def _figure(value: float) -> str:
-    """Format a Sharpe ratio with two digits and without a leading 0."""
-    digits = f"{abs(value):.2f}"
-    minus = "\N{MINUS SIGN}" if value < 0.0 and float(digits) else ""
-    return minus + digits.removeprefix("0")
-
-
 def _interval(lead: Lead, look: int) -> str:
-    return " to ".join(map(_figure, lead.interval(look_level(look))))
+    return " to ".join(map(format_sharpe, lead.interval(look_level(look))))
 
 
 def _confidence(look: int) -> str:

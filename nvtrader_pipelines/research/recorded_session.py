@@ -1,0 +1,91 @@
+"""Search session as its folder records it, for people and programs that read it."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.research.journal import BaseJudged, Knobs, Line, TrialJudged, TrialRerun, n_changes, read_line
+from nvtrader_pipelines.research.session_spec import Session
+from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
+from nvtrader_pipelines.storage.errors import DamagedFileError
+from nvtrader_pipelines.storage.research_files import SessionFolder
+
+REMEDY = "restore the session's folder from a backup, or delete it"
+
+
+@dataclass(frozen=True)
+class RecordedSession:
+    """Settings and journal of a session."""
+
+    folder: SessionFolder
+    session: Session
+    lines: tuple[Line, ...]
+    has_torn_line: bool  # whether the journal ends in an incomplete line, which is left out
+
+
+def read_session(folder: SessionFolder) -> RecordedSession:
+    """Read the settings and the journal of a session.
+
+    Raises:
+        DamagedFileError: if the settings or a complete line of the journal cannot be read.
+    """
+    try:
+        session = Session.model_validate_json(folder.settings.read_bytes())
+    except FileNotFoundError as error:
+        raise DamagedFileError(folder.settings, "is missing", REMEDY) from error
+    except ValidationError as error:
+        raise DamagedFileError(folder.settings, f"is no session: {explain(error, Session)}", REMEDY) from error
+    texts = folder.read_lines()
+    n_bytes = sum(len(text) + 1 for text in texts)
+    has_torn_line = folder.journal.exists() and folder.journal.stat().st_size > n_bytes
+    lines = tuple(_read_line(folder, number, text) for number, text in enumerate(texts, start=1))
+    return RecordedSession(folder, session, lines, has_torn_line)
+
+
+def _read_line(folder: SessionFolder, number: int, text: bytes) -> Line:
+    try:
+        return read_line(text)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+        raise DamagedFileError(folder.journal, f"has an unreadable line {number}: {reason}", REMEDY) from error
+
+
+def recorded_states(lines: Iterable[Line]) -> Iterator[tuple[Line, SearchState]]:
+    """Yield each line from the base on with the state after it, by the decisions that the journal records."""
+    state: SearchState | None = None
+    base_knobs: Knobs = {}
+    for line in lines:
+        if isinstance(line, BaseJudged):
+            base_knobs, state = line.knobs, SearchState(SearchBase(line.spec_hash, line.sharpes))
+        elif state and isinstance(line, TrialJudged) and line.status != "known":
+            state = _with_trial(state, line, base_knobs)
+        elif state and isinstance(line, TrialRerun):
+            trial = replace(
+                state.trials[line.spec_hash], reruns=Reruns(line.sharpes, line.lead), standing=line.standing
+            )
+            state = replace(
+                state,
+                trials={**state.trials, line.spec_hash: trial},
+                kept=trial if line.standing == Standing.KEPT else state.kept,
+            )
+        if state:
+            yield line, state
+
+
+def _with_trial(state: SearchState, line: TrialJudged, base_knobs: Knobs) -> SearchState:
+    """Add a trial, and as many configurations of other sessions as its line counts beside those of this one."""
+    trial = SearchTrial(line.spec_hash, n_changes(line.knobs, base_knobs), line.lead, standing=line.standing)
+    trials = {**state.trials, line.spec_hash: trial}
+    n_earlier = line.n_configurations - len(trials)
+    is_same = n_earlier == len(state.earlier)
+    earlier = state.earlier if is_same else frozenset(f"earlier {i}" for i in range(n_earlier))
+    return replace(state, trials=trials, earlier=earlier)
+
+
+def recorded_state(lines: Iterable[Line]) -> SearchState | None:
+    """State at the end of a journal; None before the base is judged."""
+    last = deque(recorded_states(lines), maxlen=1)
+    return last[0][1] if last else None

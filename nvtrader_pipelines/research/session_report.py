@@ -1,0 +1,324 @@
+"""Report of a search session as Markdown, and its files."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research.journal import (
+    BaseJudged,
+    Knobs,
+    Line,
+    LookOpened,
+    SessionClosed,
+    TrialJudged,
+    TrialRerun,
+)
+from nvtrader_pipelines.research.recorded_session import recorded_state
+from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
+from nvtrader_pipelines.research.session_spec import Session
+from nvtrader_pipelines.research.verdict import (
+    Outcome,
+    SearchState,
+    Standing,
+    share_spent,
+    smallest_confirmed_lead,
+)
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.research_files import SessionFolder
+
+N_SHOWN = 5  # trials of a table or list
+_SPECIAL = re.compile(r"([\\`*\[\]<>#|])")  # of Markdown
+_MEANING = {
+    Outcome.WINNER: (
+        "The lead holds on sessions that no trial was judged on, over the base and over every plain baseline, so the "
+        "setting may be handed to trading. A lead of the past can still end."
+    ),
+    Outcome.IMPROVEMENT: (
+        "The setting is better than its base on sessions that no trial was judged on, but a plain baseline may be as "
+        "good. Use it as the base of another search; it is not handed to trading."
+    ),
+    Outcome.NOT_CONFIRMED: "The sealed window does not confirm the lead, which may be luck. Keep the base.",
+    "nothing found": (
+        "No trial is better than luck explains. A better setting may exist: a lead below the luck bar goes unseen. "
+        "Keep the base."
+    ),
+}
+_PRUNING = (
+    "Pruning was on: it stops 7 to 30 % of the trials that are as good as the best one, too. Pruned trials count as "
+    "configurations judged."
+)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Trial with a result, over all its seeds so far."""
+
+    number: int
+    key: str
+    knobs: Knobs
+    lead: Lead
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class _Course:
+    """Lines of a journal from the base on, by kind."""
+
+    session: Session
+    base: BaseJudged
+    proposals: tuple[TrialJudged, ...]
+    reruns: tuple[TrialRerun, ...]
+    look: LookOpened | None
+    verdict: SessionClosed | None
+    state: SearchState
+
+    @cached_property
+    def ranked(self) -> list[_Scored]:
+        """Trials with a result, highest t first."""
+        knobs = {line.spec_hash: line.knobs for line in self.proposals if line.status != "known"}
+        scored = [
+            _Scored(number, trial.key, knobs[trial.key], trial.current_lead, trial.standing)
+            for number, trial in enumerate(self.state.trials.values(), start=1)
+            if trial.current_lead
+        ]
+        return sorted(scored, key=lambda trial: -trial.lead.t)
+
+
+def write_report(folder: SessionFolder, session: Session, lines: Sequence[Line], *, is_running: bool = False) -> None:
+    """Write the report of a session, and its picture once the base is judged."""
+    from nvtrader_pipelines.research.session_picture import draw_session  # slow to import
+    from nvtrader_pipelines.storage.picture_files import write_picture
+
+    if recorded_state(lines):
+        write_picture(folder.picture, draw_session(session, lines))
+    write_atomically(folder.report, session_report(session, lines, is_running=is_running).encode())
+
+
+def session_report(session: Session, lines: Sequence[Line], *, is_running: bool = False) -> str:
+    """Return the report of a session; without a verdict an interim one."""
+    parts = [f"# AutoResearch session {session.session_id}", f"Goal: {escape_markdown(session.spec.goal)}"]
+    course = _course(session, lines)
+    if course is None:
+        sentence = f"Interim report: the base is not judged yet, and the session {_activity(is_running=is_running)}."
+        parts += [f"**{sentence}**", _settings(session, None), _commands(session, is_closed=False)]
+    else:
+        parts += [
+            f"**{_verdict_sentence(course, is_running=is_running)}**",
+            "![Sharpe ratio over trials](sharpe.png)",
+            _settings(session, course),
+            _best(course),
+            _kept(course),
+            _near_misses(course),
+            _dead_ends(course),
+            _meaning(course),
+            _commands(session, is_closed=course.verdict is not None),
+        ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def changed_knobs(knobs: Knobs, base: Knobs) -> list[str]:
+    """Knobs that differ from the base's."""
+    return [name for name, value in knobs.items() if value != base[name]]
+
+
+def format_changes(knobs: Knobs, base: Knobs) -> str:
+    """Format the changed knobs with the value of the base and the own one."""
+    return ", ".join(f"{name} {base[name]:.4g} → {knobs[name]:.4g}" for name in changed_knobs(knobs, base))
+
+
+def escape_markdown(text: str) -> str:
+    """Return text of a person such that no character of it is markup."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _course(session: Session, lines: Iterable[Line]) -> _Course | None:
+    """Sort the lines of a journal by kind; None before the base is judged."""
+    journal = list(lines)
+    base = next((line for line in journal if isinstance(line, BaseJudged)), None)
+    state = recorded_state(journal)
+    if base is None or state is None:
+        return None
+    return _Course(
+        session,
+        base,
+        tuple(line for line in journal if isinstance(line, TrialJudged)),
+        tuple(line for line in journal if isinstance(line, TrialRerun)),
+        next((line for line in journal if isinstance(line, LookOpened)), None),
+        next((line for line in journal if isinstance(line, SessionClosed)), None),
+        state,
+    )
+
+
+def _activity(*, is_running: bool) -> str:
+    return "runs" if is_running else "is stopped"
+
+
+def _verdict_sentence(course: _Course, *, is_running: bool) -> str:
+    if course.verdict:
+        return course.verdict.sentence
+    budget = course.session.spec.budget
+    done = f"{len(course.state.trials)} of {budget} trials" if budget else f"{len(course.state.trials)} trials"
+    return (
+        f"Interim report: the session {_activity(is_running=is_running)} after {done}. {format_progress(course.state)}"
+    )
+
+
+def _settings(session: Session, course: _Course | None) -> str:
+    spec = session.spec
+    limits = [
+        f"{spec.budget} trials" if spec.budget else "",
+        f"{spec.max_seconds:g} seconds" if spec.max_seconds else "",
+    ]
+    rows = {
+        "mode": spec.eval_mode,
+        "base": f"{spec.base.name}, {spec.base.agent.kind} on {len(session.symbols)} symbols",
+        "space": _space(session, course),
+        "budget": " or ".join(filter(None, limits)),
+        "proposer": f"{spec.proposer.kind}, seed {spec.seed}",
+        "seeds of training": _seeds(course),
+        "trained on": f"sessions before {spec.validation_from}, less a purge of {spec.base.splitter.purge_size}",
+        "validated on": f"{spec.validation_from} to the session before {spec.sealed_from}, "
+        f"{spec.n_folds} fold{'s' * (spec.n_folds != 1)}",
+        "sealed": f"from {spec.sealed_from} on",
+    }
+    if course:
+        rows["proposals"] = f"{len(course.proposals)}: {_outcomes(course)}"
+        rows["configurations judged"] = (
+            f"{course.state.n_configurations} on this validation, over all sessions and runs"
+        )
+    table = [f"| {name} | {escape_markdown(str(value))} |" for name, value in rows.items()]
+    return "\n".join(["## What was tried", "", "| setting | value |", "|---|---|", *table])
+
+
+def _space(session: Session, course: _Course | None) -> str:
+    names = list(course.base.knobs) if course else list(session.spec.bounds or ())
+    kind = "of a file" if session.spec.bounds else "of the mode"
+    return f"{len(names)} knobs {kind}: {', '.join(names)}" if names else f"the knobs {kind}"
+
+
+def _seeds(course: _Course | None) -> str:
+    if course is None:
+        return "5 of the base"
+    text = f"base {', '.join(map(str, course.base.seeds))}"
+    return f"{text}; reruns {', '.join(map(str, course.reruns[0].seeds))}" if course.reruns else text
+
+
+def _outcomes(course: _Course) -> str:
+    counts = Counter(line.status for line in course.proposals)
+    total = max(1, len(course.proposals))
+    return ", ".join(f"{n} {status} ({n / total:.0%})" for status, n in counts.most_common()) or "none"
+
+
+def _best(course: _Course) -> str:
+    best = course.ranked[:N_SHOWN]
+    if not best:
+        return ""
+    base = course.base.knobs
+    changed = [name for name in base if any(trial.knobs[name] != base[name] for trial in best)]
+    rows = [
+        ["", "base", *(f"trial {trial.number}" for trial in best)],
+        ["---", *["---:"] * (len(best) + 1)],
+        ["Sharpe ratio", *(format_sharpe(course.state.base.sharpe + lead) for lead in (0.0, *_leads(best)))],
+        ["lead", "", *map(format_sharpe, _leads(best))],
+        ["t", "", *(format_sharpe(trial.lead.t) for trial in best)],
+        ["standing", "", *(_standing(course, trial) for trial in best)],
+        *([escape_markdown(name), f"{base[name]:.4g}", *_values(best, name, base[name])] for name in changed),
+    ]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return (
+        f"## Best {len(best)} by t\n\nThe t is the lead over the base in standard errors, and the luck bar is "
+        f"{course.state.bar:.2f}. A sign = marks a knob with the value of the base.\n\n{table}"
+    )
+
+
+def _leads(trials: Sequence[_Scored]) -> list[float]:
+    return [trial.lead.difference for trial in trials]
+
+
+def _values(trials: Sequence[_Scored], name: str, base: float) -> list[str]:
+    return ["=" if trial.knobs[name] == base else f"{trial.knobs[name]:.4g}" for trial in trials]
+
+
+def _standing(course: _Course, trial: _Scored) -> str:
+    kept = course.state.kept
+    if trial.standing == Standing.KEPT and kept and kept.key != trial.key:
+        return "kept earlier"
+    return "waits for reruns" if trial.standing == Standing.RERUN else trial.standing
+
+
+def _kept(course: _Course) -> str:
+    kept = [rerun for rerun in course.reruns if rerun.standing == Standing.KEPT]
+    lines = [_rerun_line(course, rerun) for rerun in kept[-N_SHOWN:]]
+    if not lines:
+        lines = ["Nothing: no trial was above the luck bar and remained there with two fresh seeds."]
+    elif not course.state.is_above_luck:
+        lines.append("- It is no longer above the luck bar, which rises with every configuration judged.")
+    return "\n".join(["## What was kept, and why", "", *lines])
+
+
+def _rerun_line(course: _Course, rerun: TrialRerun) -> str:
+    fresh = " and ".join(map(format_sharpe, rerun.sharpes))
+    return (
+        f"- Trial {rerun.trial}: Sharpe ratio {format_sharpe(course.state.base.sharpe + rerun.lead.difference)} over 3 "
+        f"seeds, t {format_sharpe(rerun.lead.t)} (luck bar {rerun.bar:.2f}). The fresh seeds reach {fresh}, a lead of "
+        f"{format_sharpe(rerun.fresh_lead)} (required: more than {format_sharpe(rerun.required_lead)})."
+    )
+
+
+def _near_misses(course: _Course) -> str:
+    lost = [_rerun_line(course, rerun) + f" {rerun.standing.capitalize()}." for rerun in course.reruns
+            if rerun.standing != Standing.KEPT]  # fmt: skip
+    return "\n".join(["## Near misses", "", *lost[-N_SHOWN:]]) if lost else ""
+
+
+def _dead_ends(course: _Course) -> str:
+    worst = [trial for trial in reversed(course.ranked[N_SHOWN:]) if trial.lead.difference < 0.0][:N_SHOWN]
+    lines = [
+        f"- Trial {trial.number} (lead {format_sharpe(trial.lead.difference)}, t {format_sharpe(trial.lead.t)}): "
+        f"{escape_markdown(format_changes(trial.knobs, course.base.knobs))}"
+        for trial in worst
+    ]
+    reasons = Counter(line.message for line in course.proposals if line.status in ("infeasible", "failed"))
+    lines += [f"- {n} without a result: {escape_markdown(reason)}" for reason, n in reasons.most_common(N_SHOWN)]
+    return "\n".join(["## Dead ends", "", *lines]) if lines else ""
+
+
+def _meaning(course: _Course) -> str:
+    lines = [f"On validation: {format_progress(course.state)}"]
+    if course.verdict:
+        lines.append(_MEANING[course.verdict.outcome])
+    if course.look:
+        lines.append(
+            f"Look {course.look.look} at the sealed window is spent, and {share_spent(course.look.look):.0%} of its "
+            f"allowance with it. It confirms a true lead of {format_sharpe(course.look.smallest_lead)} four times in "
+            "five."
+        )
+    elif course.ranked:
+        best = course.ranked[0].lead
+        smallest = smallest_confirmed_lead(best.standard_error, best.n_blocks, look=1)
+        lines.append(
+            f"This session spent no look at the sealed window. A first look at a window as long as the validation "
+            f"confirms a true lead of {format_sharpe(smallest)} four times in five."
+        )
+    if course.verdict and (course.verdict.deflated_sharpe is not None or course.verdict.pbo is not None):
+        lines.append(f"Not decided on: {_reported_only(course.verdict)}.")
+    if course.session.spec.prunes:
+        lines.append(_PRUNING)
+    return "## What it means\n\n" + "\n\n".join(lines)
+
+
+def _reported_only(verdict: SessionClosed) -> str:
+    figures = {
+        "deflated Sharpe ratio of the best trial": verdict.deflated_sharpe,
+        "probability of backtest overfitting (PBO)": verdict.pbo,
+    }
+    return ", ".join(f"{name} {value:.2f}" for name, value in figures.items() if value is not None)
+
+
+def _commands(session: Session, *, is_closed: bool) -> str:
+    verbs = ["journal"] if is_closed else ["status", "resume", "journal"]
+    lines = [f"    nvtrader research {verb} {session.session_id}" for verb in verbs]
+    return "\n".join(["## More", "", *lines])

@@ -1,0 +1,170 @@
+"""Judgement of one trial: training on each validation fold, and one account over its test window."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.rewards import LogGrowth
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, walk
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, varies
+from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.thresholds import fit_thresholds
+from nvtrader_pipelines.market.look_ahead import cut_after
+from nvtrader_pipelines.market.panel import MarketPanel, normalize_windows
+from nvtrader_pipelines.policies.agents import Fit
+from nvtrader_pipelines.policies.archive import write_archive
+from nvtrader_pipelines.policies.learned import LearnedPolicy, open_policy
+from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
+from nvtrader_pipelines.policies.policy import Policy
+from nvtrader_pipelines.policies.training import TrainingTask
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
+
+PRUNED_AT = 0.05  # p value of the signed-rank test against the best trial
+MIN_SCORES = 4  # folds before the first test
+
+Returns = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """Experiment to judge by one seed."""
+
+    number: int  # of the trial in its session; the result has the same
+    spec: ExperimentSpec
+    seed: int  # of the trainings; 0 if the agent does not learn
+    folds: tuple[Fold, ...]  # in time order
+    reference: tuple[float, ...] = ()  # Sharpe ratio of the best trial by fold; empty: no pruning
+    keeps_policy: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class TrialResult:
+    """Result of a trial, or why it has none."""
+
+    number: int
+    seed: int
+    returns: Returns | None  # (n,) net, over the test windows of all folds; None if it failed or was pruned
+    fold_sharpes: tuple[float, ...]  # annual, by fold, as far as they were judged
+    seconds: float
+    error: str = ""  # one line; empty if it did not fail
+    is_pruned: bool = False
+    archives: Mapping[int, bytes] = field(default_factory=dict)  # policy file by fold, if policies are kept
+
+
+def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
+    """Train a trial on each fold and walk its account through the fold's test window, from cash.
+
+    Accounts trade at the common costs and fills and the trial's own cadence; its environment acts in training only.
+
+    Args:
+        job: the trial.
+        panel: market of the folds.
+        digest: of the market that the cards of the policies name.
+    """
+    began = time.perf_counter()
+    plan, is_worse = RunPlan(job.spec, panel, digest, job.folds), _pruner(job.reference)
+    returns: list[Returns] = []
+    archives: dict[int, bytes] = {}
+    error, is_pruned = "", False
+    try:
+        for fold, policy, archive in _fold_policies(plan, job):
+            returns.append(_net_returns(plan, fold, policy))
+            archives |= archive
+            is_pruned = is_worse(sharpe_ratio(returns[-1])) and fold is not job.folds[-1]
+            if is_pruned:
+                break
+        _require_spread(returns)
+    except (ValueError, ArithmeticError) as failure:
+        error = " ".join(str(failure).split())
+    is_complete = not (error or is_pruned)
+    return TrialResult(
+        number=job.number,
+        seed=job.seed,
+        returns=np.concatenate(returns) if is_complete else None,
+        fold_sharpes=tuple(map(sharpe_ratio, returns)),
+        seconds=time.perf_counter() - began,
+        error=error,
+        is_pruned=is_pruned,
+        archives=archives if is_complete else {},
+    )
+
+
+def _fold_policies(plan: RunPlan, job: TrialJob) -> Iterator[tuple[Fold, Policy, Mapping[int, bytes]]]:
+    """Train and yield the policy of each fold behind the pipeline, with its file if policies are kept."""
+    timing = plan.spec.pipeline.timing
+    for fold in plan.folds:
+        task = plan.task((fold.index, job.seed))
+        fit = _train(plan.panel, task)
+        card = plan.card(task, fit)
+        archive = write_archive(card, fit.tensors) if job.keeps_policy or timing.needs_fit else b""
+        thresholds = Thresholds()
+        if timing.needs_fit:
+            thresholds = fit_thresholds(plan, {(fold.index, job.seed): archive}, {fold.index: job.seed}, fold)
+        policy = open_policy(card, fit.tensors, plan.panel)
+        if isinstance(policy, LearnedPolicy):
+            policy = policy.without_estimates
+        rebal_freq = plan.spec.environment.rebal_freq
+        yield (
+            fold,
+            PipelinedPolicy(policy, plan.spec.pipeline, thresholds, rebal_freq),
+            {fold.index: archive} if job.keeps_policy else {},
+        )
+
+
+def _train(panel: MarketPanel, task: TrainingTask) -> Fit:
+    """Train in this process; no agent sees sessions after its training."""
+    known = cut_after(panel, normalize_windows(task.window)[-1][1])
+    return task.agent.train(known, task.environment, task.window, task.seed)
+
+
+def _net_returns(plan: RunPlan, fold: Fold, policy: Policy) -> Returns:
+    """Net returns of an account at the common costs and fills over the test window of a fold."""
+    environment = EnvSpec(
+        rebal_freq=plan.spec.environment.rebal_freq,
+        turnover_cost_bps=0.0,
+        vol_penalty=0.0,
+        costs=STANDARD_EXECUTION.costs,
+        fill=STANDARD_EXECUTION.fill,
+        rewards=(LogGrowth(),),
+    )
+    account = PolicyAccount(plan.spec.name, "ensemble", (None,), (policy,))
+    growth = []
+    for step in walk(plan.panel, environment, [fold], [account]):
+        if step.outcome is not None:
+            growth.append(step.outcome.transition.session_growth[0])
+        if step.is_last:  # before the walk makes tables of its record
+            break
+    return np.concatenate(growth) - 1.0
+
+
+def _require_spread(returns: list[Returns]) -> None:
+    if not varies(np.concatenate(returns)):
+        raise UndefinedStatisticError("a trial needs returns that vary, but its account has the same in every session")
+
+
+def _pruner(reference: tuple[float, ...]) -> Callable[[float], bool]:
+    """Return a test of whether the folds so far, given one by one, are worse than those of the best trial."""
+    if not reference:
+        return lambda _: False
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        direction="maximize", pruner=optuna.pruners.WilcoxonPruner(p_threshold=PRUNED_AT, n_startup_steps=MIN_SCORES)
+    )
+    scores = dict(enumerate(reference))
+    study.add_trial(optuna.trial.create_trial(value=float(np.mean(reference)), intermediate_values=scores))
+    trial = study.ask()
+
+    def is_worse(score: float) -> bool:
+        trial.report(score, len(study.get_trials(deepcopy=False)[-1].intermediate_values))
+        return trial.should_prune()
+
+    return is_worse

@@ -1,0 +1,273 @@
+"""Documents of search sessions: list, state and journal."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
+from nvtrader_pipelines.research.journal import (
+    BaseJudged,
+    Knobs,
+    Line,
+    LookOpened,
+    SessionClosed,
+    Status,
+    TrialJudged,
+    TrialRerun,
+)
+from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state
+from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
+from nvtrader_pipelines.research.session_spec import SessionSpec
+from nvtrader_pipelines.research.verdict import Standing
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+
+MAX_CANDIDATES = 5  # ids in a message
+Activity = Literal["running", "stopped", "finished"]
+
+
+class SearchFacts(BaseModel):
+    """Part of a session's documents."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class SessionSummary(SearchFacts):
+    """Row of a session."""
+
+    session_id: str
+    state: Activity
+    outcome: str | None  # of the verdict; null before it
+    mode: SearchMode
+    source: str
+    n_symbols: int
+    n_trials: int  # judged so far, pruned, infeasible and failed ones included
+    budget: int | None  # trials; null: no limit
+    n_known: int  # proposals that were known, which do not count
+    base_sharpe: float | None  # annual, net, on validation; null before the base is judged
+    best_sharpe: float | None  # of the best trial, over all its seeds; null without a result
+    standing: Standing | None  # of the best trial
+    seconds: float  # of all trainings and walks, in their workers
+    started_at: datetime
+    goal: str
+
+
+class SessionWindows(SearchFacts):
+    """Days at which the windows of a session begin."""
+
+    validation_from: date  # trials train before it, less a purge
+    sealed_from: date  # the validation ends before it
+    n_folds: int  # of the validation
+    purge_size: int  # sessions between training and validation
+
+
+class SessionDocument(SearchFacts):
+    """State of a session."""
+
+    summary: SessionSummary
+    sentence: str  # the verdict, or the progress so far
+    seconds_left: float | None  # estimate of the time to the last trial; null unless it is running
+    windows: SessionWindows
+    n_lines: dict[str, int]  # of the journal, by event
+    notes: tuple[str, ...]
+    symbols: tuple[str, ...]
+    spec: SessionSpec
+    folder: Path
+
+
+class JournalRow(SearchFacts):
+    """Row of a line of the journal."""
+
+    proposal: int | None = None
+    event: str
+    trial: int | None = None
+    status: Status | None = None
+    standing: Standing | None = None
+    sharpe: float | None = None  # annual, net, on validation; of a rerun the mean over all seeds
+    lead: float | None = None  # over the base; of the verdict on the sealed window
+    t: float | None = None  # lead in standard errors
+    bar: float | None = None  # luck bar, in standard errors
+    seconds: float
+    changed: Knobs = Field(default_factory=dict)  # effective values of the knobs that differ from the base's
+    clips: tuple[BoundsClip, ...] = ()
+    snaps: tuple[Snapped, ...] = ()
+    message: str = ""
+
+
+def find_session(home: Home, text: str | None = None) -> SessionFolder:
+    """Find a session by the beginning of its id; by default the running one, else the newest.
+
+    Raises:
+        StorageError: if no session or several sessions match.
+    """
+    folders = session_folders(home)
+    if not folders:
+        raise StorageError(
+            "a search session must have been started, but there is none; start one with `nvtrader research start`"
+        )
+    if text is None:
+        return next((folder for folder in reversed(folders) if folder.is_running), folders[-1])
+    ids = [folder.session_id for folder in folders]
+    found = [folder for folder in folders if folder.session_id.startswith(text)]
+    exact = [folder for folder in found if folder.session_id == text]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    if not found:
+        near = suggest(text, [name[: len(text)] for name in ids]) or ";"
+        raise StorageError(f"no session's id begins with {text!r}{near} list them with `nvtrader research sessions`")
+    shown = ", ".join(folder.session_id for folder in found[-MAX_CANDIDATES:])  # the newest
+    raise StorageError(f"{len(found)} sessions begin with {text!r} ({shown}); give more of the id")
+
+
+def list_sessions(home: Home) -> tuple[list[SessionSummary], list[str]]:
+    """Summaries of all sessions, newest first, and the problems of those that cannot be read."""
+    summaries: list[SessionSummary] = []
+    problems: list[str] = []
+    for folder in reversed(session_folders(home)):
+        try:
+            summaries.append(_summary(read_session(folder)))
+        except StorageError as error:
+            problems.append(str(error))
+    return summaries, problems
+
+
+def session_document(home: Home, text: str | None = None) -> SessionDocument:
+    """Describe a session, found as by `find_session`.
+
+    Raises:
+        StorageError: if no session or several match, or its files cannot be read.
+    """
+    recorded = read_session(find_session(home, text))
+    summary, session, spec = _summary(recorded), recorded.session, recorded.session.spec
+    return SessionDocument(
+        summary=summary,
+        sentence=_sentence(recorded.lines),
+        seconds_left=_seconds_left(recorded) if summary.state == "running" else None,
+        windows=SessionWindows(
+            validation_from=spec.validation_from,
+            sealed_from=spec.sealed_from,
+            n_folds=spec.n_folds,
+            purge_size=spec.base.splitter.purge_size,
+        ),
+        n_lines=dict(Counter(line.event for line in recorded.lines)),
+        notes=session_notes(recorded),
+        symbols=session.symbols,
+        spec=spec,
+        folder=recorded.folder.path,
+    )
+
+
+def session_notes(recorded: RecordedSession) -> tuple[str, ...]:
+    """Notes about what was left out of a journal."""
+    if not recorded.has_torn_line:
+        return ()
+    return (f"line {len(recorded.lines) + 1} of the journal is incomplete and left out",)
+
+
+def journal_rows(recorded: RecordedSession) -> list[JournalRow]:
+    """Rows of the lines of a journal."""
+    base = next((line for line in recorded.lines if isinstance(line, BaseJudged)), None)
+    return list(_journal_rows(base, recorded.lines)) if base else []
+
+
+def _activity(recorded: RecordedSession) -> Activity:
+    if any(isinstance(line, SessionClosed) for line in recorded.lines):
+        return "finished"
+    return "running" if recorded.folder.is_running else "stopped"
+
+
+def _summary(recorded: RecordedSession) -> SessionSummary:
+    session, lines = recorded.session, recorded.lines
+    state = recorded_state(lines)
+    best = state.best if state else None
+    lead = best.current_lead if best else None
+    return SessionSummary(
+        session_id=session.session_id,
+        state=_activity(recorded),
+        outcome=next((line.outcome for line in lines if isinstance(line, SessionClosed)), None),
+        mode=session.spec.eval_mode,
+        source=session.spec.base.market.source,
+        n_symbols=len(session.symbols),
+        n_trials=len(state.trials) if state else 0,
+        budget=session.spec.budget,
+        n_known=sum(isinstance(line, TrialJudged) and line.status == "known" for line in lines),
+        base_sharpe=state.base.sharpe if state else None,
+        best_sharpe=state.base.sharpe + lead.difference if state and lead else None,
+        standing=best.standing if best else None,
+        seconds=sum(line.seconds for line in lines),
+        started_at=session.created_at,
+        goal=session.spec.goal,
+    )
+
+
+def _sentence(lines: Sequence[Line]) -> str:
+    verdict = next((line for line in lines if isinstance(line, SessionClosed)), None)
+    state = recorded_state(lines)
+    if verdict:
+        return verdict.sentence
+    return format_progress(state) if state else "The base is not judged yet."
+
+
+def _seconds_left(recorded: RecordedSession) -> float | None:
+    """Estimate the time to the last trial from the pace so far; None before the first trial.
+
+    An event takes no longer than its work, so that a pause between two runs of a session does not count.
+    """
+    lines, spec = recorded.lines, recorded.session.spec
+    state = recorded_state(lines)
+    if state is None or not state.trials:
+        return None
+    gaps = [(after.finished_at - before.finished_at).total_seconds() for before, after in pairwise(lines)]
+    spent = sum(max(0.0, min(gap, after.seconds)) for gap, after in zip(gaps, lines[1:], strict=True))
+    limits = []
+    if spec.budget is not None:
+        limits.append((spec.budget - len(state.trials)) * spent / len(state.trials))
+    if spec.max_seconds is not None:
+        limits.append(spec.max_seconds - spent)
+    return max(0.0, min(limits))
+
+
+def _journal_rows(base: BaseJudged, lines: Sequence[Line]) -> Iterator[JournalRow]:
+    sharpe = fmean(base.sharpes)
+    for line in lines:
+        fields: dict[str, Any] = {"event": line.event, "seconds": line.seconds}
+        match line:
+            case BaseJudged():
+                fields |= {"sharpe": sharpe, "message": f"Sharpe ratios by seed: {_join_sharpes(line.sharpes)}"}
+            case TrialJudged():
+                names = ("proposal", "trial", "status", "standing", "sharpe", "bar", "clips", "snaps", "message")
+                fields |= {name: getattr(line, name) for name in names} | _lead_fields(line.lead)
+                fields["changed"] = {name: value for name, value in line.knobs.items() if value != base.knobs[name]}
+            case TrialRerun():
+                fields |= {name: getattr(line, name) for name in ("trial", "standing", "bar")} | _lead_fields(line.lead)
+                fields |= {"sharpe": sharpe + line.lead.difference, "message": _rerun_message(line)}
+            case LookOpened():
+                fields |= {"trial": line.trial, "message": f"look {line.look} at the sealed window"}
+            case SessionClosed():
+                fields |= {"trial": line.trial, "message": line.sentence} | _lead_fields(line.over_base)
+        yield JournalRow.model_validate(fields)
+
+
+def _lead_fields(lead: Lead | None) -> dict[str, float]:
+    return {} if lead is None else {"lead": lead.difference, "t": lead.t}
+
+
+def _rerun_message(line: TrialRerun) -> str:
+    return (
+        f"fresh seeds: {_join_sharpes(line.sharpes)}, a lead of {format_sharpe(line.fresh_lead)}; required: more than "
+        f"{format_sharpe(line.required_lead)}"
+    )
+
+
+def _join_sharpes(sharpes: Sequence[float]) -> str:
+    return ", ".join(map(format_sharpe, sharpes))

@@ -1,0 +1,50 @@
+import pytest
+
+from nvtrader_pipelines.research.journal import search_state
+from nvtrader_pipelines.research.recorded_session import read_session, recorded_state
+from nvtrader_pipelines.storage.errors import DamagedFileError
+from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
+
+
+def test_session_is_read_as_it_was_written(home):
+    session, lines = a_session(), a_journal(10).lines
+    recorded = read_session(write_session(home, session, lines))
+    assert (recorded.session, list(recorded.lines), recorded.has_torn_line) == (session, lines, False)
+
+
+def test_torn_last_line_is_left_out(home):
+    lines = a_journal(3).lines
+    recorded = read_session(write_session(home, a_session(), lines, torn=b'{"event":"tri'))
+    assert (len(recorded.lines), recorded.has_torn_line) == (len(lines), True)
+
+
+def test_unreadable_middle_line_is_an_error_with_its_number(home):
+    folder = write_session(home, a_session(), a_journal(3).lines)
+    texts = folder.journal.read_bytes().split(b"\n")
+    folder.journal.write_bytes(b"\n".join([texts[0], texts[1][:20], *texts[2:]]))
+    with pytest.raises(DamagedFileError) as refused:
+        read_session(folder)
+    assert refused.value.path == folder.journal
+    assert "line 2:" in refused.value.problem
+
+
+def test_unreadable_settings_are_an_error(home):
+    folder = write_session(home, a_session(), [])
+    folder.settings.write_text("{}")
+    with pytest.raises(DamagedFileError):
+        read_session(folder)
+
+
+def test_recorded_state_equals_that_of_the_rule():
+    lines = a_journal(30).lines
+    assert recorded_state(lines) == search_state(lines)
+
+
+def test_recorded_state_counts_configurations_of_other_sessions():
+    builder = JournalBuilder(earlier=[f"other {i}" for i in range(480)]).trial(0.1).trial(0.2)
+    state = recorded_state(builder.lines)
+    assert (state.n_configurations, state.bar) == (482, builder.state.bar)
+
+
+def test_no_line_has_no_state():
+    assert recorded_state([]) is None
