@@ -1,7 +1,6 @@
 """Journal of a search session: a line per event, from which its state follows."""
 
 import json
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -9,16 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
-from nvtrader_pipelines.research.verdict import (
-    Outcome,
-    Reruns,
-    SearchBase,
-    SearchState,
-    SearchTrial,
-    Standing,
-    judge_reruns,
-    judge_trial,
-)
+from nvtrader_pipelines.research.verdict import Outcome, Standing
 
 Knobs = dict[str, int | float]
 Status = Literal["judged", "known", "pruned", "infeasible", "failed"]
@@ -123,28 +113,6 @@ def read_line(text: str | bytes) -> Line:
 def format_line(line: Line) -> str:
     """Return a line of a journal, without its end."""
     return json.dumps(line.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
-
-
-def search_state(lines: Iterable[Line], earlier: frozenset[str] = frozenset()) -> SearchState | None:
-    """State that follows from the lines of a journal; None before the base is judged.
-
-    Args:
-        lines: of the journal, in order.
-        earlier: configurations that other sessions and runs judged on overlapping validation data.
-    """
-    state: SearchState | None = None
-    base_knobs: Knobs = {}
-    for line in lines:
-        if isinstance(line, BaseJudged):
-            base_knobs, state = (
-                line.knobs,
-                SearchState(SearchBase(line.spec_hash, line.sharpes), earlier - {line.spec_hash}),
-            )
-        elif state and isinstance(line, TrialJudged) and line.status != "known":
-            state, _ = judge_trial(state, SearchTrial(line.spec_hash, n_changes(line.knobs, base_knobs), line.lead))
-        elif state and isinstance(line, TrialRerun):
-            state, _ = judge_reruns(state, line.spec_hash, Reruns(line.sharpes, line.lead))
-    return state
 
 
 def n_changes(knobs: Knobs, base: Knobs) -> int:

@@ -15,13 +15,12 @@ from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
 from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE, lead_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
-from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged
 from nvtrader_pipelines.research.sentences import format_look, format_nothing_found
 from nvtrader_pipelines.research.session_spec import SearchWindows, Session
 from nvtrader_pipelines.research.session_store import sealed_experiment
-from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult
+from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult, walk_policy
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import (
     LookVerdict,
@@ -77,12 +76,13 @@ class Close:
                 seconds=0.0,
                 finished_at=now(),
             )
-        name = f"{self.session.session_id}-winner"
-        winner = sealed_experiment(kept, self.session.spec.sealed_from, name)
+        winner = sealed_experiment(kept, self.session.spec.sealed_from, f"{self.session.session_id}-winner")
         sides = {"kept": winner, "base": sealed_experiment(base, self.session.spec.sealed_from, "base")}
-        plain = {name: sides["base"].model_copy(update={"agent": rule}) for name, rule in PLAIN.items()}
-        results = self._judge(sides | {name: _as_rule(spec) for name, spec in plain.items()}, n_workers)
-        returns = {side: np.mean([each.returns for each in of_side], axis=0)[None] for side, of_side in results.items()}
+        results = self._judge(sides, n_workers)
+        returns = {side: _mean_returns(of_side) for side, of_side in results.items()}
+        rebal_freq = base.environment.rebal_freq
+        for name, rule in PLAIN.items():
+            returns[name] = walk_policy(self.panel, self.windows.sealed, rule.start(), rebal_freq)[None]
         leads = {side: lead_of(returns["kept"], returns[side]) for side in ("base", *PLAIN)}
         verdict = LookVerdict(look, leads.pop("base"), leads)
         if verdict.outcome is Outcome.WINNER:
@@ -125,8 +125,7 @@ class Close:
             for number, (side, spec, seed) in enumerate(jobs)
         ]
         results: dict[int, TrialResult] = {}
-        has_learner = isinstance(sides["base"].agent, Learner)
-        with TrialPool(self.panel, min(n_workers, len(waiting)), has_learner=has_learner) as pool:
+        with TrialPool(self.panel, panel_digest(self.panel), sides["base"], min(n_workers, len(waiting))) as pool:
             while len(results) < len(jobs):
                 require_no_halt(self.store.home)
                 while waiting and pool.n_idle:
@@ -150,8 +149,8 @@ class Close:
     def _closed(self, **fields: Any) -> SessionClosed:
         return SessionClosed(**fields, **self._reported(), finished_at=now())
 
-    def _reported(self) -> dict[str, float | None]:
-        """Deflated Sharpe ratio of the best trial, and probability of backtest overfitting; nothing is decided by them."""
+    def _reported(self) -> dict[str, Any]:
+        """Deflated Sharpe ratio of the best trial and probability of backtest overfitting, which decide nothing."""
         judged = [
             line for line in self.lines if isinstance(line, TrialJudged) and line.lead and line.status == "judged"
         ]
@@ -169,11 +168,9 @@ class Close:
         }
 
 
-def _as_rule(spec: ExperimentSpec) -> ExperimentSpec:
-    """Experiment of a rule that draws nothing and trades without a pipeline."""
-    document = spec.model_dump(mode="json") | {"seeds": [0]}
-    del document["pipeline"]
-    return ExperimentSpec.model_validate(document)
+def _mean_returns(results: Sequence[TrialResult]) -> FloatArray:
+    """Mean over seeds of the returns, as those of one account (1, n)."""
+    return np.mean([result.returns for result in results if result.returns is not None], axis=0)[None]
 
 
 def _as_yaml(spec: ExperimentSpec) -> bytes:

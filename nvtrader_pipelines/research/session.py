@@ -2,21 +2,20 @@
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
+from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.research.config_delta import DeltaRefused
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
-    Event,
     Knobs,
     Line,
     SessionClosed,
@@ -24,23 +23,21 @@ from nvtrader_pipelines.research.journal import (
     TrialRerun,
     format_line,
     n_changes,
-    search_state,
 )
 from nvtrader_pipelines.research.looks import POLL_SECONDS, Close
 from nvtrader_pipelines.research.proposers import SpaceExhausted
-from nvtrader_pipelines.research.session_spec import Session
+from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state
+from nvtrader_pipelines.research.session_report import write_report
 from nvtrader_pipelines.research.session_store import (
     BASE_SEEDS,
     before_seal,
     earlier_configurations,
     known_results,
-    read_journal,
-    read_session,
     validation_digest,
 )
 from nvtrader_pipelines.research.session_tables import store_session
 from nvtrader_pipelines.research.space import EffectiveExperiment, TrialSpec
-from nvtrader_pipelines.research.study import POOR_SHARPE, Study, objective
+from nvtrader_pipelines.research.study import Study, objective
 from nvtrader_pipelines.research.trial_judgement import Returns, TrialJob, TrialResult
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import (
@@ -54,7 +51,6 @@ from nvtrader_pipelines.research.verdict import (
 )
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
@@ -90,7 +86,6 @@ class _Rerun:
 
 
 Task = _Base | _Trial | _Rerun
-AnyLine = TypeVar("AnyLine", bound=Event)
 
 
 def run_session(store: Store, session_id: str, workers: int | None = None) -> Generator[Line, None, None]:
@@ -104,36 +99,37 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
         RunHalted: if the kill switch is engaged.
     """
     folder = SessionFolder.of(store.home, session_id)
-    session = read_session(folder)
     with folder.lock():
         folder.cut_torn_line()
         folder.stop_request.unlink(missing_ok=True)
-        search = Search(store, folder, session)
+        search = Search(store, read_session(folder))
         try:
-            yield from search.run(workers or session.spec.workers)
+            yield from search.run(workers or search.session.spec.workers)
         finally:
             folder.stop_request.unlink(missing_ok=True)
-            store_session(store, session, search.lines)
+            store_session(store, search.session, search.lines)
+            write_report(folder, search.session, search.lines)
 
 
 class Search:
     """Execution of a session from where its journal ends."""
 
-    def __init__(self, store: Store, folder: SessionFolder, session: Session) -> None:
-        self._store, self._folder, self._session = store, folder, session
+    def __init__(self, store: Store, recorded: RecordedSession) -> None:
+        self.session, self.lines = recorded.session, list(recorded.lines)
+        self._store, self._folder, session = store, recorded.folder, recorded.session
         self._panel = store.panels.read(session.spec.base.market)
         self._windows = session.spec.windows(self._panel)
         if validation_digest(session.spec, self._panel, self._windows) != session.validation_digest:
             raise ValueError(
-                f"session {session.session_id} must go on with the market and the code it began with, but prices before "
-                f"{session.spec.sealed_from} or the installed code have changed; start another session"
+                f"session {session.session_id} must go on with the market and the code it began with, but prices "
+                f"before {session.spec.sealed_from} or the installed code have changed; start another session"
             )
-        self.lines = read_journal(folder)
         self._space = session.spec.space()
         self._base = self._space.propose({})
-        self._earlier = earlier_configurations(store, session)
+        self._earlier = self._count_earlier()
         self._elsewhere = known_results(store.home, session)
-        self._state = search_state(self.lines, self._earlier)
+        state = recorded_state(self.lines)
+        self._state = replace(state, earlier=self._earlier) if state else None
         self._study = Study(session.spec.proposer, self._space.knobs, session.spec.seed)
         trials = [line for line in self.lines if isinstance(line, TrialJudged)]
         self._study.restore(trials)
@@ -156,12 +152,13 @@ class Search:
             yield from self._drain(pool)
             if self._is_stopped or self._state is None:
                 return
-            self._state = replace(self._state, earlier=self._count_again())
+            self._state = replace(self._state, earlier=self._count_earlier())
             self._queue_reruns(self._state.finalists)
             yield from self._drain(pool)
         if not self._is_stopped:
             for line in self._close(self._state, n_workers):
-                yield self._write(line)
+                self._write(line)
+                yield line
 
     def _drain(self, pool: TrialPool) -> Iterator[Line]:
         """Submit and finish jobs until there is none left."""
@@ -191,7 +188,7 @@ class Search:
         return self._folder.stop_request.exists()
 
     def _may_propose(self, state: SearchState) -> bool:
-        spec = self._session.spec
+        spec = self.session.spec
         n_trials = len(state.trials) + sum(isinstance(task, _Trial) for task in self._in_flight.values())
         is_spent = spec.budget is not None and n_trials >= spec.budget
         is_late = spec.max_seconds is not None and time.monotonic() - self._began >= spec.max_seconds
@@ -234,7 +231,7 @@ class Search:
 
     def _reference(self, state: SearchState) -> tuple[float, ...]:
         """Sharpe ratios by fold of the best trial, which pruned ones are compared with."""
-        best = state.best.key if state.best and self._session.spec.prunes else None
+        best = state.best.key if state.best and self.session.spec.prunes else None
         return next((row.fold_sharpes for row in self._trials() if row.spec_hash == best), ())
 
     def _trials(self) -> Iterator[TrialJudged]:
@@ -288,8 +285,9 @@ class Search:
             max_drawdown=max_drawdown(returns.mean(axis=0)),
             **_ending(seconds),
         )
-        self._state = SearchState(SearchBase(line.spec_hash, line.sharpes), self._earlier - {line.spec_hash})
-        return self._write(line)
+        self._state = SearchState(SearchBase(line.spec_hash, line.sharpes), self._earlier)
+        self._write(line)
+        return line
 
     def _add_trial(self, state: SearchState, task: _Trial, result: TrialResult) -> Line:
         """Judge a trial by the result of its first seed."""
@@ -327,22 +325,21 @@ class Search:
         task = _Trial(number, proposed, effective)
         return self._judge(state, task, None, 0.0, status="infeasible", message=refusal.problem, knobs={})
 
-    def _judge(self, state: SearchState, task: _Trial, lead: Lead | None, seconds: float, **fields: Any) -> Line:
+    def _judge(self, state: SearchState, task: _Trial, lead: Lead | None, seconds: float, **fields: Any) -> TrialJudged:
         """Write the line of a trial, tell the proposer, and queue the reruns that are due."""
         trial = SearchTrial(task.key, n_changes(task.effective.trial.knobs, self._base.trial.knobs), lead)
         self._state, decision = judge_trial(state, trial)
-        line = self._write(
-            self._row(
-                task,
-                trial=len(self._state.trials),
-                standing=decision.standing,
-                lead=lead,
-                n_configurations=decision.n_configurations,
-                bar=decision.bar,
-                **_ending(seconds),
-                **fields,
-            )
+        line = self._row(
+            task,
+            trial=len(self._state.trials),
+            standing=decision.standing,
+            lead=lead,
+            n_configurations=decision.n_configurations,
+            bar=decision.bar,
+            **_ending(seconds),
+            **fields,
         )
+        self._write(line)
         self._study.tell(task.proposal, objective(line))
         if decision.standing is Standing.RERUN:
             self._queue_reruns([task.key])
@@ -363,14 +360,15 @@ class Search:
             **_ending(0.0),
         )
         self._study.tell(task.proposal, objective(line))
-        return self._write(line)
+        self._write(line)
+        return line
 
     def _row(self, task: _Trial, **fields: Any) -> TrialJudged:
         content = {
             "proposal": task.proposal,
             "spec_hash": task.key,
-            "proposer": self._session.spec.proposer.kind,
-            "reason": self._session.spec.proposer.reason,
+            "proposer": self.session.spec.proposer.kind,
+            "reason": self.session.spec.proposer.reason,
             "proposed": task.proposed,
             "knobs": task.effective.trial.knobs,
             "clips": task.effective.clips,
@@ -396,18 +394,19 @@ class Search:
             **figures,
             **_ending(seconds),
         )
-        return self._write(line)
+        self._write(line)
+        return line
 
     def _lead(self, returns: Returns) -> Lead:
         """Lead of returns (n_seeds, n) over the base."""
         return lead_of(returns, self._folder.read_returns("base"))
 
-    def _count_again(self) -> frozenset[str]:
-        """Configurations of other sessions and runs, those that came meanwhile included."""
-        return earlier_configurations(self._store, self._session) - {self._base.trial.trial_hash}
+    def _count_earlier(self) -> frozenset[str]:
+        """Configurations of other sessions and runs."""
+        return earlier_configurations(self._store, self.session) - {self._base.trial.trial_hash}
 
     def _close(self, state: SearchState, n_workers: int) -> Iterator[Line]:
-        close = Close(self._store, self._folder, self._session, self._panel, self._windows, state, self.lines)
+        close = Close(self._store, self._folder, self.session, self._panel, self._windows, state, self.lines)
         if not state.is_above_luck or state.kept is None:
             yield close.nothing_found()
             return
@@ -415,10 +414,9 @@ class Search:
         knobs = next(row.knobs for row in self._trials() if row.spec_hash == key)
         yield from close.look(state.kept, self._base.spec, self._space.propose(knobs).spec, n_workers)
 
-    def _write(self, line: AnyLine) -> AnyLine:
+    def _write(self, line: Line) -> None:
         self._folder.append(format_line(line))
         self.lines.append(line)
-        return line
 
 
 def _returns_name(trial: int | None) -> str:

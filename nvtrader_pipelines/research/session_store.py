@@ -6,10 +6,8 @@ from datetime import date
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import canonical_json
-from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.plan import RunPlan
@@ -17,14 +15,14 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.agents import Learner
-from nvtrader_pipelines.research.journal import Line, TrialJudged, read_line
+from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
 from nvtrader_pipelines.research.session_spec import SearchWindows, Session, SessionSpec, default_windows
 from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.documents import validate_document
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
@@ -121,48 +119,12 @@ def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> Exp
     return ExperimentSpec.model_validate(document)
 
 
-def read_session(folder: SessionFolder) -> Session:
-    """Read the settings of a session.
-
-    Raises:
-        StorageError: if there are none, or they are not valid.
-    """
-    try:
-        return Session.model_validate_json(folder.settings.read_bytes())
-    except FileNotFoundError:
-        raise StorageError(
-            f"there is no search session {folder.session_id!r}; `nvtrader research sessions` lists them"
-        ) from None
-    except ValidationError as error:
-        raise StorageError(
-            f"session.json of {folder.session_id} is not valid: {explain(error, Session)}; restore it from a backup, or "
-            "start another session"
-        ) from error
-
-
-def read_journal(folder: SessionFolder) -> list[Line]:
-    """Read the journal of a session; a torn last line is left out.
-
-    Raises:
-        StorageError: with the number of a line that cannot be read.
-    """
-    lines = []
-    for number, text in enumerate(folder.read_lines(), start=1):
-        try:
-            lines.append(read_line(text))
-        except ValidationError as error:
-            raise StorageError(
-                f"line {number} of the journal of session {folder.session_id} cannot be read; restore the file from a "
-                "backup, or start another session"
-            ) from error
-    return lines
-
-
 def earlier_configurations(store: Store, session: Session) -> frozenset[str]:
     """Configurations that other sessions and runs judged on names and sessions of this session's validation."""
     spec, market = session.spec, session.spec.base.market
     found = set()
-    for other, lines in _other_sessions(store.home, session):
+    for recorded in _other_sessions(store.home, session):
+        other, lines = recorded.session, recorded.lines
         is_same_data = other.spec.base.market.source == market.source and not set(other.symbols).isdisjoint(
             session.symbols
         )
@@ -178,18 +140,16 @@ def earlier_configurations(store: Store, session: Session) -> frozenset[str]:
 def known_results(home: Home, session: Session) -> dict[str, tuple[SessionFolder, TrialJudged]]:
     """Results of configurations that other sessions judged on equal folds of an equal market by equal code."""
     return {
-        line.spec_hash: (SessionFolder.of(home, other.session_id), line)
-        for other, lines in _other_sessions(home, session)
-        if other.validation_digest == session.validation_digest
-        for line in lines
+        line.spec_hash: (recorded.folder, line)
+        for recorded in _other_sessions(home, session)
+        if recorded.session.validation_digest == session.validation_digest
+        for line in recorded.lines
         if isinstance(line, TrialJudged) and line.status == "judged"
     }
 
 
-def _other_sessions(home: Home, session: Session) -> Iterator[tuple[Session, list[Line]]]:
-    for folder in session_folders(home):
-        if folder.session_id != session.session_id:
-            yield read_session(folder), read_journal(folder)
+def _other_sessions(home: Home, session: Session) -> list[RecordedSession]:
+    return [read_session(folder) for folder in session_folders(home) if folder.session_id != session.session_id]
 
 
 def _manual_configurations(store: Store, session: Session) -> Iterator[str]:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nvtrader_pipelines.research.journal import BaseJudged, Line, SessionClosed, TrialJudged, TrialRerun, search_state
+from nvtrader_pipelines.research.journal import BaseJudged, Line, SessionClosed, TrialJudged, TrialRerun
+from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
@@ -26,7 +27,7 @@ def store_session(store: Store, session: Session, lines: Sequence[Line]) -> None
 
 def session_row(session: Session, lines: Sequence[Line]) -> Row:
     """Row of a session."""
-    spec, state = session.spec, search_state(lines)
+    spec, state = session.spec, recorded_state(lines)
     base = next((line for line in lines if isinstance(line, BaseJudged)), None)
     closed = next((line for line in lines if isinstance(line, SessionClosed)), None)
     trials = {line.spec_hash: line for line in lines if isinstance(line, TrialJudged) and line.status != "known"}

@@ -75,7 +75,7 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
     error, is_pruned = "", False
     try:
         for fold, policy, archive in _fold_policies(plan, job):
-            returns.append(_net_returns(plan, fold, policy))
+            returns.append(walk_policy(panel, fold, policy, job.spec.environment.rebal_freq))
             archives |= archive
             is_pruned = is_worse(sharpe_ratio(returns[-1])) and fold is not job.folds[-1]
             if is_pruned:
@@ -124,19 +124,18 @@ def _train(panel: MarketPanel, task: TrainingTask) -> Fit:
     return task.agent.train(known, task.environment, task.window, task.seed)
 
 
-def _net_returns(plan: RunPlan, fold: Fold, policy: Policy) -> Returns:
-    """Net returns of an account at the common costs and fills over the test window of a fold."""
+def walk_policy(panel: MarketPanel, fold: Fold, policy: Policy, rebal_freq: int) -> Returns:
+    """Net returns (n,) of an account at the common costs and fills over the test window of a fold, from cash."""
     environment = EnvSpec(
-        rebal_freq=plan.spec.environment.rebal_freq,
+        rebal_freq=rebal_freq,
         turnover_cost_bps=0.0,
         vol_penalty=0.0,
         costs=STANDARD_EXECUTION.costs,
         fill=STANDARD_EXECUTION.fill,
         rewards=(LogGrowth(),),
     )
-    account = PolicyAccount(plan.spec.name, "ensemble", (None,), (policy,))
     growth = []
-    for step in walk(plan.panel, environment, [fold], [account]):
+    for step in walk(panel, environment, [fold], [PolicyAccount("trial", "ensemble", (None,), (policy,))]):
         if step.outcome is not None:
             growth.append(step.outcome.transition.session_growth[0])
         if step.is_last:  # before the walk makes tables of its record
