@@ -25,6 +25,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
+from nvtrader_pipelines.research.proposers import Proposer
 from nvtrader_pipelines.testing.synthetic_panels import simplex  # noqa: F401 - shared with authors of parts
 
 FAMILIES = {
@@ -41,6 +42,7 @@ FAMILIES = {
     "observation": Observation,
     "cost_model": CostModel,
     "limit": Limit,
+    "proposer": Proposer,
     "reward_term": RewardTerm,
     "scenarios": Scenarios,
     "selector": Selector,

@@ -31,6 +31,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
+from nvtrader_pipelines.research.proposers import Proposer
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,
@@ -54,6 +55,7 @@ FAMILIES: dict[str, Any] = {
     "baselines": Baseline,
     "designs": ExperimentDesign,
     "entrants": EntrantSpec,
+    "proposers": Proposer,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {

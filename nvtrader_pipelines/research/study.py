@@ -1,0 +1,181 @@
+"""Study of a search session: proposals, the results that proposers learn from, and its export to Optuna."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from nvtrader_pipelines.research.journal import Knobs, Line, TrialJudged, TrialRerun
+from nvtrader_pipelines.research.knobs import Knob
+from nvtrader_pipelines.research.proposers import Proposer
+from nvtrader_pipelines.storage.errors import StorageError
+
+if TYPE_CHECKING:  # imported in functions, since Optuna is slow to import
+    from optuna import Trial
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+POOR_SHARPE = -10.0  # of a proposal without a result: below every portfolio's, and finite, as proposers need it
+
+
+class Study:
+    """Proposals of a session and their results, in memory.
+
+    CMA-ES keeps its state in the trials, as a pickle. No pickle is read from disk: `restore` builds the state again.
+    """
+
+    def __init__(self, proposer: Proposer, knobs: Sequence[Knob], seed: int) -> None:
+        from optuna import create_study
+
+        self._sampler_of = proposer.start(knobs, seed)
+        self._is_stateful = proposer.is_stateful
+        self._distributions = _distributions(knobs)
+        self._trial_numbers: dict[int, int] = {}  # Optuna's, by proposal without a result so far
+        with _quiet():
+            self._study = create_study(direction="maximize")
+
+    def ask(self, number: int) -> Knobs:
+        """Return a proposal, a value for every knob.
+
+        Args:
+            number: of the proposal, from 1.
+
+        Raises:
+            SpaceExhausted: if a grid has no point left.
+        """
+        return self._ask(number).params
+
+    def tell(self, number: int, value: float | None) -> None:
+        """Add the result of a proposal; None if it is to be ignored."""
+        from optuna.trial import TrialState
+
+        state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        self._study.tell(self._trial_numbers.pop(number), value, state=state)
+
+    def add(self, number: int, proposed: Mapping[str, int | float]) -> None:
+        """Add a proposal of the journal as if `ask` had returned it.
+
+        CMA-ES is asked again, which builds its state. Where it proposes other values, since results came in another
+        order, that proposal is ignored and the one of the journal takes its place in the generation.
+        """
+        from optuna.trial import TrialState, create_trial
+
+        state = {}
+        if self._is_stateful:
+            if self._ask(number).params == proposed:
+                return
+            state = self._last.system_attrs
+            self.tell(number, None)
+        trial = create_trial(
+            state=TrialState.RUNNING, params=dict(proposed), distributions=self._distributions, system_attrs=state
+        )
+        self._study.add_trial(trial)
+        self._trial_numbers[number] = self._last.number
+
+    def restore(self, rows: Iterable[TrialJudged]) -> None:
+        """Add proposals and results of a journal, so that the next proposal is that of a session that never stopped.
+
+        The session has one worker, which knows each result before the next proposal. For more workers, call `add` and
+        `tell` in the order of the session.
+        """
+        for row in rows:
+            self.add(row.proposal, row.proposed)
+            self.tell(row.proposal, objective(row))
+
+    def _ask(self, number: int) -> "Trial":
+        with _quiet():
+            self._study.sampler = self._sampler_of(number)
+            trial = self._study.ask(self._distributions)
+        self._trial_numbers[number] = trial.number
+        return trial
+
+    @property
+    def _last(self) -> "FrozenTrial":
+        return self._study.get_trials(deepcopy=False)[-1]
+
+
+def objective(row: TrialJudged) -> float:
+    """Number that a proposer maximizes: the Sharpe ratio on validation, a poor one without a result."""
+    return POOR_SHARPE if row.sharpe is None else row.sharpe
+
+
+def export_study(lines: Iterable[Line], knobs: Sequence[Knob], path: Path) -> None:
+    """Write the trials of a journal as a study of Optuna, named like the file, to a new SQLite database.
+
+    A trial has the knobs that were trained, those proposed where it is infeasible. Pruned trials are Optuna's pruned
+    ones; those without a result have failed.
+
+    Raises:
+        StorageError: if the file exists.
+    """
+    from optuna import create_study
+    from optuna.storages import RDBStorage
+
+    if path.exists():
+        raise StorageError(f"an exported study must be a new file, but {path} exists; name another file")
+    lines = list(lines)
+    reruns = {line.spec_hash: line for line in lines if isinstance(line, TrialRerun)}
+    trials = [_trial_of(line, reruns.get(line.spec_hash), knobs) for line in lines if isinstance(line, TrialJudged)]
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder, _quiet():
+        aside = Path(folder) / "study"
+        storage = RDBStorage(f"sqlite:///{aside}")
+        create_study(storage=storage, study_name=path.stem, direction="maximize").add_trials(trials)
+        storage.remove_session()
+        storage.engine.dispose()
+        aside.replace(path)
+
+
+def _trial_of(row: TrialJudged, rerun: TrialRerun | None, knobs: Sequence[Knob]) -> "FrozenTrial":
+    from optuna.trial import TrialState, create_trial
+
+    values = row.knobs or row.proposed
+    inside = [knob for knob in knobs if knob.name in values and knob.clip(values[knob.name]) == values[knob.name]]
+    state = TrialState.PRUNED if row.status == "pruned" else TrialState.COMPLETE
+    lead = rerun.lead if rerun else row.lead
+    trial = create_trial(
+        state=TrialState.FAIL if row.sharpe is None else state,
+        value=row.sharpe,
+        params={knob.name: values[knob.name] for knob in inside},
+        distributions=_distributions(inside),
+        user_attrs={
+            "spec_hash": row.spec_hash,
+            "standing": str(rerun.standing if rerun else row.standing),
+            "status": row.status,
+            "message": row.message,
+            "lead_t": lead.t if lead else None,
+        },
+        intermediate_values=dict(enumerate(row.fold_sharpes)),
+    )
+    trial.datetime_complete = row.finished_at.astimezone().replace(tzinfo=None)  # Optuna's times are local
+    trial.datetime_start = trial.datetime_complete - timedelta(seconds=row.seconds)
+    return trial
+
+
+def _distributions(knobs: Sequence[Knob]) -> "dict[str, BaseDistribution]":
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    return {
+        knob.name: IntDistribution(int(knob.low), int(knob.high), log=knob.is_log)
+        if knob.is_whole
+        else FloatDistribution(knob.low, knob.high, log=knob.is_log)
+        for knob in knobs
+    }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Optuna's messages and its warnings of experimental features, and nobody else's."""
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.logging import ERROR, get_verbosity, set_verbosity
+
+    verbosity = get_verbosity()
+    set_verbosity(ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            yield
+    finally:
+        set_verbosity(verbosity)
