@@ -1,6 +1,6 @@
 """MLflow runs of a search session: one for the session, and one nested below it for each trial."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nvtrader_pipelines.orchestration.mlflow_curves import N_LISTED, RUN_TAG
@@ -101,13 +101,13 @@ class SearchRuns:
         self._log_figures(key, figures, line.standing)
         client.set_terminated(run_id, "FAILED" if line.status in ("failed", "infeasible") else "FINISHED")
 
-    def _log_figures(self, key: str, figures: dict[str, float | None], standing: str) -> None:
+    def _log_figures(self, key: str, figures: Mapping[str, float | None], standing: str) -> None:
         run_id = self._logged[key].info.run_id
         self._run.client.log_batch(run_id, metrics=_metrics(figures))
         self._run.client.set_tag(run_id, "standing", standing)
 
 
-def _metrics(figures: dict[str, float | None]) -> "list[Metric]":
+def _metrics(figures: Mapping[str, float | None]) -> "list[Metric]":
     from mlflow.entities import Metric
 
     return [Metric(name, value, 0, 0) for name, value in figures.items() if value is not None]

@@ -44,6 +44,7 @@ class OptunaProposer(Component):
     """
 
     kind: Literal["optuna"] = "optuna"
+    reason: ClassVar[str] = "where good trials are denser than others"
     aliases: ClassVar[tuple[str, ...]] = ("tpe",)
     is_stateful: ClassVar[bool] = False
     n_startup_trials: PositiveInt = 10  # proposals drawn at random before the estimator has results
@@ -65,6 +66,7 @@ class CmaEsProposer(Component):
     """
 
     kind: Literal["cma_es"] = "cma_es"
+    reason: ClassVar[str] = "drawn around the best trials so far"
     is_stateful: ClassVar[bool] = True
     population_size: Annotated[int, Field(ge=4)] | None = None  # trials of a generation; null: by the number of knobs
 
@@ -82,6 +84,7 @@ class RandomProposer(Component):
     """
 
     kind: Literal["random"] = "random"
+    reason: ClassVar[str] = "drawn at random"
     is_stateful: ClassVar[bool] = False
 
     def start(self, knobs: Sequence[Knob], seed: int) -> SamplerOf:  # noqa: ARG002 - one signature
@@ -99,6 +102,7 @@ class GridProposer(Component):
     """
 
     kind: Literal["grid"] = "grid"
+    reason: ClassVar[str] = "next point of the grid"
     is_stateful: ClassVar[bool] = False
     points: Annotated[int, Field(ge=2, le=MAX_COMBINATIONS)] = 3  # values of each knob, both bounds included
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.research.journal import BaseJudged, Knobs, Line, TrialJudged, TrialRerun, n_changes, read_line
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
-from nvtrader_pipelines.storage.errors import DamagedFileError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
 
 REMEDY = "restore the session's folder from a backup, or delete it"
@@ -51,6 +51,20 @@ def _read_line(folder: SessionFolder, number: int, text: bytes) -> Line:
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
         raise DamagedFileError(folder.journal, f"has an unreadable line {number}: {reason}", REMEDY) from error
+
+
+def request_stop(folder: SessionFolder) -> None:
+    """Ask the process that runs a session to end it after its current trials.
+
+    Raises:
+        StorageError: if no process runs it.
+    """
+    if not folder.is_running:
+        raise StorageError(
+            f"a session must be running to be stopped, but no process runs {folder.session_id}; see "
+            f"`nvtrader research status {folder.session_id}`"
+        )
+    folder.stop_request.touch()
 
 
 def recorded_states(lines: Iterable[Line]) -> Iterator[tuple[Line, SearchState]]:

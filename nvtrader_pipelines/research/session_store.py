@@ -75,7 +75,9 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
     given = {name: value for name, value in options.items() if value is not None}
     spec = validate_document({**content, **given}, SessionSpec, "the options are not valid")
     windows = spec.windows(panel)
-    RunPlan.of(sealed_experiment(spec.space().base, spec.sealed_from, "base"), panel)
+    space = spec.space()
+    spec.proposer.start(space.knobs, spec.seed)
+    RunPlan.of(sealed_experiment(space.base, spec.sealed_from, "base"), panel)
     created_at = now()
     digest = hashlib.sha256(f"{canonical_json(spec)}{created_at}".encode()).hexdigest()
     session = Session(

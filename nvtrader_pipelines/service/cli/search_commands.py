@@ -16,14 +16,20 @@ from nvtrader_pipelines.service.cli.exit_codes import INTERRUPTED
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import parse_day
 from nvtrader_pipelines.service.cli.output import print_line, wide_console, write_json
-from nvtrader_pipelines.service.cli.research_commands import AnySession, app
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.research.session_spec import Session
+    pass
 
+app = typer.Typer()
+AnySession = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SESSION", help="Id of a session, or its beginning; default: the running one, else the last."
+    ),
+]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: 2.")]
 
 
@@ -33,13 +39,15 @@ Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes
     "nvtrader research start --symbols AAPL,KO,XOM,JNJ --eval-mode cufolio_only --budget 50",
     "nvtrader research start --like ppo-residual --goal 'less turnover, same return'",
 )
-def start(
+def start(  # noqa: PLR0913 - options of a command line
     *,
     goal: Annotated[str | None, typer.Option("--goal", help="Goal in your words, kept in the journal.")] = None,
     symbols: Annotated[
         str | None, typer.Option("--symbols", help="Symbols, separated by commas; default: all.")
     ] = None,
-    budget: Annotated[int | None, typer.Option("--budget", help="Trials; default: 20, unless --seconds is set.")] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", help="Trials; default: 20, unless --seconds is set.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Time after which no trial begins.")] = None,
     total_timesteps: Annotated[
         int | None, typer.Option("--total-timesteps", help="Training steps of a trial; default: 20,000.")
@@ -58,9 +66,7 @@ def start(
     proposer: Annotated[
         str | None, typer.Option("--proposer", help="optuna, cma_es, random or grid; default: optuna.")
     ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Source of prices: sample, landing or yahoo.")
-    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Source of prices: sample, landing or yahoo.")] = None,
     validation_from: Annotated[
         date | None,
         typer.Option("--validation-from", parser=parse_day, help="First day on which trials are compared."),
@@ -68,7 +74,9 @@ def start(
     sealed_from: Annotated[
         date | None, typer.Option("--sealed-from", parser=parse_day, help="First day that no trial sees.")
     ] = None,
-    folds: Annotated[int | None, typer.Option("--folds", help="Parts of the validation, each trained for; default: 1.")] = None,
+    folds: Annotated[
+        int | None, typer.Option("--folds", help="Parts of the validation, each trained for; default: 1.")
+    ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="End trials early that are worse on 4 or more folds; needs 6 folds.")
     ] = False,

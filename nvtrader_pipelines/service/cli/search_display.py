@@ -97,7 +97,11 @@ class SessionProgress:
     @property
     def remaining(self) -> str:
         """Trials done, and the time that the others may take."""
-        done = f"{self._n_trials} trials" if self._spec.budget is None else f"{self._n_trials} of {self._spec.budget} trials"
+        done = (
+            f"{self._n_trials} trials"
+            if self._spec.budget is None
+            else f"{self._n_trials} of {self._spec.budget} trials"
+        )
         n_new = self._n_trials - self._n_before
         if not n_new or self._spec.budget is None:
             return done

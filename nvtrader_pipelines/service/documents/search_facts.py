@@ -26,6 +26,7 @@ from nvtrader_pipelines.research.journal import (
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
+from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import SessionSpec
 from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.storage.errors import StorageError
@@ -83,6 +84,15 @@ class SessionDocument(SearchFacts):
     symbols: tuple[str, ...]
     spec: SessionSpec
     folder: Path
+
+
+class ReportDocument(SearchFacts):
+    """Report of a session, and its files."""
+
+    session_id: str
+    path: Path
+    picture: Path | None  # null before the base is judged
+    markdown: str
 
 
 class JournalRow(SearchFacts):
@@ -164,6 +174,25 @@ def session_document(home: Home, text: str | None = None) -> SessionDocument:
         symbols=session.symbols,
         spec=spec,
         folder=recorded.folder.path,
+    )
+
+
+def report_document(home: Home, text: str | None = None) -> ReportDocument:
+    """Return the report of a session, found as by `find_session`, and write its files where they are out of date.
+
+    Raises:
+        StorageError: if no session or several match, or its files cannot be read.
+    """
+    recorded = read_session(find_session(home, text))
+    folder, is_running = recorded.folder, recorded.folder.is_running
+    markdown = session_report(recorded.session, recorded.lines, is_running=is_running)
+    if not folder.report.exists() or folder.report.read_text() != markdown:
+        write_report(folder, recorded.session, recorded.lines, is_running=is_running)
+    return ReportDocument(
+        session_id=folder.session_id,
+        path=folder.report,
+        picture=folder.picture if folder.picture.exists() else None,
+        markdown=markdown,
     )
 
 

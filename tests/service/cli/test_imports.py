@@ -41,7 +41,16 @@ STAGES = {  # in this order in one process: a stage sees the imports of earlier 
     "kill switch": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
     "audit": (["plans"], NEVER | TABLES - {"polars"}),
     "tables and specs": (
-        ["portfolio", "policies list", "experiments list", "runs list", "components", "schema", "research space"],
+        [
+            "portfolio",
+            "policies list",
+            "experiments list",
+            "runs list",
+            "components",
+            "schema",
+            "research space",
+            "research sessions",
+        ],
         NEVER,
     ),
 }

@@ -2,15 +2,34 @@ import json
 
 import pytest
 
+from nvtrader_pipelines.research.session_report import session_report
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.cli.error_lines import is_one_line_error
+
+ONE, TWO = a_session("20260302-aaaa"), a_session("20260303-bbbb")
 
 
 @pytest.fixture
-def research(home, command):
-    (home.experiments / "mine.yaml").write_text("name: mine\nagent: {kind: ppo, gamma: 0.5, n_epochs: 5}\n")
+def at_home(home, command):
     invoke = command(home)
-    return lambda *arguments: invoke("research", "space", *arguments)
+    return lambda *arguments: invoke("research", *arguments)
+
+
+@pytest.fixture
+def research(home, at_home):
+    (home.experiments / "mine.yaml").write_text("name: mine\nagent: {kind: ppo, gamma: 0.5, n_epochs: 5}\n")
+    return lambda *arguments: at_home("space", *arguments)
+
+
+@pytest.fixture
+def folders(home):
+    """Folders of a finished and of a stopped session."""
+    lines = (a_journal().look(0.2, 0.3).lines, a_journal(12).lines)
+    return [write_session(home, session, journal) for session, journal in zip((ONE, TWO), lines, strict=True)]
+
+
+READING = ("status", "sessions", "journal", "report")
 
 
 def test_space_lists_knobs_with_bounds_and_base(research):
@@ -50,3 +69,74 @@ def test_space_around_an_unknown_experiment_exits_with_3(research):
     refused = research("--like", "mien")
     assert refused.exit_code == BAD_INPUT
     assert is_one_line_error(refused.stderr)
+
+
+@pytest.mark.parametrize("name", ["status", "journal", "report", "stop"])
+def test_command_without_a_session_exits_with_3(at_home, name):
+    refused = at_home(name)
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_line_error(refused.stderr)
+
+
+def test_home_without_sessions_has_an_empty_list(at_home):
+    assert at_home("sessions").exit_code == 0
+    assert json.loads(at_home("sessions", "--json").stdout) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folders")
+@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("session", ["20260302", "20260303"])
+def test_reading_command_prints_a_page_about_a_session(at_home, name, session):
+    found = at_home(name, *([] if name == "sessions" else [session]))
+    assert found.exit_code == 0
+    assert session in found.stdout or name == "journal"
+
+
+@pytest.mark.usefixtures("folders")
+def test_status_shows_the_last_session_by_default(at_home):
+    document = json.loads(at_home("status", "--json").stdout)
+    assert (document["summary"]["session_id"], document["summary"]["n_trials"]) == ("20260303-bbbb", 12)
+
+
+@pytest.mark.usefixtures("folders")
+def test_sessions_are_listed_as_csv_newest_first(at_home):
+    head, *rows = at_home("sessions", "--format", "csv").stdout.splitlines()
+    assert [row.split(",")[0] for row in rows] == ["20260303-bbbb", "20260302-aaaa"]
+    assert head.startswith("session_id,state,outcome,n_trials,budget,base_sharpe,best_sharpe")
+
+
+@pytest.mark.usefixtures("folders")
+def test_journal_is_written_as_json_and_csv(at_home):
+    rows = json.loads(at_home("journal", "20260302", "--json").stdout)
+    assert [rows[0]["event"], rows[-1]["event"]] == ["base", "verdict"]
+    assert set(rows[1]["changed"]) == {"lookback", "learning_rate", "gamma"}
+    assert len(at_home("journal", "20260302", "--format", "csv").stdout.splitlines()) == len(rows) + 1
+
+
+@pytest.mark.slow
+def test_report_is_written_with_its_picture(at_home, folders):
+    document = json.loads(at_home("report", "--json").stdout)
+    assert document["markdown"] == session_report(TWO, a_journal(12).lines) == folders[1].report.read_text()
+    assert (document["path"], document["picture"]) == (str(folders[1].report), str(folders[1].picture))
+
+
+def test_stop_of_a_running_session_leaves_a_request(at_home, folders):
+    with folders[0].lock():
+        assert json.loads(at_home("stop", "--json").stdout)["session_id"] == "20260302-aaaa"
+    assert folders[0].stop_request.exists()
+
+
+def test_stop_of_a_stopped_session_exits_with_3(at_home, folders):
+    refused = at_home("stop", "20260303")
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_line_error(refused.stderr)
+    assert not folders[1].stop_request.exists()
+
+
+def test_damaged_session_exits_with_3_and_is_named_in_the_list(at_home, folders):
+    folders[0].settings.write_text("{}")
+    refused = at_home("status", "20260302")
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_line_error(refused.stderr)
+    assert str(folders[0].settings) in at_home("sessions").stdout

@@ -1,0 +1,126 @@
+"""Pages of search sessions: state, list and journal."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from nvtrader_pipelines.research.config_delta import Adjustment
+from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_rows
+from nvtrader_pipelines.service.documents.search_facts import JournalRow, SessionDocument, SessionSummary
+
+SESSION_SCHEMA = {
+    "session_id": pl.String,
+    "state": pl.String,
+    "outcome": pl.String,
+    "n_trials": pl.Int64,
+    "budget": pl.Int64,
+    "base_sharpe": pl.Float64,
+    "best_sharpe": pl.Float64,
+    "standing": pl.String,
+    "mode": pl.String,
+    "started_at": pl.Datetime("us", "UTC"),
+    "goal": pl.String,
+    "source": pl.String,
+    "n_symbols": pl.Int64,
+    "n_known": pl.Int64,
+    "seconds": pl.Float64,
+}
+JOURNAL_SCHEMA = {
+    "proposal": pl.Int64,
+    "event": pl.String,
+    "trial": pl.Int64,
+    "status": pl.String,
+    "standing": pl.String,
+    "sharpe": pl.Float64,
+    "lead": pl.Float64,
+    "t": pl.Float64,
+    "bar": pl.Float64,
+    "seconds": pl.Float64,
+    "changed": pl.String,
+    "message": pl.String,
+    "clips": pl.List(pl.String),
+    "snaps": pl.List(pl.String),
+}
+DIGITS = 2  # of ratios in a table
+RATIOS = ("sharpe", "lead", "t", "bar", "base_sharpe", "best_sharpe")
+
+
+def session_rows(summaries: Sequence[SessionSummary]) -> pl.DataFrame:
+    """Rows of sessions."""
+    return pl.DataFrame([summary.model_dump() for summary in summaries], schema=SESSION_SCHEMA)
+
+
+def print_sessions(summaries: Sequence[SessionSummary], problems: Sequence[str]) -> None:
+    """Print sessions, and the problems of those that cannot be read."""
+    if summaries:
+        write_rows(session_rows(summaries).pipe(_rounded), Format.TABLE)
+    elif not problems:
+        print_line("no search session yet: nvtrader research start", "dim")
+    for problem in problems:
+        print_line(problem, "yellow")
+
+
+def journal_table(rows: Sequence[JournalRow]) -> pl.DataFrame:
+    """Rows of a journal, with knobs and adjustments as text."""
+    texts = [
+        {
+            **row.model_dump(),
+            "changed": ", ".join(f"{name} {value:.4g}" for name, value in row.changed.items()),
+            "clips": _format_adjustments(row.clips),
+            "snaps": _format_adjustments(row.snaps),
+        }
+        for row in rows
+    ]
+    return pl.DataFrame(texts, schema=JOURNAL_SCHEMA)
+
+
+def print_journal(rows: Sequence[JournalRow], notes: Sequence[str]) -> None:
+    """Print a journal as a table, the verdict below, and notes."""
+    verdict = next((row.message for row in rows if row.event == "verdict"), "")
+    table = journal_table([row for row in rows if row.event != "verdict"])
+    empty = [name for name in ("clips", "snaps") if not table[name].list.len().sum()]
+    write_rows(table.drop(empty).pipe(_rounded), Format.TABLE)
+    if verdict:
+        print_line(verdict)
+    for note in notes:
+        print_line(note, "yellow")
+
+
+def print_session(document: SessionDocument) -> None:
+    """Print the state of a session, and the command that shows more."""
+    summary, windows, spec = document.summary, document.windows, document.spec
+    trials = f"{summary.n_trials} of {summary.budget} trials" if summary.budget else f"{summary.n_trials} trials"
+    left = "" if document.seconds_left is None else f", about {_format_seconds(document.seconds_left)} left"
+    verb = "resume" if summary.state == "stopped" else "report"
+    print_lines(
+        {
+            "session": f"{summary.session_id} {summary.state}: {trials}, {summary.n_known} known{left}",
+            "goal": summary.goal,
+            "result": document.sentence,
+            "searches": f"{summary.mode} around {spec.base.name}, {summary.n_symbols} symbols of {summary.source}, "
+            f"{spec.proposer.kind} with seed {spec.seed}",
+            "windows": f"trains before {windows.validation_from}, validates before {windows.sealed_from}, sealed from "
+            "then on",
+            "work": f"{_format_seconds(summary.seconds)} of training and judging since "
+            f"{summary.started_at:%Y-%m-%d %H:%M} UTC",
+            "notes": "; ".join(document.notes),
+            "next": f"nvtrader research {verb} {summary.session_id}",
+        },
+        width=9,
+    )
+
+
+def _rounded(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col(name).round(DIGITS) for name in RATIOS if name in rows.columns)
+
+
+def _format_adjustments(adjustments: Sequence[Adjustment]) -> list[str]:
+    return [f"{each.knob} {each.proposed:.4g} → {each.used:.4g}" for each in adjustments]
+
+
+def _format_seconds(seconds: float) -> str:
+    """Format a duration in its largest unit that counts at least two."""
+    for unit, size in (("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
