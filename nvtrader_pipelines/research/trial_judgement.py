@@ -1,7 +1,9 @@
 """Judgement of one trial: training on each validation fold, and one account over its test window."""
 
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +15,7 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, varies
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
+from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
@@ -20,6 +23,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, normalize_windows
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
+from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.learned import LearnedPolicy, open_policy
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
@@ -71,13 +75,16 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
     began = time.perf_counter()
     plan, is_worse = RunPlan(job.spec, panel, digest, job.folds), _pruner(job.reference)
     returns: list[Returns] = []
+    sharpes: list[float] = []
     archives: dict[int, bytes] = {}
     error, is_pruned = "", False
     try:
-        for fold, policy, archive in _fold_policies(plan, job):
+        _require_runnable(job.spec, panel)
+        for fold in job.folds:
+            policy, archives[fold.index] = _fold_policy(plan, fold, job.seed)
             returns.append(walk_policy(panel, fold, policy, job.spec.environment.rebal_freq))
-            archives |= archive
-            is_pruned = is_worse(sharpe_ratio(returns[-1])) and fold is not job.folds[-1]
+            sharpes.append(sharpe_ratio(returns[-1]))
+            is_pruned = is_worse(sharpes[-1]) and len(sharpes) < len(job.folds)
             if is_pruned:
                 break
         _require_spread(returns)
@@ -88,34 +95,34 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
         number=job.number,
         seed=job.seed,
         returns=np.concatenate(returns) if is_complete else None,
-        fold_sharpes=tuple(map(sharpe_ratio, returns)),
+        fold_sharpes=tuple(sharpes),
         seconds=time.perf_counter() - began,
         error=error,
         is_pruned=is_pruned,
-        archives=archives if is_complete else {},
+        archives=archives if is_complete and job.keeps_policy else {},
     )
 
 
-def _fold_policies(plan: RunPlan, job: TrialJob) -> Iterator[tuple[Fold, Policy, Mapping[int, bytes]]]:
-    """Train and yield the policy of each fold behind the pipeline, with its file if policies are kept."""
-    timing = plan.spec.pipeline.timing
-    for fold in plan.folds:
-        task = plan.task((fold.index, job.seed))
-        fit = _train(plan.panel, task)
-        card = plan.card(task, fit)
-        archive = write_archive(card, fit.tensors) if job.keeps_policy or timing.needs_fit else b""
-        thresholds = Thresholds()
-        if timing.needs_fit:
-            thresholds = fit_thresholds(plan, {(fold.index, job.seed): archive}, {fold.index: job.seed}, fold)
-        policy = open_policy(card, fit.tensors, plan.panel)
-        if isinstance(policy, LearnedPolicy):
-            policy = policy.without_estimates
-        rebal_freq = plan.spec.environment.rebal_freq
-        yield (
-            fold,
-            PipelinedPolicy(policy, plan.spec.pipeline, thresholds, rebal_freq),
-            {fold.index: archive} if job.keeps_policy else {},
-        )
+def _require_runnable(spec: ExperimentSpec, panel: MarketPanel) -> None:
+    """Raise a ValueError if a run of the experiment would be refused on this market."""
+    if isinstance(spec.agent, ClassicalAgent):
+        spec.agent.require_market(panel)
+    require_causal_parts(spec, panel)
+
+
+def _fold_policy(plan: RunPlan, fold: Fold, seed: int) -> tuple[Policy, bytes]:
+    """Train the policy of a fold behind the pipeline, and return it with its file."""
+    task = plan.task((fold.index, seed))
+    fit = _train(plan.panel, task)
+    card = plan.card(task, fit)
+    archive = write_archive(card, fit.tensors)
+    pipeline, thresholds = plan.spec.pipeline, Thresholds()
+    if pipeline.timing.needs_fit:
+        thresholds = fit_thresholds(plan, {(fold.index, seed): archive}, {fold.index: seed}, fold)
+    policy = open_policy(card, fit.tensors, plan.panel)
+    if isinstance(policy, LearnedPolicy):
+        policy = policy.without_estimates
+    return PipelinedPolicy(policy, pipeline, thresholds, plan.spec.environment.rebal_freq), archive
 
 
 def _train(panel: MarketPanel, task: TrainingTask) -> Fit:
@@ -155,15 +162,16 @@ def _pruner(reference: tuple[float, ...]) -> Callable[[float], bool]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        direction="maximize", pruner=optuna.pruners.WilcoxonPruner(p_threshold=PRUNED_AT, n_startup_steps=MIN_SCORES)
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # its version is pinned
+        pruner = optuna.pruners.WilcoxonPruner(p_threshold=PRUNED_AT, n_startup_steps=MIN_SCORES)
+    study = optuna.create_study(direction="maximize", pruner=pruner)
     scores = dict(enumerate(reference))
     study.add_trial(optuna.trial.create_trial(value=float(np.mean(reference)), intermediate_values=scores))
-    trial = study.ask()
+    trial, folds = study.ask(), itertools.count()
 
     def is_worse(score: float) -> bool:
-        trial.report(score, len(study.get_trials(deepcopy=False)[-1].intermediate_values))
+        trial.report(score, next(folds))
         return trial.should_prune()
 
     return is_worse
