@@ -163,7 +163,7 @@ def _pruner(reference: tuple[float, ...]) -> Callable[[float], bool]:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # its version is pinned
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of its interface, which tests exercise
         pruner = optuna.pruners.WilcoxonPruner(p_threshold=PRUNED_AT, n_startup_steps=MIN_SCORES)
     study = optuna.create_study(direction="maximize", pruner=pruner)
     scores = dict(enumerate(reference))
