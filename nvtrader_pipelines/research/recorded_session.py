@@ -30,12 +30,14 @@ def read_session(folder: SessionFolder) -> RecordedSession:
     """Read the settings and the journal of a session.
 
     Raises:
-        DamagedFileError: if the settings or a complete line of the journal cannot be read.
+        StorageError: if there is no such session, or its settings or a complete line of its journal cannot be read.
     """
     try:
         session = Session.model_validate_json(folder.settings.read_bytes())
-    except FileNotFoundError as error:
-        raise DamagedFileError(folder.settings, "is missing", REMEDY) from error
+    except FileNotFoundError:
+        raise StorageError(
+            f"there is no search session {folder.session_id!r}; `nvtrader research sessions` lists them"
+        ) from None
     except ValidationError as error:
         raise DamagedFileError(folder.settings, f"is no session: {explain(error, Session)}", REMEDY) from error
     texts = folder.read_lines()

@@ -52,7 +52,6 @@ def a_session(session_id="20260302-090000-aaaa", **settings):
         created_at=START,
         spec=SessionSpec(**spec),
         symbols=tuple(f"N{i}" for i in range(20)),
-        snapshot_ids={"returns": 1},
         validation_digest="ab" * 32,
     )
 
@@ -82,7 +81,8 @@ class JournalBuilder:
         """Judge a proposal; without a difference it has no result."""
         key = key or f"t{len(self.state.trials) + 1}"
         lead = None if difference is None else Lead(difference, error, N_BLOCKS)
-        used = {**self.knobs, **knobs}
+        proposed = {**self.knobs, **knobs}
+        used = {} if status == "infeasible" else proposed
         self.state, decision = judge_trial(self.state, SearchTrial(key, n_changes(used, self.knobs), lead))
         number = list(self.state.trials).index(key) + 1 if key in self.state.trials else None
         has_result = lead is not None
@@ -93,8 +93,8 @@ class JournalBuilder:
             spec_hash=key,
             proposer="optuna",
             reason="",
-            proposed=used,
-            knobs={} if status == "infeasible" else used,
+            proposed=proposed,
+            knobs=used,
             status=status,
             message="" if has_result else f"{status} for a reason",
             standing=decision.standing,

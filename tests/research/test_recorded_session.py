@@ -1,8 +1,8 @@
 import pytest
 
-from nvtrader_pipelines.research.journal import search_state
 from nvtrader_pipelines.research.recorded_session import read_session, recorded_state
-from nvtrader_pipelines.storage.errors import DamagedFileError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
 
 
@@ -35,9 +35,14 @@ def test_unreadable_settings_are_an_error(home):
         read_session(folder)
 
 
+def test_session_that_does_not_exist_is_an_error(home):
+    with pytest.raises(StorageError, match="nvtrader research sessions"):
+        read_session(SessionFolder.of(home, "none"))
+
+
 def test_recorded_state_equals_that_of_the_rule():
-    lines = a_journal(30).lines
-    assert recorded_state(lines) == search_state(lines)
+    builder = a_journal(30)
+    assert recorded_state(builder.lines) == builder.state
 
 
 def test_recorded_state_counts_configurations_of_other_sessions():

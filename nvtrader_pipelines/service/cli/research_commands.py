@@ -8,7 +8,7 @@ import typer
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.service.cli import search_commands
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import with_examples
+from nvtrader_pipelines.service.cli.options import require_file_path, with_examples
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.cli.search_commands import AnySession
 from nvtrader_pipelines.service.open_home import require_home
@@ -146,9 +146,10 @@ def export(
     from nvtrader_pipelines.research.study import export_study
     from nvtrader_pipelines.service.documents.search_facts import find_session
 
+    path = require_file_path(optuna.expanduser())
     recorded = read_session(find_session(require_home(), session))
-    export_study(recorded.lines, recorded.session.spec.space().knobs, optuna)
+    export_study(recorded.lines, recorded.session.spec.space().knobs, path)
     if as_json:
-        write_json({"session_id": recorded.session.session_id, "file": optuna})
+        write_json({"session_id": recorded.session.session_id, "file": path})
     else:
-        print_line(f"wrote {optuna}: optuna-dashboard sqlite:///{optuna}")
+        print_line(f"wrote {path}: optuna-dashboard sqlite:///{path}")

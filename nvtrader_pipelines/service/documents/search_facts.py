@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -248,21 +247,17 @@ def _sentence(lines: Sequence[Line]) -> str:
 
 
 def _seconds_left(recorded: RecordedSession) -> float | None:
-    """Estimate the time to the last trial from the pace so far; None before the first trial.
-
-    An event takes no longer than its work, so that a pause between two runs of a session does not count.
-    """
+    """Estimate the time to the last trial from the work so far, with all workers busy; None before the first trial."""
     lines, spec = recorded.lines, recorded.session.spec
     state = recorded_state(lines)
     if state is None or not state.trials:
         return None
-    gaps = [(after.finished_at - before.finished_at).total_seconds() for before, after in pairwise(lines)]
-    spent = sum(max(0.0, min(gap, after.seconds)) for gap, after in zip(gaps, lines[1:], strict=True))
     limits = []
     if spec.budget is not None:
-        limits.append((spec.budget - len(state.trials)) * spent / len(state.trials))
+        work = sum(line.seconds for line in lines if not isinstance(line, BaseJudged))
+        limits.append((spec.budget - len(state.trials)) * work / len(state.trials) / spec.workers)
     if spec.max_seconds is not None:
-        limits.append(spec.max_seconds - spent)
+        limits.append(spec.max_seconds - sum(line.seconds for line in lines) / spec.workers)
     return max(0.0, min(limits))
 
 

@@ -1,5 +1,6 @@
 import json
 
+import optuna
 import pytest
 
 from nvtrader_pipelines.research.session_report import session_report
@@ -140,3 +141,13 @@ def test_damaged_session_exits_with_3_and_is_named_in_the_list(at_home, folders)
     assert refused.exit_code == BAD_INPUT
     assert is_one_line_error(refused.stderr)
     assert str(folders[0].settings) in at_home("sessions").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folders")
+def test_trials_are_exported_as_a_study_of_optuna(at_home, tmp_path):
+    path = tmp_path / "study.db"
+    found = at_home("export", "20260303", "--optuna", str(path), "--json")
+    assert json.loads(found.stdout) == {"session_id": "20260303-bbbb", "file": str(path)}
+    assert len(optuna.load_study(study_name="study", storage=f"sqlite:///{path}").trials) == 13
+    assert at_home("export", "20260303", "--optuna", str(path)).exit_code == BAD_INPUT  # the file exists
