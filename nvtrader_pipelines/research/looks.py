@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
 from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
-from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE, lead_of
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
@@ -28,7 +27,7 @@ from nvtrader_pipelines.research.verdict import (
     SearchState,
     SearchTrial,
     look_level,
-    smallest_confirmed_lead,
+    smallest_visible_lead,
 )
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.runs.lifecycle import now
@@ -61,10 +60,18 @@ class Close:
         sentence = format_nothing_found(self.state, self.store.ledger.n_looks(self.sealed_window))
         return self._closed(outcome=NOTHING_FOUND, sentence=sentence, seconds=0.0)
 
-    def look(self, trial: SearchTrial, base: ExperimentSpec, kept: ExperimentSpec, n_workers: int) -> Iterator[Line]:
+    def look(
+        self, trial: SearchTrial, validated: Lead, sides: tuple[ExperimentSpec, ExperimentSpec], n_workers: int
+    ) -> Iterator[Line]:
         """Open the look, then train base and kept trial anew before the sealed window and compare them there.
 
         The look is in the ledger and in the journal before the window is read. A resumed session keeps its number.
+
+        Args:
+            trial: the kept one.
+            validated: its lead on validation.
+            sides: experiments of the base and of the kept trial.
+            n_workers: processes.
         """
         look = self.store.ledger.open_look(self.sealed_window, self.session.session_id, trial.key)
         if not any(isinstance(line, LookOpened) for line in self.lines):
@@ -72,16 +79,17 @@ class Close:
                 trial=self.number(trial.key),
                 look=look,
                 level=look_level(look),
-                smallest_lead=self._smallest_lead(trial, look),
+                smallest_lead=smallest_visible_lead(validated, self.session.n_sealed, look),
                 seconds=0.0,
                 finished_at=now(),
             )
-        winner = sealed_experiment(kept, self.session.spec.sealed_from, f"{self.session.session_id}-winner")
-        sides = {"kept": winner, "base": sealed_experiment(base, self.session.spec.sealed_from, "base")}
-        results = self._judge(sides, n_workers)
+        sealed_from = self.session.spec.sealed_from
+        base = sealed_experiment(sides[0], sealed_from, "base")
+        winner = sealed_experiment(sides[1], sealed_from, f"{self.session.session_id}-winner")
+        results = self._judge({"kept": winner, "base": base}, n_workers)
         returns = {side: _mean_returns(of_side) for side, of_side in results.items()}
-        rebal_freq = base.environment.rebal_freq
         for name, rule in PLAIN.items():
+            rebal_freq = base.environment.rebal_freq
             returns[name] = walk_policy(self.panel, self.windows.sealed, rule.start(), rebal_freq)[None]
         leads = {side: lead_of(returns["kept"], returns[side]) for side in ("base", *PLAIN)}
         verdict = LookVerdict(look, leads.pop("base"), leads)
@@ -109,13 +117,6 @@ class Close:
     def number(self, key: str) -> int:
         """Number of a trial in the session, from 1."""
         return list(self.state.trials).index(key) + 1
-
-    def _smallest_lead(self, trial: SearchTrial, look: int) -> float:
-        """Lead that the look confirms four times in five, by the error on validation, scaled to the sealed window."""
-        n_blocks = (self.windows.sealed.test_last - self.windows.sealed.test_first + 1) // BLOCK_SIZE
-        lead = trial.current_lead
-        error = lead.standard_error * sqrt(lead.n_blocks / n_blocks) if lead else 0.0
-        return smallest_confirmed_lead(error, n_blocks, look)
 
     def _judge(self, sides: dict[str, ExperimentSpec], n_workers: int) -> dict[str, list[TrialResult]]:
         """Train and walk every side with its seeds; only the policies of the kept one are returned."""

@@ -28,8 +28,8 @@ from nvtrader_pipelines.research.looks import POLL_SECONDS, Close
 from nvtrader_pipelines.research.proposers import SpaceExhausted
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state
 from nvtrader_pipelines.research.session_report import write_report
+from nvtrader_pipelines.research.session_spec import BASE_SEEDS, FIRST_SEED, FRESH_SEEDS
 from nvtrader_pipelines.research.session_store import (
-    BASE_SEEDS,
     before_seal,
     earlier_configurations,
     known_results,
@@ -54,8 +54,6 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
-FIRST_SEED = 5  # of every trial
-FRESH_SEEDS = (6, 7)  # of a rerun
 MAX_KNOWN = 100  # known proposals in a row, after which nothing new is expected
 
 
@@ -99,6 +97,7 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
         RunHalted: if the kill switch is engaged.
     """
     folder = SessionFolder.of(store.home, session_id)
+    read_session(folder)  # fails before the lock makes a folder
     with folder.lock():
         folder.cut_torn_line()
         folder.stop_request.unlink(missing_ok=True)
@@ -407,12 +406,13 @@ class Search:
 
     def _close(self, state: SearchState, n_workers: int) -> Iterator[Line]:
         close = Close(self._store, self._folder, self.session, self._panel, self._windows, state, self.lines)
-        if not state.is_above_luck or state.kept is None:
+        kept = state.kept
+        if kept is None or kept.current_lead is None or not state.is_above_luck:
             yield close.nothing_found()
             return
-        key = state.kept.key
-        knobs = next(row.knobs for row in self._trials() if row.spec_hash == key)
-        yield from close.look(state.kept, self._base.spec, self._space.propose(knobs).spec, n_workers)
+        knobs = next(row.knobs for row in self._trials() if row.spec_hash == kept.key)
+        sides = self._base.spec, self._space.propose(knobs).spec
+        yield from close.look(kept, kept.current_lead, sides, n_workers)
 
     def _write(self, line: Line) -> None:
         self._folder.append(format_line(line))

@@ -18,13 +18,13 @@ from nvtrader_pipelines.research.journal import (
 )
 from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
-from nvtrader_pipelines.research.session_spec import Session
+from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session
 from nvtrader_pipelines.research.verdict import (
     Outcome,
     SearchState,
     Standing,
     share_spent,
-    smallest_confirmed_lead,
+    smallest_visible_lead,
 )
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.research_files import SessionFolder
@@ -202,7 +202,7 @@ def _space(session: Session, course: _Course | None) -> str:
 def _seeds(course: _Course | None) -> str:
     if course is None:
         return "5 of the base"
-    text = f"base {', '.join(map(str, course.base.seeds))}"
+    text = f"base {', '.join(map(str, course.base.seeds))}; trials {FIRST_SEED}"
     return f"{text}; reruns {', '.join(map(str, course.reruns[0].seeds))}" if course.reruns else text
 
 
@@ -297,11 +297,10 @@ def _meaning(course: _Course) -> str:
             "five."
         )
     elif course.ranked:
-        best = course.ranked[0].lead
-        smallest = smallest_confirmed_lead(best.standard_error, best.n_blocks, look=1)
+        smallest = smallest_visible_lead(course.ranked[0].lead, course.session.n_sealed, look=1)
         lines.append(
-            f"This session spent no look at the sealed window. A first look at a window as long as the validation "
-            f"confirms a true lead of {format_sharpe(smallest)} four times in five."
+            f"This session has spent no look at the sealed window. A first look confirms a true lead of "
+            f"{format_sharpe(smallest)} four times in five."
         )
     if course.verdict and (course.verdict.deflated_sharpe is not None or course.verdict.pbo is not None):
         lines.append(f"Not decided on: {_reported_only(course.verdict)}.")

@@ -21,6 +21,9 @@ from nvtrader_pipelines.research.verdict import require_sealed_window
 
 BUDGET = 20  # trials
 GOAL = "A higher Sharpe ratio, net of costs"
+BASE_SEEDS = (0, 1, 2, 3, 4)  # of the base, and of both sides at a look
+FIRST_SEED = 5  # of every trial
+FRESH_SEEDS = (6, 7)  # of a rerun
 MIN_PRUNED_FOLDS = 6  # a sign test over five scores can be significant at the earliest
 
 
@@ -87,6 +90,7 @@ class Session(BaseModel):
     created_at: datetime
     spec: SessionSpec
     symbols: tuple[str, ...]
+    n_sealed: int  # sessions of the sealed window
     validation_digest: str  # of the market before the sealed window, the folds and the code
 
 

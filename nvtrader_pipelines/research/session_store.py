@@ -18,7 +18,7 @@ from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
-from nvtrader_pipelines.research.session_spec import SearchWindows, Session, SessionSpec, default_windows
+from nvtrader_pipelines.research.session_spec import BASE_SEEDS, SearchWindows, Session, SessionSpec, default_windows
 from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
@@ -27,8 +27,6 @@ from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 from nvtrader_pipelines.storage.store import Store
-
-BASE_SEEDS = (0, 1, 2, 3, 4)  # of the base, and of both sides at a look
 
 
 def session_base(
@@ -85,6 +83,7 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
         created_at=created_at,
         spec=spec,
         symbols=panel.symbols,
+        n_sealed=windows.sealed.test_last - windows.sealed.test_first + 1,
         validation_digest=validation_digest(spec, panel, windows),
     )
     write_atomically(

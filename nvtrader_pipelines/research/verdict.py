@@ -214,6 +214,15 @@ def smallest_confirmed_lead(standard_error: float, n_blocks: int, look: int) -> 
     return standard_error * (t_quantile(look_level(look), n_blocks) + float(scipy.special.ndtri(POWER)))
 
 
+def smallest_visible_lead(validated: Lead, n_sealed: int, look: int) -> float:
+    """True lead that a look at a sealed window of `n_sealed` sessions confirms four times in five.
+
+    The error on it is that of the lead on validation, scaled by the square root of their lengths.
+    """
+    n_blocks = n_sealed // BLOCK_SIZE
+    return smallest_confirmed_lead(validated.standard_error * sqrt(validated.n_blocks / n_blocks), n_blocks, look)
+
+
 def require_sealed_window(n_sessions: int) -> None:
     """Raise a ValueError if a sealed window is too short for a t of its blocks."""
     if n_sessions < SESSIONS_PER_YEAR:

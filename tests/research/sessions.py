@@ -52,6 +52,7 @@ def a_session(session_id="20260302-090000-aaaa", **settings):
         created_at=START,
         spec=SessionSpec(**spec),
         symbols=tuple(f"N{i}" for i in range(20)),
+        n_sealed=3272,
         validation_digest="ab" * 32,
     )
 
