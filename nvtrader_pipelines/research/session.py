@@ -202,15 +202,17 @@ class Search:
             self._is_exhausted = True
             return
         self._proposals.add(number)
+        refusal = None
         try:
             trial = _Trial(number, proposed, self._space.propose(proposed))
-        except DeltaRefused as refusal:
-            yield self._add_infeasible(state, number, proposed, refusal)
-            return
+        except DeltaRefused as error:
+            refusal, trial = error, self._infeasible(number, proposed)
         running = {task.key for task in self._in_flight.values() if isinstance(task, _Trial)}
         self._n_known = self._n_known + 1 if trial.key in {state.base.key, *state.trials, *running} else 0
         if self._n_known:
             yield self._add_known(state, trial)
+        elif refusal:
+            yield self._judge(state, trial, None, 0.0, status="infeasible", message=refusal.problem, knobs={})
         elif trial.key in self._elsewhere:
             yield self._answer(state, trial)
         else:
@@ -317,12 +319,10 @@ class Search:
         message = f"the result is that of session {folder.session_id}"
         return self._judge(state, task, self._lead(returns), 0.0, **fields, message=message)
 
-    def _add_infeasible(self, state: SearchState, number: int, proposed: Knobs, refusal: DeltaRefused) -> Line:
-        """Count a proposal that gives no valid experiment; it is identified by its own values."""
-        spec = TrialSpec(mode=self._space.mode, base=self._space.base.spec_hash, knobs={**proposed})
-        effective = replace(self._base, trial=spec, clips=(), snaps=())
-        task = _Trial(number, proposed, effective)
-        return self._judge(state, task, None, 0.0, status="infeasible", message=refusal.problem, knobs={})
+    def _infeasible(self, number: int, proposed: Knobs) -> _Trial:
+        """Task of a proposal that gives no valid experiment, identified by its own values."""
+        trial = TrialSpec(mode=self._space.mode, base=self._space.base.spec_hash, knobs=proposed)
+        return _Trial(number, proposed, replace(self._base, trial=trial, clips=(), snaps=()))
 
     def _judge(self, state: SearchState, task: _Trial, lead: Lead | None, seconds: float, **fields: Any) -> TrialJudged:
         """Write the line of a trial, tell the proposer, and queue the reruns that are due."""

@@ -202,6 +202,9 @@ def _space(session: Session, course: _Course | None) -> str:
 def _seeds(course: _Course | None) -> str:
     if course is None:
         return "5 of the base"
+    agent = course.session.spec.base.agent
+    if agent.is_classical:
+        return f"none: {agent.kind} draws nothing at random"
     text = f"base {', '.join(map(str, course.base.seeds))}; trials {FIRST_SEED}"
     return f"{text}; reruns {', '.join(map(str, course.reruns[0].seeds))}" if course.reruns else text
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from nvtrader_pipelines.research.journal import Knobs, Line, LookOpened, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.recorded_session import RecordedSession, recorded_state
 from nvtrader_pipelines.research.sentences import format_progress
-from nvtrader_pipelines.research.session_report import format_changes
+from nvtrader_pipelines.research.session_report import changed_knobs
 from nvtrader_pipelines.research.verdict import Standing
 
 N_ROWS = 12  # of the live table: the last trials
@@ -49,6 +49,7 @@ class SessionProgress:
         self._spec, self._lines = recorded.session.spec, list(recorded.lines)
         self._base: Knobs = dict(self._spec.space().base_values)
         self._last: deque[TrialJudged] = deque((line for line in self._lines if _is_new(line)), N_ROWS)
+        self._best_sharpes: dict[int, float] = {}  # of all seeds of the best trial so far, by proposal
         self._n_before = self._n_trials = sum(map(_is_new, self._lines))
         self._state = recorded_state(self._lines)
         self._began = time.monotonic()
@@ -60,6 +61,9 @@ class SessionProgress:
         if _is_new(line):
             self._n_trials += 1
             self._last.append(line)
+            best = self._state.best if self._state else None
+            if self._state and best and best.current_lead:
+                self._best_sharpes[line.proposal] = self._state.base.sharpe + best.current_lead.difference
 
     def sentence(self, line: Line) -> str:
         """Describe a line, and the best trial so far after a trial."""
@@ -76,17 +80,17 @@ class SessionProgress:
 
     def table(self) -> Group:
         """Table of the last trials, with the best so far and the time left."""
-        table = Table("trial", "knobs changed", "Sharpe", "t", "", "s", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False, expand=True)
+        table.add_column("trial", justify="right")
+        table.add_column("knobs changed", no_wrap=True, overflow="ellipsis", ratio=1)
+        for name in ("Sharpe", "best", "t", "s"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("standing", no_wrap=True)
         for row in self._last:
             lead = row.lead
-            table.add_row(
-                str(row.trial),
-                format_changes(row.knobs or row.proposed, self._base),
-                "" if row.sharpe is None else f"{row.sharpe:.2f}",
-                "" if lead is None else f"{lead.t:.1f}",
-                self._standing(row),
-                f"{row.seconds:.1f}",
-            )
+            figures = (row.sharpe, self._best_sharpes.get(row.proposal), lead and lead.t, row.seconds)
+            cells = ("" if figure is None else f"{figure:.2f}" for figure in figures)
+            table.add_row(str(row.trial), self._knobs(row), *cells, self._standing(row))
         return Group(table, Text(self.best), Text(self.remaining))
 
     @property
@@ -111,6 +115,11 @@ class SessionProgress:
     @property
     def _of_budget(self) -> str:
         return "" if self._spec.budget is None else f" of {self._spec.budget}"
+
+    def _knobs(self, row: TrialJudged) -> str:
+        """Values of the knobs that differ from the base."""
+        values = row.knobs or row.proposed
+        return ", ".join(f"{name} {values[name]:.4g}" for name in changed_knobs(values, self._base))
 
     def _standing(self, row: TrialJudged) -> str:
         trial = self._state.trials.get(row.spec_hash) if self._state else None
