@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, Seed
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
@@ -117,6 +118,11 @@ class SearchWindows:
                 f"a search needs a year of sessions ({SESSIONS_PER_YEAR}) to train and one to validate before it is "
                 f"sealed, but {days[0]} to {spec.sealed_from} leave {max(0, n_training)} and {max(0, n_validation)} "
                 f"with a validation from {spec.validation_from}; bring a longer history, or set other days"
+            )
+        if n_validation < spec.n_folds * BLOCK_SIZE:
+            raise ValueError(
+                f"each fold must test at least {BLOCK_SIZE} sessions, but the validation has {n_validation} for "
+                f"n_folds {spec.n_folds}; lower it, or validate from an earlier day"
             )
         edges = np.linspace(first, sealed, spec.n_folds + 1).astype(int).tolist()
         folds = tuple(

@@ -49,9 +49,8 @@ def session_base(
             del document["report_from"]  # its default follows from the source
     if symbols is not None:
         document["market"]["symbols"] = list(symbols)
-    if isinstance(base.agent, Learner):
-        steps = total_timesteps or (None if like else TIMESTEPS)
-        document["agent"] |= {} if steps is None else {"total_timesteps": steps}
+    if isinstance(base.agent, Learner) and (total_timesteps is not None or like is None):
+        document["agent"]["total_timesteps"] = TIMESTEPS if total_timesteps is None else total_timesteps
     return validate_document(document, ExperimentSpec, "the options are not valid")
 
 
@@ -61,7 +60,8 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
     Args:
         store: of the home.
         base: see `session_base`.
-        options: other fields of a `SessionSpec`; days that are left out are those of `default_windows`.
+        options: other fields of a `SessionSpec`, null for their defaults. Days that are left out are those of
+            `default_windows`; trials are not limited if only `max_seconds` is given.
 
     Raises:
         StorageError: if an option is not valid, or the market has no panel.
@@ -69,8 +69,14 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
     """
     panel = store.panels.read(base.market)
     validation_from, sealed_from = default_windows(panel, base.report_from, options.pop("sealed_from", None))
-    content = {"base": base.model_dump(mode="json"), "validation_from": validation_from, "sealed_from": sealed_from}
+    content: dict[str, Any] = {
+        "base": base.model_dump(mode="json"),
+        "validation_from": validation_from,
+        "sealed_from": sealed_from,
+    }
     given = {name: value for name, value in options.items() if value is not None}
+    if "max_seconds" in given:
+        content["budget"] = None
     spec = validate_document({**content, **given}, SessionSpec, "the options are not valid")
     windows = spec.windows(panel)
     space = spec.space()

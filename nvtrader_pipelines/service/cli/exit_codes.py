@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from errno import ENOSPC
 from typing import Any
 
 import typer
@@ -108,6 +109,8 @@ def _describe(error: Exception) -> str:
         path = TEMPORARY.sub(r"/\1", str(error.filename))
         reason = error.strerror[0].lower() + error.strerror[1:]
         return f"{path} cannot be read or written: {reason}; check the path, its permissions and the free space"
+    if isinstance(error, OSError) and error.errno == ENOSPC:
+        return "a file cannot be written: no space left on device; free some, then run the command again, or resume it"
     return str(error)
 
 

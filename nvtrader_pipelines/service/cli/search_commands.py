@@ -96,11 +96,12 @@ def start(  # noqa: PLR0913 - options of a command line
     base = session_base(
         eval_mode, read_named_experiment(store.home, like) if like else None, source, names, total_timesteps
     )
-    limits: dict[str, Any] = {"max_seconds": seconds} | ({"budget": budget} if budget is not None or seconds else {})
     session = create_session(
         store,
         base,
         goal=goal,
+        budget=budget,
+        max_seconds=seconds,
         eval_mode=eval_mode,
         bounds=None if space is None else {path: each.model_dump() for path, each in read_bounds(space).items()},
         proposer=None if proposer is None else {"kind": proposer},
@@ -110,7 +111,6 @@ def start(  # noqa: PLR0913 - options of a command line
         prunes=prune,
         validation_from=validation_from,
         sealed_from=sealed_from,
-        **limits,
     )
     _run(store, session.session_id, workers, as_json=as_json)
 
@@ -144,6 +144,8 @@ def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -
         steps = run_session(store, session_id, workers)
         for line in track_session(store.home, recorded.session, recorded.lines, steps, typer.echo):
             on_line(line)
+            if interruption:
+                folder.stop_request.touch()  # a session that begins removes an earlier request
     publish(store)
     document = session_document(store.home, session_id)
     if as_json:

@@ -1,0 +1,74 @@
+from datetime import date
+
+import pytest
+
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.research.journal import TrialJudged
+from nvtrader_pipelines.research.session_store import earlier_configurations, known_results
+from tests.research.sessions import SPACE, JournalBuilder, a_session, write_session
+from tests.storage.ledger.run_rows import run_row
+
+SESSION = a_session()
+WINDOW = {"window_first": date(2005, 1, 3), "window_last": date(2006, 1, 3)}
+
+
+def other_session(home, *, symbols=SESSION.symbols, digest="cd" * 32, base=SPACE.base, **spec):
+    """Write another session with a judged, a pruned, a failed, an infeasible and a known trial."""
+    session = a_session("20260301-090000-bbbb", base=base, **spec)
+    builder = JournalBuilder().trial(0.1)
+    for status in ("pruned", "failed", "infeasible"):
+        builder.trial(None, status=status)
+    session = session.model_copy(update={"symbols": symbols, "validation_digest": digest})
+    return write_session(home, session, builder.known().lines)
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_counted"),
+    [
+        ({}, 4),
+        ({"symbols": ("N0", "other")}, 4),
+        ({"symbols": ("other",)}, 0),
+        ({"base": SPACE.base.model_copy(update={"market": MarketChoice(source="landing")})}, 0),
+        ({"validation_from": date(2009, 12, 31), "sealed_from": date(2012, 1, 3)}, 4),
+        ({"validation_from": SESSION.spec.sealed_from, "sealed_from": date(2014, 1, 6)}, 0),
+        ({"validation_from": date(1995, 1, 3), "sealed_from": SESSION.spec.validation_from}, 0),
+    ],
+    ids=["equal", "shared name", "other names", "other source", "overlap", "later", "earlier"],
+)
+def test_trials_of_other_sessions_count_where_names_and_windows_meet(store, changes, n_counted):
+    other_session(store.home, **changes)
+    assert len(earlier_configurations(store, SESSION)) == n_counted
+
+
+@pytest.mark.parametrize(
+    ("market", "row", "n_counted"),
+    [
+        ({}, {}, 1),
+        ({"symbols": ("N0", "other")}, {}, 1),
+        ({"symbols": ("other",)}, {}, 0),
+        ({}, {"source": "landing"}, 0),
+        ({}, {"kind": "replay"}, 0),
+        ({}, {"window_first": SESSION.spec.sealed_from, "window_last": date(2014, 1, 6)}, 0),
+        ({}, {"window_last": date(2001, 12, 31), "window_first": date(2001, 1, 3)}, 0),
+    ],
+    ids=["all names", "shared name", "other names", "other source", "replay", "later", "earlier"],
+)
+def test_manual_runs_count_where_names_and_windows_meet(store, market, row, n_counted):
+    spec = ExperimentSpec(name="manual", market=MarketChoice(**market))
+    begun = run_row(store.ledger, spec, **WINDOW | row)
+    store.ledger.begin(begun)
+    assert not earlier_configurations(store, SESSION)  # no result yet
+    store.ledger.finish(begun.run_id, "done")
+    assert earlier_configurations(store, SESSION) == frozenset([spec.spec_hash][:n_counted])
+
+
+def test_results_are_known_of_judged_trials_on_equal_data_only(store):
+    folder = other_session(store.home, digest=SESSION.validation_digest)
+    ((key, (owner, line)),) = known_results(store.home, SESSION).items()
+    assert (key, owner, line.status) == ("t1", folder, "judged")
+    assert isinstance(line, TrialJudged)
+
+
+def test_results_on_other_data_are_not_known(store):
+    other_session(store.home)
+    assert known_results(store.home, SESSION) == {}
