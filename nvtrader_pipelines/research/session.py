@@ -18,6 +18,7 @@ from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
     Line,
+    LookOpened,
     SessionClosed,
     TrialJudged,
     TrialRerun,
@@ -406,8 +407,8 @@ class Search:
 
     def _close(self, state: SearchState, n_workers: int) -> Iterator[Line]:
         close = Close(self._store, self._folder, self.session, self._panel, self._windows, state, self.lines)
-        kept = state.kept
-        if kept is None or kept.current_lead is None or not state.is_above_luck:
+        kept, is_opened = state.kept, any(isinstance(line, LookOpened) for line in self.lines)
+        if kept is None or kept.current_lead is None or not (is_opened or state.is_above_luck):
             yield close.nothing_found()
             return
         knobs = next(row.knobs for row in self._trials() if row.spec_hash == kept.key)

@@ -97,9 +97,13 @@ class Study:
         return self._study.get_trials(deepcopy=False)[-1]
 
 
-def objective(row: TrialJudged) -> float:
-    """Number that a proposer maximizes: the Sharpe ratio on validation, a poor one without a result."""
-    return POOR_SHARPE if row.sharpe is None else row.sharpe
+def objective(row: TrialJudged) -> float | None:
+    """Number that a proposer maximizes: the Sharpe ratio on validation, a poor one without a result.
+
+    None for a proposal whose configuration is being judged.
+    """
+    is_running = row.status == "known" and row.trial is None
+    return row.sharpe if row.sharpe is not None or is_running else POOR_SHARPE
 
 
 def export_study(lines: Iterable[Line], knobs: Sequence[Knob], path: Path) -> None:

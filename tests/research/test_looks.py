@@ -1,0 +1,121 @@
+import pytest
+import yaml
+
+from nvtrader_pipelines.envs.account import opening_account
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.learned import open_policy
+from nvtrader_pipelines.research.journal import LookOpened, SessionClosed, TrialJudged
+from nvtrader_pipelines.research.recorded_session import read_session
+from nvtrader_pipelines.research.session import run_session
+from nvtrader_pipelines.research.session_store import sealed_experiment
+from nvtrader_pipelines.research.trial_pool import TrialPool
+from nvtrader_pipelines.research.verdict import Outcome
+from nvtrader_pipelines.storage.ledger.ledger import SealedWindow
+from nvtrader_pipelines.storage.store import Store
+from tests.research.search_homes import CAP, EVEN, N_NAMES, cufolio, new_session, run, trials_of
+from tests.research.sessions import write_session
+
+pytestmark = pytest.mark.slow
+
+GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
+
+
+def sealed_window(home, folder):
+    """Sealed window of a session."""
+    session = read_session(folder).session
+    last = Store(home).panels.read(session.spec.base.market).sessions[-1].item()
+    return SealedWindow("landing", frozenset(session.symbols), session.spec.sealed_from, last)
+
+
+def run_to_look(home, folder):
+    """Run a session until its look is opened, and drop it there as a kill does."""
+    steps = run_session(Store(home), folder.session_id)
+    look = next(line for line in steps if isinstance(line, LookOpened))
+    steps.close()
+    return look
+
+
+def test_look_is_recorded_before_a_process_holds_the_window(planted_home, monkeypatch):
+    folder, panels, start = new_session(planted_home, cufolio(EVEN), **GRID), [], TrialPool.__init__
+
+    def record(pool, panel, *arguments):
+        panels.append(panel.sessions[-1].item())
+        start(pool, panel, *arguments)
+
+    monkeypatch.setattr(TrialPool, "__init__", record)
+    look = run_to_look(planted_home, folder)
+    window = sealed_window(planted_home, folder)
+    assert read_session(folder).lines[-1] == look
+    assert (look.look, look.level, Store(planted_home).ledger.n_looks(window)) == (1, 0.025, 1)
+    assert [last < window.first for last in panels] == [True]
+
+
+@pytest.mark.parametrize("has_line", [True, False])
+def test_session_killed_after_its_look_keeps_the_number(planted_home, has_line):
+    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+    run_to_look(planted_home, folder)
+    if not has_line:  # killed between the ledger and the journal
+        lines = folder.journal.read_bytes().splitlines(keepends=True)
+        folder.journal.write_bytes(b"".join(lines[:-1]))
+    run(planted_home, folder)
+    *_, opened, closed = read_session(folder).lines
+    assert (opened.look, closed.look, closed.outcome) == (1, 1, Outcome.WINNER)
+    assert sum(isinstance(line, LookOpened) for line in read_session(folder).lines) == 1
+    assert Store(planted_home).ledger.n_looks(sealed_window(planted_home, folder)) == 1
+    again = new_session(planted_home, cufolio(EVEN), **GRID | {"goal": "the same again"})
+    second = run_to_look(planted_home, again)
+    assert (second.look, second.level) == (2, pytest.approx(0.05 / 6))
+
+
+def test_opened_look_is_finished_although_others_raised_the_bar(reversing_home):
+    folder = new_session(reversing_home, cufolio(0.25), **GRID)
+    run_to_look(reversing_home, folder)
+    recorded = read_session(folder)
+    trial = next(line for line in recorded.lines if isinstance(line, TrialJudged))
+    others = [trial.model_copy(update={"spec_hash": f"other {i}"}) for i in range(2000)]
+    write_session(reversing_home, recorded.session.model_copy(update={"session_id": "20200101-000000-aaaa"}), others)
+    (closed,) = run(reversing_home, folder)
+    assert (closed.outcome, closed.look) == (Outcome.IMPROVEMENT, 1)
+
+
+def test_winner_hands_on_the_judged_policies(planted_home):
+    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+    closed = run(planted_home, folder)[-1]
+    assert isinstance(closed, SessionClosed)
+    assert (closed.outcome, closed.over_base.difference > 1.0) == (Outcome.WINNER, True)
+    kept = next(line for line in trials_of(folder) if line.trial == closed.trial)
+    policies = planted_home.research_policies / folder.session_id
+    winner = ExperimentSpec.model_validate(yaml.safe_load((policies / "experiment.yaml").read_text()))
+    session = read_session(folder).session
+    expected = sealed_experiment(
+        session.spec.space().propose(kept.knobs).spec, session.spec.sealed_from, f"{folder.session_id}-winner"
+    )
+    assert winner == expected
+    assert winner.agent.max_position_pct == kept.knobs["agent.max_position_pct"] == 0.25
+    (file,) = policies.glob("*.zip")
+    card, tensors = read_archive(file.read_bytes())
+    assert (card.spec_hash, card.fold, card.seed) == (winner.spec_hash, 0, 0)
+    panel = Store(planted_home).panels.read(winner.market)
+    assert open_policy(card, tensors, panel).decide(panel, 900, opening_account(N_NAMES)).target.max() == pytest.approx(
+        0.25
+    )
+    assert (folder.path / "best.yaml").read_bytes() == (policies / "experiment.yaml").read_bytes()
+
+
+def test_improvement_is_a_new_base_and_not_handed_on(reversing_home):
+    folder = new_session(reversing_home, cufolio(0.25), **GRID)
+    closed = run(reversing_home, folder)[-1]
+    assert closed.outcome == Outcome.IMPROVEMENT
+    best = ExperimentSpec.model_validate(yaml.safe_load((folder.path / "best.yaml").read_text()))
+    assert best.agent.max_position_pct == EVEN
+    assert not reversing_home.research_policies.exists()
+
+
+def test_search_without_an_edge_spends_no_look(noise_home):
+    folder = new_session(noise_home, **GRID)
+    closed = run(noise_home, folder)[-1]
+    assert (closed.outcome, closed.look, closed.trial) == ("nothing found", None, None)
+    assert Store(noise_home).ledger.n_looks(sealed_window(noise_home, folder)) == 0
+    assert not (folder.path / "best.yaml").exists()
+    assert not noise_home.research_policies.exists()
