@@ -11,7 +11,8 @@ from nvtrader_pipelines.research.journal import BaseJudged, Knobs, Line, TrialJu
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
-from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 
 REMEDY = "restore the session's folder from a backup, or delete it"
 
@@ -45,6 +46,15 @@ def read_session(folder: SessionFolder) -> RecordedSession:
     has_torn_line = folder.journal.exists() and folder.journal.stat().st_size > n_bytes
     lines = tuple(_read_line(folder, number, text) for number, text in enumerate(texts, start=1))
     return RecordedSession(folder, session, lines, has_torn_line)
+
+
+def find_damaged_sessions(home: Home) -> Iterator[StorageError]:
+    """Find the sessions whose settings or complete lines of the journal cannot be read."""
+    for folder in session_folders(home):
+        try:
+            read_session(folder)
+        except StorageError as error:
+            yield error
 
 
 def _read_line(folder: SessionFolder, number: int, text: bytes) -> Line:

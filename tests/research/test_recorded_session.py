@@ -1,6 +1,6 @@
 import pytest
 
-from nvtrader_pipelines.research.recorded_session import read_session, recorded_state
+from nvtrader_pipelines.research.recorded_session import find_damaged_sessions, read_session, recorded_state
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
@@ -33,6 +33,16 @@ def test_unreadable_settings_are_an_error(home):
     folder.settings.write_text("{}")
     with pytest.raises(DamagedFileError):
         read_session(folder)
+
+
+def test_damaged_sessions_are_found_but_torn_lines_are_no_damage(home):
+    lines = a_journal(3).lines
+    for name in ("a", "b", "c", "d"):
+        write_session(home, a_session(name), lines, torn=b'{"event":"tri')
+    no_line, no_settings = SessionFolder.of(home, "b").journal, SessionFolder.of(home, "d").settings
+    no_line.write_bytes(b"{}\n" + no_line.read_bytes())
+    no_settings.write_bytes(b"")
+    assert [error.path for error in find_damaged_sessions(home)] == [no_line, no_settings]
 
 
 def test_session_that_does_not_exist_is_an_error(home):

@@ -84,6 +84,7 @@ def repair_home(home: Home) -> list[CheckResult]:
 def find_problems(store: Store) -> Iterator[StorageError]:
     """Find the problems of all files but those of accounts and the audit."""
     from nvtrader_pipelines.promotion.promote import read_gate
+    from nvtrader_pipelines.research.recorded_session import find_damaged_sessions
     from nvtrader_pipelines.scoreboard.contests import read_contests
     from nvtrader_pipelines.storage.compliance_files import read_compliance
     from nvtrader_pipelines.storage.damage.home_check import find_damage
@@ -99,6 +100,7 @@ def find_problems(store: Store) -> Iterator[StorageError]:
             read(home)
         except StorageError as error:
             yield error
+    yield from find_damaged_sessions(home)
     try:
         for problem in read_experiments(home).problems.values():
             yield StorageError(problem)

@@ -12,6 +12,7 @@ from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.notifications.notification import Kind, Notification
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.service.documents.search_facts import SessionSummary, running_sessions
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
@@ -61,6 +62,7 @@ class HomeStatus(BaseModel):
     halted: str | None  # why the kill switch is engaged
     has_policies: bool  # of a completed run
     running: tuple[RunState, ...]
+    searches: tuple[SessionSummary, ...]  # running ones
     waiting_plans: tuple[Notification, ...]
     refused_files: Mapping[str, str]  # reason by file
     failed_runs: tuple[RunState, ...]
@@ -93,7 +95,8 @@ class HomeStatus(BaseModel):
     def _next_step(self) -> str:
         if self.active is None:
             idle = "nvtrader policies activate NAME" if self.has_policies else "nvtrader materialize"
-            return "nvtrader runs" if self.running else idle
+            busy = "nvtrader research status" if self.searches else idle
+            return "nvtrader runs" if self.running else busy
         if not self.accounts:
             return "nvtrader trade"
         return "nvtrader portfolio" if self.ui else "nvtrader ui"
@@ -115,6 +118,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
         halted=FileKillSwitch(home).halt_reason(),
         has_policies=_has_completed_run(store),
         running=tuple(run for run in runs if run.status == "running"),
+        searches=running_sessions(home),
         waiting_plans=tuple(states.get("waiting_plan", ())),
         refused_files=_read_refused_files(store),
         failed_runs=tuple(run for run in runs if run.status in FAILED),

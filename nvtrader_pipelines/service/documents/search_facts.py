@@ -150,6 +150,15 @@ def list_sessions(home: Home) -> tuple[list[SessionSummary], list[str]]:
     return summaries, problems
 
 
+def running_sessions(home: Home) -> tuple[SessionSummary, ...]:
+    """Summaries of the sessions that processes run, oldest first.
+
+    Raises:
+        StorageError: if the files of one cannot be read.
+    """
+    return tuple(_summary(read_session(folder)) for folder in session_folders(home) if folder.is_running)
+
+
 def session_document(home: Home, text: str | None = None) -> SessionDocument:
     """Describe a session, found as by `find_session`.
 

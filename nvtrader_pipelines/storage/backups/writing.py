@@ -35,6 +35,7 @@ RECORDS = (  # of finished work
     "warehouse/*.json",
     "warehouse/scorecards/**/*",
     "data/rl/policies/*/latest.json",
+    "data/autoresearch/sessions/*/journal.jsonl",  # before the ledger with their looks
     "data/runtime/active_policy.json",
 )
 REBUILT_FOLDERS = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs")  # folders not walked

@@ -12,6 +12,7 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, append_point
 from tests.homes import SPEC, small_home
+from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
 from tests.storage.ledger.run_rows import run_row
 
@@ -65,6 +66,18 @@ def test_running_run_has_its_last_stage(small):
     assert [(point.timesteps, point.mean_reward) for point in run.curve] == [(5, 0.5)]
     assert (run.run_id, run.status, run.state, run.at) == (RUN_ID, "running", "train.step: fold 1 of 3", AT)
     assert read(small).next_command == "nvtrader runs"
+
+
+def test_running_search_is_shown_with_its_best_so_far(small):
+    stopped, running = (write_session(small, a_session(name), a_journal(12).lines) for name in ("s1", "s2"))
+    assert stopped.is_running is False
+    with running.lock():
+        status = read(small)
+    (search,) = status.searches
+    assert (search.session_id, search.n_trials, search.budget) == ("s2", 12, 30)
+    assert search.best_sharpe > search.base_sharpe
+    assert status.next_command == "nvtrader research status"
+    assert read(small).searches == ()
 
 
 def test_latest_curve_is_that_of_the_training_that_reported_last():

@@ -11,6 +11,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import VARIABLE
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.tables import CLEAN_BARS
 from tests.storage.table_rows import bar_rows
 
@@ -30,14 +31,18 @@ def target(tmp_path):
 def test_backup_holds_a_digest_of_every_file_and_no_transient_one(store, home, target):
     (home.landing / "prices.csv").write_text("date\n")
     os.link(home.landing / "prices.csv", home.landing / "same.csv")
+    session = SessionFolder.of(home, "20260302-aaaa")
+    with session.lock():
+        session.append('{"event":"base"}')
     (home.runtime / "accounts").mkdir(parents=True)
     for transient in (home.runtime / ".active_policy.lock", home.landing / ".prices.csv.x.tmp", home.duckdb_file):
         transient.parent.mkdir(parents=True, exist_ok=True)
         transient.touch()
     seen = []
     manifest = write_backup(store, target, lambda name, size: seen.append((name, size)))
-    assert set(manifest.files) == {"data/landing/prices.csv", "data/landing/same.csv"}
-    assert len(set(manifest.files.values())) == 1
+    prices = {"data/landing/prices.csv", "data/landing/same.csv"}
+    assert set(manifest.files) == {*prices, "data/autoresearch/sessions/20260302-aaaa/journal.jsonl"}
+    assert len({manifest.files[name] for name in prices}) == 1
     assert names(target) == [*manifest.files, "backup.json"] == [name for name, _ in seen]
     assert [path.name for path in target.parent.iterdir()] == ["home.tar"]
 
@@ -48,6 +53,15 @@ def test_backup_copies_the_pointer_file_before_the_audit(store, home, target):
         path.write_text("{}\n")
     write_backup(store, target, lambda *_: None)
     assert names(target)[:2] == ["data/runtime/active_policy.json", "data/audit/events.jsonl"]
+
+
+def test_backup_copies_journals_before_the_ledger_with_their_looks(store, home, target):
+    store.ledger.register(ExperimentSpec(name="a"))
+    session = SessionFolder.of(home, "20260302-aaaa")
+    session.path.mkdir(parents=True)
+    session.append('{"event":"verdict"}')
+    write_backup(store, target, lambda *_: None)
+    assert names(target)[:2] == ["data/autoresearch/sessions/20260302-aaaa/journal.jsonl", "warehouse/ledger.db"]
 
 
 def test_backup_holds_the_catalog_as_of_its_copy_and_the_files_it_names(store, home, target):

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.research.sentences import format_sharpe
 from nvtrader_pipelines.service.cli.output import print_line, wide_console
 from nvtrader_pipelines.service.documents.home_status import HomeStatus, RunState
+from nvtrader_pipelines.service.documents.search_facts import SessionSummary
 
 MAX_LINES = 4  # of a part; the rest is counted
 LABEL = 9  # characters
@@ -23,7 +25,7 @@ def print_status(status: HomeStatus) -> None:
     parts = {
         "home": [status.home],
         "trades": [_format_active(status), *_format_accounts(status)],
-        "runs": list(map(_format_run, status.running)) or ["nothing"],
+        "runs": [*map(_format_run, status.running), *map(_format_search, status.searches)] or ["nothing"],
         "waits": waiting or ["nothing"],
         "failed": failed or ["nothing"],
         "ui": [each.body for each in status.ui_problems] or [status.ui or "not running: no schedule or sensor runs"],
@@ -62,3 +64,10 @@ def _format_accounts(status: HomeStatus) -> list[str]:
 def _format_run(run: RunState) -> str:
     reward = f", mean reward {run.curve[-1].mean_reward:.3g}" if run.curve else ""
     return f"{short_id(run.run_id)} {run.partition_key} {run.status}: {run.state}{reward}"
+
+
+def _format_search(search: SessionSummary) -> str:
+    trials = f"{search.n_trials} of {search.budget} trials" if search.budget else f"{search.n_trials} trials"
+    base = "" if search.base_sharpe is None else f", base {format_sharpe(search.base_sharpe)}"
+    best = "" if search.best_sharpe is None else f", best {format_sharpe(search.best_sharpe)}"
+    return f"search {search.session_id}: {trials}{best}{base}"
