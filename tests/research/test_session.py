@@ -123,7 +123,7 @@ def test_proposal_that_is_being_judged_is_not_poor(noise_home, monkeypatch):
     assert objective(repeated) is None
 
 
-def test_base_whose_process_is_killed_leaves_no_line_and_is_judged_by_a_resume(noise_home, monkeypatch):
+def test_base_whose_process_is_killed_is_judged_by_a_resume(noise_home, monkeypatch):
     folder, submit = new_session(noise_home), TrialPool.submit
 
     def submit_and_kill(pool, job):
