@@ -96,7 +96,6 @@ def start(  # noqa: PLR0913 - options of a command line
     base = session_base(
         eval_mode, read_named_experiment(store.home, like) if like else None, source, names, total_timesteps
     )
-    limits: dict[str, Any] = {"max_seconds": seconds} | ({"budget": budget} if budget is not None or seconds else {})
     session = create_session(
         store,
         base,
@@ -110,7 +109,8 @@ def start(  # noqa: PLR0913 - options of a command line
         prunes=prune,
         validation_from=validation_from,
         sealed_from=sealed_from,
-        **limits,
+        budget=budget,
+        max_seconds=seconds,
     )
     _run(store, session.session_id, workers, as_json=as_json)
 
