@@ -23,6 +23,7 @@ import typer
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.promotion.promote import read_gate
+from nvtrader_pipelines.research.space_file import read_bounds
 from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.python_api import Pipeline
@@ -68,6 +69,7 @@ READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, whi
     "data/promotion.yaml": lambda home, _: read_gate(home),
     "data/compliance/sectors.csv": lambda home, _: read_compliance(home),
     "data/accounts/*.yaml": lambda home, path: read_account(home, path.stem),
+    "data/autoresearch/*.yaml": lambda _, path: read_bounds(path),
     "data/entrants/*.yaml": lambda _, path: read_entrant(path),
     "data/experiments/*.yaml": lambda home, _: read_experiments(home),  # a test of its own reads their versions
 }

@@ -36,8 +36,10 @@ class SessionSpec(Component):
     base: ExperimentSpec  # as given; the space clips it
     bounds: dict[str, KnobBounds] | None = None  # by dotted path; null: the knobs of the mode
     proposer: Proposer = OptunaProposer()
-    budget: PositiveInt | None = BUDGET  # trials; known ones do not count; null: no limit
     max_seconds: PositiveFloat | None = None  # after which no trial begins; null: no limit
+    budget: PositiveInt | None = Field(  # trials; known ones do not count; null: no limit
+        default_factory=lambda fields: None if fields.get("max_seconds") else BUDGET
+    )
     seed: Seed = 1  # of the proposals; trainings have the same seeds in every session
     workers: PositiveInt = 2  # processes
     n_folds: PositiveInt = 1  # of the validation window

@@ -172,7 +172,7 @@ def _remedy(tables: Warehouse, source: str) -> str:
     is_listed = source in {each.kind for each in read_market(tables.home).sources}
     steps = [] if is_listed else [f"list `kind: {source}` in data/market.yaml"]
     steps += ["put its files into data/landing"] if source == "landing" and not landed_paths(tables.home) else []
-    return ", then ".join([*steps, "`nvtrader materialize` builds it"])
+    return ", then ".join([*steps, "`nvtrader ingest` builds it"])
 
 
 @dataclass(frozen=True)

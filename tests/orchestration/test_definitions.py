@@ -14,14 +14,23 @@ from nvtrader_pipelines.orchestration.assets.portfolio import ORDERS_KEY, STATE_
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.tables import AUDIT, DELIVERIES, FILLS, PROMOTION_DECISIONS, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import (
+    AUDIT,
+    DELIVERIES,
+    FILLS,
+    PROMOTION_DECISIONS,
+    RESEARCH_SESSIONS,
+    RESEARCH_TRIALS,
+    RUNS,
+    TABLES,
+)
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMMITTED = Path(__file__).with_name("definitions.txt")
 BIN = Path(sys.executable).parent
 NO_TABLES = {"policies/experiment_version", "policies/trained_policy"}  # rows of the ledger, and files
-WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, the orders and the active policy
-    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS)
+WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, the orders, the active policy and search sessions
+    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, RESEARCH_TRIALS)
 }
 
 

@@ -217,9 +217,9 @@ def test_source_without_panel_is_refused_with_known_sources(tables):
 @pytest.mark.parametrize(
     ("source", "remedy"),
     [
-        ("sample", "`nvtrader materialize` builds it"),
-        ("landing", "put its files into data/landing, then `nvtrader materialize` builds it"),
-        ("yahoo", "list `kind: yahoo` in data/market.yaml, then `nvtrader materialize` builds it"),
+        ("sample", "`nvtrader ingest` builds it"),
+        ("landing", "put its files into data/landing, then `nvtrader ingest` builds it"),
+        ("yahoo", "list `kind: yahoo` in data/market.yaml, then `nvtrader ingest` builds it"),
     ],
 )
 def test_source_without_panel_is_refused_with_the_way_to_it(tables, source, remedy):
@@ -232,7 +232,7 @@ def test_source_without_panel_is_refused_with_the_way_to_it(tables, source, reme
 def test_landed_files_without_panel_only_need_to_be_built(tables):
     tables.home.landing.mkdir(parents=True, exist_ok=True)
     (tables.home.landing / "prices.csv").write_text("symbol,date\n")
-    with pytest.raises(StorageError, match=r"none\); `nvtrader materialize` builds it$"):
+    with pytest.raises(StorageError, match=r"none\); `nvtrader ingest` builds it$"):
         read_panel(tables, "landing")
 
 
