@@ -61,7 +61,7 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
         store: of the home.
         base: see `session_base`.
         options: other fields of a `SessionSpec`, null for their defaults. Days that are left out are those of
-            `default_windows`; trials are not limited if only `max_seconds` is given.
+            `default_windows`.
 
     Raises:
         StorageError: if an option is not valid, or the market has no panel.
@@ -69,14 +69,8 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
     """
     panel = store.panels.read(base.market)
     validation_from, sealed_from = default_windows(panel, base.report_from, options.pop("sealed_from", None))
-    content: dict[str, Any] = {
-        "base": base.model_dump(mode="json"),
-        "validation_from": validation_from,
-        "sealed_from": sealed_from,
-    }
+    content = {"base": base.model_dump(mode="json"), "validation_from": validation_from, "sealed_from": sealed_from}
     given = {name: value for name, value in options.items() if value is not None}
-    if "max_seconds" in given:
-        content["budget"] = None
     spec = validate_document({**content, **given}, SessionSpec, "the options are not valid")
     windows = spec.windows(panel)
     space = spec.space()

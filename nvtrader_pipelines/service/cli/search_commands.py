@@ -111,11 +111,6 @@ def start(  # noqa: PLR0913 - options of a command line
         prunes=prune,
         validation_from=validation_from,
         sealed_from=sealed_from,
-<<<<<<< HEAD
-=======
-        budget=budget,
-        max_seconds=seconds,
->>>>>>> guide
     )
     _run(store, session.session_id, workers, as_json=as_json)
 
