@@ -1,6 +1,6 @@
 """Search sessions where the answer is known, and proposers compared: `python -m scripts.search_experiments NAME`.
 
-Sessions run in temporary homes. Results are written after each session, and an experiment that was interrupted continues
+Sessions run in temporary homes. Results are written after each session, and an experiment that was interrupted resumes
 with the sessions that are missing.
 """
 

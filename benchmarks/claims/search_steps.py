@@ -25,7 +25,7 @@ from nvtrader_pipelines.research.verdict import SearchBase, SearchState, SearchT
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 
-N_TRIALS, N_ROUNDS = 50, 20  # results before the first timed proposal, and timed proposals
+N_TRIALS, N_ROUNDS = 40, 20  # results before the first timed proposal, and timed proposals
 N_JUDGED = 500
 DRIFT, NOISE, DIFFERENCE = 0.0005, 0.01, 0.002  # of returns a session, and deviation of a trial's from the base's
 Returns = NDArray[np.float64]
