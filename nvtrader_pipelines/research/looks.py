@@ -155,7 +155,8 @@ class Close:
         judged = [
             line for line in self.lines if isinstance(line, TrialJudged) and line.lead and line.status == "judged"
         ]
-        best = next((line for line in judged if self.state.best and line.spec_hash == self.state.best.key), None)
+        best_trial = self.state.best  # ranks all trials
+        best = next((line for line in judged if best_trial and line.spec_hash == best_trial.key), None)
         if best is None or len(judged) < 2:
             return {}
         returns = np.array([self.folder.read_returns(f"trial-{line.trial}")[0] for line in judged])
