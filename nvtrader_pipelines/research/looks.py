@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged
 from nvtrader_pipelines.research.sentences import format_look, format_nothing_found
 from nvtrader_pipelines.research.session_spec import SearchWindows, Session
-from nvtrader_pipelines.research.session_store import sealed_experiment
+from nvtrader_pipelines.research.session_store import configurations_in, sealed_experiment
 from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult, walk_policy
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import (
@@ -96,10 +97,11 @@ class Close:
         if verdict.outcome is Outcome.WINNER:
             self._write_policies(winner, results["kept"])
         if verdict.outcome is not Outcome.NOT_CONFIRMED:
-            write_atomically(self.folder.path / "best.yaml", _as_yaml(winner))
+            name = f"{self.session.session_id}-{'winner' if verdict.outcome is Outcome.WINNER else 'base'}"
+            write_atomically(self.folder.path / "best.yaml", _as_yaml(winner.model_copy(update={"name": name})))
         yield self._closed(
             outcome=verdict.outcome,
-            sentence=format_look(self.state, verdict),
+            sentence=format_look(self.state, verdict, is_fresh=self._is_fresh),
             seconds=sum(result.seconds for of_side in results.values() for result in of_side),
             trial=self.number(trial.key),
             look=look,
@@ -113,6 +115,13 @@ class Close:
         days = self.panel.sessions
         first, last = (days[t].item() for t in (self.windows.sealed.test_first, self.windows.sealed.test_last))
         return SealedWindow(self.session.spec.base.market.source, frozenset(self.session.symbols), first, last)
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether nothing else in the home was judged on sealed sessions."""
+        window = self.sealed_window
+        end = window.last + timedelta(days=1)
+        return not configurations_in(self.store, self.session, window.first, end)
 
     def number(self, key: str) -> int:
         """Number of a trial in the session, from 1."""

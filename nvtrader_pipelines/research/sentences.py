@@ -46,8 +46,13 @@ def format_nothing_found(state: SearchState, n_sealed_looks: int) -> str:
     )
 
 
-def format_look(state: SearchState, verdict: LookVerdict) -> str:
+def format_look(state: SearchState, verdict: LookVerdict, *, is_fresh: bool = True) -> str:
     """State the claim about the kept trial that the look at the sealed window allows.
+
+    Args:
+        state: of the session.
+        verdict: of the look.
+        is_fresh: whether no other search or run of the home has judged anything on sealed sessions.
 
     Raises:
         ValueError: if no trial is kept.
@@ -56,7 +61,7 @@ def format_look(state: SearchState, verdict: LookVerdict) -> str:
         raise ValueError("a look at the sealed window needs a kept trial")
     number = _number(state, state.kept.key)
     if verdict.outcome is Outcome.WINNER:
-        return _winner(number, verdict)
+        return _winner(number, verdict, is_fresh=is_fresh and verdict.look == 1)
     if verdict.outcome is Outcome.IMPROVEMENT:
         return _improvement(number, verdict)
     return _not_confirmed(number, state.kept.current_lead, verdict)
@@ -69,14 +74,14 @@ def format_sharpe(value: float) -> str:
     return minus + digits.removeprefix("0")
 
 
-def _winner(number: int, verdict: LookVerdict) -> str:
+def _winner(number: int, verdict: LookVerdict, *, is_fresh: bool) -> str:
     look, base = verdict.look, verdict.over_base
     years = f"{base.n_blocks / BLOCKS_PER_YEAR:.1f}".removesuffix(".0")
     leads = [f"the base by {format_sharpe(base.difference)} ({_confidence(look)} {_interval(base, look)})"]
     for name, lead in verdict.over_plain.items():
         leads.append(f"{name} by {format_sharpe(lead.difference)} ({_interval(lead, look)})")
     return (
-        f"Winner. On {years} sealed year{'s' * (years != '1')}{' never used before' * (look == 1)}, "
+        f"Winner. On {years} sealed year{'s' * (years != '1')}{' never used before' * is_fresh}, "
         f"trial {number} leads {_join(leads, 'and')}. {_ordinal(look)} look at this window; "
         f"{_share(look)} of its {100 * ALLOWANCE:.0f} % allowance for false alarms {_is(look)} spent."
     )

@@ -18,7 +18,6 @@ from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
     Line,
-    LookOpened,
     SessionClosed,
     TrialJudged,
     TrialRerun,
@@ -407,7 +406,7 @@ class Search:
 
     def _close(self, state: SearchState, n_workers: int) -> Iterator[Line]:
         close = Close(self._store, self._folder, self.session, self._panel, self._windows, state, self.lines)
-        kept, is_opened = state.kept, any(isinstance(line, LookOpened) for line in self.lines)
+        kept, is_opened = state.kept, self._store.ledger.find_look(self.session.session_id) is not None
         if kept is None or kept.current_lead is None or not (is_opened or state.is_above_luck):
             yield close.nothing_found()
             return

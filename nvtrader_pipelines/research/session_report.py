@@ -103,7 +103,7 @@ def session_report(session: Session, lines: Sequence[Line], *, is_running: bool 
     course = _course(session, lines)
     if course is None:
         sentence = f"Interim report: the base is not judged yet, and the session {_activity(is_running=is_running)}."
-        parts += [f"**{sentence}**", _settings(session, None), _commands(session, is_closed=False)]
+        parts += [f"**{sentence}**", _settings(session, None), _commands(session, None)]
     else:
         parts += [
             f"**{_verdict_sentence(course, is_running=is_running)}**",
@@ -114,7 +114,7 @@ def session_report(session: Session, lines: Sequence[Line], *, is_running: bool 
             _near_misses(course),
             _dead_ends(course),
             _meaning(course),
-            _commands(session, is_closed=course.verdict is not None),
+            _commands(session, course.verdict),
         ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -204,7 +204,7 @@ def _seeds(course: _Course | None) -> str:
         return "5 of the base"
     agent = course.session.spec.base.agent
     if agent.is_classical:
-        return f"none: {agent.kind} draws nothing at random"
+        return f"none: {agent.kind} draws its scenarios by one fixed seed, so reruns do not show their noise"
     text = f"base {', '.join(map(str, course.base.seeds))}; trials {FIRST_SEED}"
     return f"{text}; reruns {', '.join(map(str, course.reruns[0].seeds))}" if course.reruns else text
 
@@ -320,7 +320,17 @@ def _reported_only(verdict: SessionClosed) -> str:
     return ", ".join(f"{name} {value:.2f}" for name, value in figures.items() if value is not None)
 
 
-def _commands(session: Session, *, is_closed: bool) -> str:
-    verbs = ["journal"] if is_closed else ["status", "resume", "journal"]
+def _commands(session: Session, verdict: SessionClosed | None) -> str:
+    verbs = ["journal"] if verdict else ["status", "resume", "journal"]
     lines = [f"    nvtrader research {verb} {session.session_id}" for verb in verbs]
+    if verdict and verdict.outcome in (Outcome.WINNER, Outcome.IMPROVEMENT):
+        best = f"data/autoresearch/sessions/{session.session_id}/best.yaml"
+        lines = [
+            f"The experiment is {best}; a search around it:",
+            "",
+            f"    nvtrader research start --like {best}",
+            *lines,
+        ]
+    if verdict and verdict.outcome is Outcome.WINNER:
+        lines = [f"The judged policies are in data/autoresearch/policies/{session.session_id}.", *lines]
     return "\n".join(["## More", "", *lines])

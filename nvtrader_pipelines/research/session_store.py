@@ -9,7 +9,7 @@ import polars as pl
 
 from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
-from nvtrader_pipelines.experiments.code_digest import code_of
+from nvtrader_pipelines.experiments.code_digest import code_digest, code_of
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
@@ -27,6 +27,8 @@ from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 from nvtrader_pipelines.storage.store import Store
+
+JUDGEMENT = ("research.space", "research.trial_judgement")  # code that decides a trial's result, beside the engine
 
 
 def session_base(
@@ -86,6 +88,7 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
         n_sealed=windows.sealed.test_last - windows.sealed.test_first + 1,
         validation_digest=validation_digest(spec, panel, windows),
     )
+    earlier_configurations(store, session)  # fails before there is a folder if another session cannot be read
     write_atomically(
         SessionFolder.of(store.home, session.session_id).settings, session.model_dump_json(indent=1).encode()
     )
@@ -98,6 +101,7 @@ def validation_digest(spec: SessionSpec, panel: MarketPanel, windows: SearchWind
         panel_digest(before_seal(panel, windows)),
         *windows.folds,
         code_of(spec.base),
+        code_digest(JUDGEMENT, frozenset(), "research"),
         canonical_json(STANDARD_EXECUTION),
     )
     return hashlib.sha256("|".join(map(str, content)).encode()).hexdigest()
@@ -115,27 +119,28 @@ def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> Exp
         "splitter": {"kind": "holdout", "test_first": sealed_from, "purge_size": spec.splitter.purge_size},
         "design": {"kind": "walk_forward"},
         "seeds": list(BASE_SEEDS) if isinstance(spec.agent, Learner) else [0],
-        "report_from": None,
+        "report_from": sealed_from,  # as the base of another search, it has the same seal
     }
     return ExperimentSpec.model_validate(document)
 
 
 def earlier_configurations(store: Store, session: Session) -> frozenset[str]:
     """Configurations that other sessions and runs judged on names and sessions of this session's validation."""
-    spec, market = session.spec, session.spec.base.market
+    return configurations_in(store, session, session.spec.validation_from, session.spec.sealed_from)
+
+
+def configurations_in(store: Store, session: Session, first: date, end: date) -> frozenset[str]:
+    """Configurations that other sessions and runs judged on names of a session, from `first` to before `end`."""
+    market = session.spec.base.market
     found = set()
     for recorded in _other_sessions(store.home, session):
         other, lines = recorded.session, recorded.lines
         is_same_data = other.spec.base.market.source == market.source and not set(other.symbols).isdisjoint(
             session.symbols
         )
-        if (
-            is_same_data
-            and other.spec.validation_from < spec.sealed_from
-            and spec.validation_from < other.spec.sealed_from
-        ):
+        if is_same_data and other.spec.validation_from < end and first < other.spec.sealed_from:
             found |= {line.spec_hash for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
-    return frozenset(found | set(_manual_configurations(store, session)))
+    return frozenset(found | set(_manual_configurations(store, session, first, end)))
 
 
 def known_results(home: Home, session: Session) -> dict[str, tuple[SessionFolder, TrialJudged]]:
@@ -153,15 +158,14 @@ def _other_sessions(home: Home, session: Session) -> list[RecordedSession]:
     return [read_session(folder) for folder in session_folders(home) if folder.session_id != session.session_id]
 
 
-def _manual_configurations(store: Store, session: Session) -> Iterator[str]:
-    """Spec hashes of completed runs of experiments that tested names and sessions of the validation."""
-    spec = session.spec
+def _manual_configurations(store: Store, session: Session, first: date, end: date) -> Iterator[str]:
+    """Spec hashes of completed runs of experiments that tested names of a session, from `first` to before `end`."""
     runs = store.ledger.runs(with_deleted=True).filter(
         pl.col("status") == "done",
         pl.col("kind") == WALK_FORWARD,
-        pl.col("source") == spec.base.market.source,
-        pl.col("window_first") < spec.sealed_from,
-        pl.col("window_last") >= spec.validation_from,
+        pl.col("source") == session.spec.base.market.source,
+        pl.col("window_first") < end,
+        pl.col("window_last") >= first,
     )
     for spec_hash, partition_key in runs.select("spec_hash", "partition_key").unique().iter_rows():
         symbols = store.ledger.read(partition_key).market.symbols

@@ -87,6 +87,8 @@ def sessions(*, form: Format) -> None:
     if form is Format.TABLE:
         print_sessions(summaries, problems)
     else:
+        for problem in problems:
+            typer.secho(problem, err=True, fg="yellow")
         write_rows(session_rows(summaries), form)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +19,6 @@ from nvtrader_pipelines.service.cli.output import print_line, wide_console, writ
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 AnySession = Annotated[
@@ -90,6 +87,7 @@ def start(  # noqa: PLR0913 - options of a command line
     from nvtrader_pipelines.research.session_store import create_session, session_base
     from nvtrader_pipelines.research.space_file import read_bounds
     from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
+    from nvtrader_pipelines.service.documents.space_facts import space_document
 
     store = open_store()
     names = None if symbols is None else [name for name in (part.strip() for part in symbols.split(",")) if name]
@@ -112,6 +110,9 @@ def start(  # noqa: PLR0913 - options of a command line
         validation_from=validation_from,
         sealed_from=sealed_from,
     )
+    if not as_json:
+        for line in space_document(session.spec.space()).lines:
+            print_line(line)
     _run(store, session.session_id, workers, as_json=as_json)
 
 
@@ -142,7 +143,7 @@ def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -
         show_session(recorded, wide_console(), quiet=as_json) as on_line,
     ):
         steps = run_session(store, session_id, workers)
-        for line in track_session(store.home, recorded.session, recorded.lines, steps, typer.echo):
+        for line in track_session(store.home, recorded.session, recorded.lines, steps, _warn):
             on_line(line)
             if interruption:
                 folder.stop_request.touch()  # a session that begins removes an earlier request
@@ -154,6 +155,10 @@ def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -
         print_session(document)
     if interruption:
         raise typer.Exit(INTERRUPTED)
+
+
+def _warn(problem: str) -> None:
+    typer.secho(problem, err=True, fg="yellow")
 
 
 @contextmanager

@@ -239,8 +239,7 @@ class Ledger:
         A session looks once: called again, it gets the number that it has.
         """
         with self._database.transaction() as connection:
-            same = sa.select(LOOKS.c.look).where(LOOKS.c.session_id == session_id)
-            look = connection.execute(same).scalar()
+            look = _find_look(connection, session_id)
             if look is None:
                 look = _n_looks(connection, window) + 1
                 row = {"session_id": session_id, "spec_hash": spec_hash, "source": window.source, "look": look}
@@ -248,6 +247,11 @@ class Ledger:
                 row |= {"window_first": window.first, "window_last": window.last}
                 connection.execute(sa.insert(LOOKS).values(row))
         return look
+
+    def find_look(self, session_id: str) -> int | None:
+        """Number of the look of a search session; None if it has not looked."""
+        with self._database.connection() as connection:
+            return _find_look(connection, session_id)
 
     def n_looks(self, window: SealedWindow) -> int:
         """Number of looks at the data of a sealed window so far."""
@@ -411,6 +415,10 @@ def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentS
             "code that registered it, or register its YAML again and run the new version"
         )
     return spec
+
+
+def _find_look(connection: sa.Connection, session_id: str) -> int | None:
+    return connection.execute(sa.select(LOOKS.c.look).where(LOOKS.c.session_id == session_id)).scalar()
 
 
 def _n_looks(connection: sa.Connection, window: SealedWindow) -> int:
