@@ -22,7 +22,8 @@ PAGES = [
     *sorted(DOCS.glob("concepts/*.md")),
     *sorted(DOCS.glob("reference/*.md")),
 ]
-MAY_BE_EMPTY = {"silver.quarantine", "portfolio.fills"}  # nothing trades in the built home
+# nothing trades or searches in the built home
+MAY_BE_EMPTY = {"silver.quarantine", "portfolio.fills", "research.trials", "ledger.looks"}
 STAND_INS = {"ppo-growth": "tiny"}  # what the built home has in place of an experiment of minutes
 OWN = "my-first"  # the experiment that a reader writes
 RULE = {"kind": "momentum", "months": 2}  # in place of a training of minutes
