@@ -115,6 +115,11 @@ def format_line(line: Line) -> str:
     return json.dumps(line.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
 
 
+def returns_name(trial: int | None) -> str:
+    """Name of the returns of a trial's first seed in the folder of its session."""
+    return f"trial-{trial}"
+
+
 def n_changes(knobs: Knobs, base: Knobs) -> int:
     """Number of knobs that differ from the base's."""
     return sum(value != base[name] for name, value in knobs.items())

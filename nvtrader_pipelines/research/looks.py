@@ -16,7 +16,7 @@ from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
-from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged
+from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged, returns_name
 from nvtrader_pipelines.research.sentences import format_look, format_nothing_found
 from nvtrader_pipelines.research.session_spec import SearchWindows, Session
 from nvtrader_pipelines.research.session_store import configurations_in, sealed_experiment
@@ -168,7 +168,7 @@ class Close:
         best = next((line for line in judged if best_trial and line.spec_hash == best_trial.key), None)
         if best is None or len(judged) < 2:
             return {}
-        returns = np.array([self.folder.read_returns(f"trial-{line.trial}")[0] for line in judged])
+        returns = np.array([self.folder.read_returns(returns_name(line.trial))[0] for line in judged])
         sharpes = returns.mean(axis=1) / returns.std(axis=1, ddof=1)
         variance = float(sharpes.var(ddof=1))
         moments = sharpe_moments(returns[judged.index(best)])

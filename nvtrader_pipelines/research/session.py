@@ -23,6 +23,7 @@ from nvtrader_pipelines.research.journal import (
     TrialRerun,
     format_line,
     n_changes,
+    returns_name,
 )
 from nvtrader_pipelines.research.looks import POLL_SECONDS, Close
 from nvtrader_pipelines.research.proposers import SpaceExhausted
@@ -298,7 +299,7 @@ class Search:
             fields = {"status": status, "message": result.error, "sharpe": sharpe}
             return self._judge(state, task, None, result.seconds, **fields, fold_sharpes=result.fold_sharpes)
         returns = result.returns[None]
-        self._folder.write_returns(_returns_name(len(state.trials) + 1), returns)
+        self._folder.write_returns(returns_name(len(state.trials) + 1), returns)
         return self._judge(
             state,
             task,
@@ -313,8 +314,8 @@ class Search:
     def _answer(self, state: SearchState, task: _Trial) -> Line:
         """Judge a trial by the result that another session has."""
         folder, row = self._elsewhere[task.key]
-        returns = folder.read_returns(_returns_name(row.trial))
-        self._folder.write_returns(_returns_name(len(state.trials) + 1), returns)
+        returns = folder.read_returns(returns_name(row.trial))
+        self._folder.write_returns(returns_name(len(state.trials) + 1), returns)
         fields = row.model_dump(include={"status", "sharpe", "max_drawdown", "fold_sharpes"})
         message = f"the result is that of session {folder.session_id}"
         return self._judge(state, task, self._lead(returns), 0.0, **fields, message=message)
@@ -378,8 +379,8 @@ class Search:
     def _add_rerun(self, state: SearchState, key: str, returns: Returns, seconds: float) -> Line:
         """Judge a trial again by its fresh seeds and by all."""
         trial = list(state.trials).index(key) + 1
-        self._folder.write_returns(f"{_returns_name(trial)}-fresh", returns)
-        lead = self._lead(np.concatenate([self._folder.read_returns(_returns_name(trial)), returns]))
+        self._folder.write_returns(f"{returns_name(trial)}-fresh", returns)
+        lead = self._lead(np.concatenate([self._folder.read_returns(returns_name(trial)), returns]))
         first, second = map(sharpe_ratio, returns)
         self._state, decision = judge_reruns(state, key, Reruns((first, second), lead))
         figures = {name: getattr(decision, name) for name in ("bar", "seed_deviation", "fresh_lead", "required_lead")}
@@ -417,10 +418,6 @@ class Search:
     def _write(self, line: Line) -> None:
         self._folder.append(format_line(line))
         self.lines.append(line)
-
-
-def _returns_name(trial: int | None) -> str:
-    return f"trial-{trial}"
 
 
 def _ending(seconds: float) -> dict[str, Any]:

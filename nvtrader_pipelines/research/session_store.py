@@ -132,15 +132,17 @@ def earlier_configurations(store: Store, session: Session) -> frozenset[str]:
 def configurations_in(store: Store, session: Session, first: date, end: date) -> frozenset[str]:
     """Configurations that other sessions and runs judged on names of a session, from `first` to before `end`."""
     market = session.spec.base.market
-    found = set()
+    configurations: set[str] = set()
     for recorded in _other_sessions(store.home, session):
         other, lines = recorded.session, recorded.lines
         is_same_data = other.spec.base.market.source == market.source and not set(other.symbols).isdisjoint(
             session.symbols
         )
         if is_same_data and other.spec.validation_from < end and first < other.spec.sealed_from:
-            found |= {line.spec_hash for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
-    return frozenset(found | set(_manual_configurations(store, session, first, end)))
+            configurations |= {
+                line.spec_hash for line in lines if isinstance(line, TrialJudged) and line.status != "known"
+            }
+    return frozenset(configurations | set(_manual_configurations(store, session, first, end)))
 
 
 def known_results(home: Home, session: Session) -> dict[str, tuple[SessionFolder, TrialJudged]]:

@@ -65,18 +65,17 @@ class SessionFolder:
             return []
         return content.split(b"\n")[:-1]
 
-    def cut_torn_line(self) -> int:
-        """Cut an incomplete last line off the journal, left by a process that was killed; return its bytes."""
+    def cut_torn_line(self) -> None:
+        """Cut an incomplete last line off the journal, left by a process that was killed."""
         try:
             content = self.journal.read_bytes()
         except FileNotFoundError:
-            return 0
+            return
         torn = len(content) - (content.rfind(b"\n") + 1)
         if torn:
             with self.journal.open("r+b") as file:
                 file.truncate(len(content) - torn)
                 os.fsync(file.fileno())
-        return torn
 
     def append(self, line: str) -> None:
         """Append a line to the journal and sync it.

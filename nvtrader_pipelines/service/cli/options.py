@@ -26,6 +26,11 @@ def with_examples(*commands: str) -> str:
     return "\n".join(("Examples:", *(f"  {command}" for command in commands), "", EPILOG))
 
 
+def parse_symbols(text: str | None) -> tuple[str, ...] | None:
+    """Symbols of a list with commas; None for all."""
+    return None if text is None else tuple(filter(None, (symbol.strip() for symbol in text.split(","))))
+
+
 def parse_day(text: str) -> date:
     """Parse the day of an option.
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import INTERRUPTED
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import parse_day
+from nvtrader_pipelines.service.cli.options import parse_day, parse_symbols
 from nvtrader_pipelines.service.cli.output import print_line, wide_console, write_json
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.research_files import SessionFolder
@@ -90,10 +90,8 @@ def start(  # noqa: PLR0913 - options of a command line
     from nvtrader_pipelines.service.documents.space_facts import space_document
 
     store = open_store()
-    names = None if symbols is None else [name for name in (part.strip() for part in symbols.split(",")) if name]
-    base = session_base(
-        eval_mode, read_named_experiment(store.home, like) if like else None, source, names, total_timesteps
-    )
+    own_base = read_named_experiment(store.home, like) if like else None
+    base = session_base(eval_mode, own_base, source, parse_symbols(symbols), total_timesteps)
     session = create_session(
         store,
         base,
@@ -132,11 +130,13 @@ def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -
     from nvtrader_pipelines.research.session import run_session
     from nvtrader_pipelines.service.cli.pages.search_pages import print_session
     from nvtrader_pipelines.service.cli.search_display import show_session
-    from nvtrader_pipelines.service.documents.search_facts import session_document
+    from nvtrader_pipelines.service.documents.search_facts import session_document, session_notes
     from nvtrader_pipelines.storage.views.publishing import publish
 
     folder = SessionFolder.of(store.home, session_id)
     recorded = read_session(folder)
+    for note in session_notes(recorded):
+        _warn(note)
     with (
         notify_at_end(store, shlex.join(["nvtrader", "research", "resume", session_id])),
         _stop_on_interrupt(folder, quiet=as_json) as interruption,

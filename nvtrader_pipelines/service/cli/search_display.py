@@ -75,7 +75,9 @@ class SessionProgress:
         if isinstance(line, TrialRerun):
             return f"trial {line.trial} with two other seeds: {line.standing}. {self.best}"
         if isinstance(line, LookOpened):
-            return f"look {line.look} at the sealed window: a lead of {line.smallest_lead:.2f} would be confirmed"
+            return (
+                f"look {line.look} at the sealed window confirms a true lead of {line.smallest_lead:.2f} 4 times in 5"
+            )
         return line.sentence if line.event == "verdict" else f"the base is judged: Sharpe {fmean(line.sharpes):.2f}"
 
     def table(self) -> Group:

@@ -6,7 +6,7 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.experiment_commands import Yes, run_experiments
-from nvtrader_pipelines.service.cli.options import Judge
+from nvtrader_pipelines.service.cli.options import Judge, parse_symbols
 from nvtrader_pipelines.service.cli.output import Format
 from nvtrader_pipelines.service.open_home import open_store
 
@@ -36,6 +36,5 @@ def train(
     """
     from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 
-    chosen = None if symbols is None else tuple(filter(None, (symbol.strip() for symbol in symbols.split(","))))
-    name = store_manual_experiment(open_store(), source, chosen, timesteps)
+    name = store_manual_experiment(open_store(), source, parse_symbols(symbols), timesteps)
     run_experiments([name], form, yes=yes, judge=judge)
