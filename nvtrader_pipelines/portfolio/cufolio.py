@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PrivateAttr, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.portfolio.bounds import RiskAversion
@@ -65,6 +65,7 @@ class CufolioProgram(Component):
     volatility_penalty: NonNegativeFloat = 0.0  # units of mean per unit of volatility over the horizon
     risk_aversion: RiskAversion = 1.0  # units of mean per unit of CVaR
     max_cvar: PositiveFloat | None = None  # over the horizon, a hard limit; null: CVaR is priced instead
+    _scenario_seed: int = PrivateAttr(default=0)  # one for all draws, so that weights change only with the past
 
     @model_validator(mode="after")
     def _require_cash_range(self) -> Self:
@@ -74,6 +75,17 @@ class CufolioProgram(Component):
                 "swap or lower them"
             )
         return self
+
+    @property
+    def scenario_seed(self) -> int:
+        """Seed of every draw: 0 but for a repetition."""
+        return self._scenario_seed
+
+    def with_scenario_seed(self, seed: int) -> Self:
+        """Return the program on other draws: a repetition, equal in settings and hash."""
+        program = self.model_copy()
+        program._scenario_seed = seed  # noqa: SLF001 - its own
+        return program
 
     @property
     def lookback(self) -> int:

@@ -21,7 +21,6 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
 from nvtrader_pipelines.portfolio.scenarios import KernelDensity
 
 FloatArray = NDArray[np.float64]
-SCENARIO_SEED = 0  # of every draw, so that weights change only with the past
 DUST = 1e-12  # weights below it are rounding
 SLACK = 1e-6  # added to the least budget that can be met, which only a single portfolio meets
 
@@ -34,7 +33,7 @@ def solve_rebalance(program: CufolioProgram, rebalance: Rebalance) -> FloatArray
     """
     columns, n_names = rebalance.columns, len(rebalance.held)
     drawn = KernelDensity(n_scenarios=program.n_scenarios, horizon=program.cufolio_hold_days).draw(
-        rebalance.past, np.random.default_rng(SCENARIO_SEED)
+        rebalance.past, np.random.default_rng(program.scenario_seed)
     )
     scenarios = np.hstack([drawn, np.zeros((len(drawn), len(columns) - n_names))])
     factor = _square_root(scenarios) if program.volatility_penalty else None

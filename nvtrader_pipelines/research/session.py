@@ -12,7 +12,6 @@ from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
-from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.research.config_delta import DeltaRefused
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
@@ -39,7 +38,7 @@ from nvtrader_pipelines.research.session_store import (
 from nvtrader_pipelines.research.session_tables import store_session
 from nvtrader_pipelines.research.space import EffectiveExperiment, TrialSpec
 from nvtrader_pipelines.research.study import Study, objective
-from nvtrader_pipelines.research.trial_judgement import Returns, TrialJob, TrialResult
+from nvtrader_pipelines.research.trial_judgement import Returns, TrialJob, TrialResult, is_random
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import (
     Reruns,
@@ -221,15 +220,16 @@ class Search:
 
     def _job(self, spec: ExperimentSpec, seed: int, reference: tuple[float, ...] = ()) -> TrialJob:
         self._n_jobs += 1
-        return TrialJob(self._n_jobs, spec, seed if self._learns else 0, self._windows.folds, reference)
+        seed = seed if self._is_random else 0
+        return TrialJob(self._n_jobs, spec, seed, self._windows.folds, reference, scenario_seed=seed)
 
     @property
-    def _learns(self) -> bool:
-        return isinstance(self._base.spec.agent, Learner)
+    def _is_random(self) -> bool:
+        return is_random(self._base.spec)
 
     @property
     def _base_seeds(self) -> tuple[int, ...]:
-        return BASE_SEEDS if self._learns else (0,)
+        return BASE_SEEDS if self._is_random else (0,)
 
     def _reference(self, state: SearchState) -> tuple[float, ...]:
         """Sharpe ratios by fold of the best trial, which pruned ones are compared with."""

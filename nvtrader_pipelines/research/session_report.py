@@ -19,6 +19,7 @@ from nvtrader_pipelines.research.journal import (
 from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
 from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session
+from nvtrader_pipelines.research.trial_judgement import is_random
 from nvtrader_pipelines.research.verdict import (
     Outcome,
     SearchState,
@@ -202,9 +203,8 @@ def _space(session: Session, course: _Course | None) -> str:
 def _seeds(course: _Course | None) -> str:
     if course is None:
         return "5 of the base"
-    agent = course.session.spec.base.agent
-    if agent.is_classical:
-        return f"none: {agent.kind} draws its scenarios by one fixed seed, so reruns do not show their noise"
+    if not is_random(course.session.spec.base):
+        return "none: nothing in these experiments is random"
     text = f"base {', '.join(map(str, course.base.seeds))}; trials {FIRST_SEED}"
     return f"{text}; reruns {', '.join(map(str, course.reruns[0].seeds))}" if course.reruns else text
 

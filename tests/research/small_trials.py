@@ -5,6 +5,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.policies.baselines import Cufolio, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PartialAdjustment, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.timings import VolatilityTargetTiming
@@ -32,6 +33,13 @@ CUFOLIO = ExperimentSpec(
     name="classical", agent=Cufolio(n_scenarios=1000, history=63, cufolio_hold_days=20, max_position_pct=0.25)
 )
 EQUAL = ExperimentSpec(name="equal", agent=EqualWeight())
+ALLOCATED = EQUAL.model_copy(
+    update={
+        "pipeline": WeightPipeline(
+            allocator=CufolioAllocator(n_scenarios=1000, history=63, cufolio_hold_days=20, max_position_pct=0.25)
+        )
+    }
+)
 ENDLESS = ExperimentSpec(name="endless", environment=SPEC, agent=endless(AGENT))
 
 

@@ -19,6 +19,7 @@ from tests.research.sessions import write_session
 pytestmark = pytest.mark.slow
 
 GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
+ENDS = GRID | {"proposer": {"kind": "grid", "points": 2}}
 
 
 def sealed_window(home, folder):
@@ -69,7 +70,7 @@ def test_session_killed_after_its_look_keeps_the_number(planted_home, has_line):
 
 
 def test_opened_look_is_finished_although_others_raised_the_bar(reversing_home):
-    folder = new_session(reversing_home, cufolio(0.25), **GRID)
+    folder = new_session(reversing_home, cufolio(0.25), **ENDS)
     run_to_look(reversing_home, folder)
     recorded = read_session(folder)
     trial = next(line for line in recorded.lines if isinstance(line, TrialJudged))
@@ -104,7 +105,7 @@ def test_winner_hands_on_the_judged_policies(planted_home):
 
 
 def test_improvement_is_a_new_base_and_not_handed_on(reversing_home):
-    folder = new_session(reversing_home, cufolio(0.25), **GRID)
+    folder = new_session(reversing_home, cufolio(0.25), **ENDS)
     closed = run(reversing_home, folder)[-1]
     assert closed.outcome == Outcome.IMPROVEMENT
     best = ExperimentSpec.model_validate(yaml.safe_load((folder.path / "best.yaml").read_text()))

@@ -68,7 +68,7 @@ def test_repeated_proposal_is_known_without_budget_or_training(noise_home, jobs,
     assert (unchanged.status, unchanged.trial, unchanged.spec_hash) == ("known", None, base.spec_hash)
     assert told == pytest.approx({1: first.sharpe, 2: first.sharpe, 3: np.mean(base.sharpes), 4: second.sharpe})
     assert [line.n_configurations for line in (first, repeated, unchanged, second)] == [1, 1, 1, 2]
-    assert len(jobs[0]) == 3  # the base, which has no seeds, and two trials
+    assert len(jobs[0]) == 7  # five seeds of the base, and two trials
 
 
 def test_search_ends_once_a_proposer_knows_nothing_new(noise_home, monkeypatch):
@@ -253,7 +253,7 @@ def test_trial_of_another_session_is_answered_without_training(noise_home, jobs)
     run(noise_home, first)
     n_jobs = len(jobs[0])
     run(noise_home, second)
-    assert len(jobs[0]) == n_jobs + 1  # the base
+    assert len(jobs[0]) == n_jobs + 5  # the base
     results = {line.spec_hash: line for line in trials_of(first)}
     for line in trials_of(second):
         other = results[line.spec_hash]
@@ -261,6 +261,18 @@ def test_trial_of_another_session_is_answered_without_training(noise_home, jobs)
         assert line.n_configurations == len(results)
         assert first.session_id in line.message
     assert not any(line.message for line in trials_of(first))
+
+
+def test_number_of_scenarios_is_a_seed_and_never_kept(noise_home, jobs):
+    base = cufolio(n_scenarios=1000)
+    count = {"agent.n_scenarios": {"low": 1000, "high": 1050}}
+    folder = new_session(noise_home, base, bounds=count, proposer={"kind": "grid", "points": 51}, budget=51)
+    first, *lines, closed = run(noise_home, folder)
+    assert len(set(first.sharpes)) == len(first.seeds) == 5
+    assert len(trials_of(folder, "judged")) == 50
+    assert Standing.KEPT not in {line.standing for line in lines}
+    assert closed.outcome == "nothing found"
+    assert [job.scenario_seed for job in jobs[0][:6]] == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("seed", range(50))

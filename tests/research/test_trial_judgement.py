@@ -12,11 +12,12 @@ from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_card, write_archive
 from nvtrader_pipelines.policies.baselines import Cufolio
-from nvtrader_pipelines.research.trial_judgement import judge
+from nvtrader_pipelines.research.trial_judgement import is_random, judge
 from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.markets import with_values
 from tests.research.small_trials import (
+    ALLOCATED,
     CUFOLIO,
     DIGEST,
     EQUAL,
@@ -71,6 +72,14 @@ def test_trial_returns_equal_the_backtests_of_a_run_of_one_seed(spec):
     assert (result.error, result.is_pruned, result.archives) == ("", False, {})
     np.testing.assert_array_equal(result.returns, np.concatenate(curves))
     assert result.fold_sharpes == tuple(map(sharpe_ratio, curves))
+
+
+@pytest.mark.parametrize(("spec", "depends"), [(CUFOLIO, True), (ALLOCATED, True), (EQUAL, False)])
+def test_scenario_seed_decides_the_draws_of_cufolio_alone(spec, depends):
+    first, again, other = (judge(job_of(spec, scenario_seed=seed), PANEL, DIGEST).returns for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert np.array_equal(first, other) != depends
+    assert is_random(spec) == depends
 
 
 def test_kept_policies_are_the_files_of_the_experiment():
