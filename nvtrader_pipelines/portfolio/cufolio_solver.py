@@ -1,9 +1,7 @@
 """Solution of a cuFOLIO rebalance by the Mean-CVaR optimizer."""
 
 from dataclasses import replace
-from typing import Any, cast
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +13,7 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
     Objective,
     SolveInputs,
     best_within_cvar,
+    least_distance,
     least_turnover,
     resolve_limits,
 )
@@ -68,31 +67,9 @@ def _constraints(program: CufolioProgram, rebalance: Rebalance) -> Constraints:
         constraints = replace(constraints, turnover=max(program.max_turnover, needed + SLACK))
     if rebalance.center is None:
         return constraints
-    return _near(rebalance.center, rebalance.max_distance, constraints, rebalance.current, (least, most))
-
-
-def _near(
-    center: FloatArray,
-    distance: float,
-    constraints: Constraints,
-    current: FloatArray,
-    invested_range: tuple[float, float],
-) -> Constraints:
-    """Constrain the names to a one-way distance of the center (M,), or to the least that the others leave."""
-    weights = cp.Variable(len(current), bounds=[constraints.floor, constraints.cap])
-    invested = cp.sum(weights)
-    others: list[Any] = [invested <= invested_range[1], invested >= invested_range[0]]
-    if constraints.turnover is not None:
-        others.append(_one_way(weights, current) <= constraints.turnover)
-    problem = cp.Problem(cp.Minimize(_one_way(weights[: len(center)], center)), others)
-    budget = max(distance, cast("float", problem.solve(solver=cp.HIGHS)) + SLACK)
-    return replace(constraints, further=lambda weights: [_one_way(weights[: len(center)], center) <= budget])
-
-
-def _one_way(weights: cp.Expression, start: FloatArray) -> cp.Expression:
-    """One-way distance of weights (M,) from others, cash included."""
-    change = weights - start
-    return cp.maximum(cp.sum(cp.pos(change)), cp.sum(cp.neg(change)))
+    center = np.append(rebalance.center, others)
+    needed = least_distance(center, rebalance.current, resolve_limits(rebalance.columns, constraints))
+    return replace(constraints, center=center, distance=max(rebalance.max_distance, needed + SLACK))
 
 
 def _square_root(scenarios: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 `MeanCvar(names, constraints, objective).solve(scenarios)` returns a `MeanCvarSolution`.
 """
 
-from nvtrader_pipelines.portfolio.mean_cvar.checks import least_turnover
+from nvtrader_pipelines.portfolio.mean_cvar.checks import least_distance, least_turnover
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Objective, resolve_limits
 from nvtrader_pipelines.portfolio.mean_cvar.cvar_limit import SolveInputs, best_within_cvar
 from nvtrader_pipelines.portfolio.mean_cvar.optimizer import MeanCvar
@@ -24,6 +24,7 @@ __all__ = [
     "SolveInputs",
     "UncertifiedError",
     "best_within_cvar",
+    "least_distance",
     "least_turnover",
     "resolve_limits",
 ]

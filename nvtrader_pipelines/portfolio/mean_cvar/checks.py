@@ -55,14 +55,15 @@ def check_method(method: str) -> None:
 
 def check_ranges(constraints: Constraints) -> None:
     """Raise if a scalar constraint is out of range."""
-    _check_scalars(constraints, ("cash_floor", "cash_ceiling", "turnover", "gross"))
+    _check_scalars(constraints, ("cash_floor", "cash_ceiling", "turnover", "gross", "distance"))
     ceiling = constraints.cash_floor if constraints.cash_ceiling is None else constraints.cash_ceiling
     if not (np.isfinite(constraints.cash_floor) and constraints.cash_floor <= ceiling <= 1.0):
         raise ValueError(
             f"cash needs finite cash_floor <= cash_ceiling <= 1, but they are {constraints.cash_floor} and {ceiling}; "
             "swap or lower them"
         )
-    for name, value in (("turnover", constraints.turnover), ("gross", constraints.gross)):
+    for name in ("turnover", "gross", "distance"):
+        value = getattr(constraints, name)
         if value is not None and not 0.0 <= value < np.inf:
             raise ValueError(f"{name} must be finite and at least 0, but is {value}; None leaves it unlimited")
     for sector, cap in constraints.sector_caps.items():
@@ -165,6 +166,24 @@ def least_turnover(current: FloatArray, limits: Limits) -> float:
     bought = np.maximum(inside - current, 0.0).sum() + max(limits.min_invested - inside.sum(), 0.0)
     sold = np.maximum(current - inside, 0.0).sum() + max(inside.sum() - limits.max_invested, 0.0)
     return float(max(bought, sold))
+
+
+def least_distance(center: FloatArray, current: FloatArray, limits: Limits) -> float:
+    """Least one-way distance from a center (N,) under floors, caps, cash and turnover budget.
+
+    On the way from its current value to its center, a weight gains as much turnover as it loses distance. So their sum
+    over all weights and cash has a minimum, reached at the center clipped to the bounds, and the distance is at least
+    what the budget leaves of that sum. The larger of the two bounds is reached.
+    """
+    nearest = least_turnover(center, limits)
+    if limits.turnover is None:
+        return nearest
+    inside = np.clip(center, limits.floor, limits.cap)
+    invested = np.clip(center.sum(), limits.min_invested, limits.max_invested)
+    least_sum = sum(
+        0.5 * float(np.abs(inside - start).sum() + abs(invested - start.sum())) for start in (center, current)
+    )
+    return max(nearest, least_sum - limits.turnover)
 
 
 def _worst(names: Sequence[str], values: FloatArray) -> str:

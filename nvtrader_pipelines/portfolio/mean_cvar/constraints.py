@@ -26,6 +26,8 @@ class Constraints:
     cash_ceiling: float | None = None  # None: cash equals the floor
     turnover: float | None = None  # maximum one-way turnover: half the sum of absolute changes, cash included
     gross: float | None = None  # maximum sum of absolute weights
+    center: float | FloatArray = 0.0  # (N,) weights to stay near
+    distance: float | None = None  # maximum one-way distance from the center, measured as turnover is
     sectors: Mapping[str, str] = field(default_factory=dict)  # name -> sector
     sector_caps: Mapping[str, float] = field(default_factory=dict)  # sector -> maximum sum of its weights
     further: ConstraintFactory | None = None  # of the weight variable (N,): linear, second-order or integer
@@ -54,6 +56,8 @@ class Limits:
     max_invested: float
     turnover: float | None
     gross: float | None
+    center: FloatArray  # (N,)
+    distance: float | None
     sector_members: tuple[tuple[int, ...], ...]  # of each capped sector
     sector_caps: FloatArray  # (sectors,)
     sector_names: tuple[str, ...]
@@ -85,6 +89,8 @@ def resolve_limits(names: Sequence[str], constraints: Constraints) -> Limits:
         max_invested=1.0 - constraints.cash_floor,
         turnover=constraints.turnover,
         gross=constraints.gross,
+        center=broadcast_per_name(constraints.center, len(names), "center"),
+        distance=constraints.distance,
         sector_members=members,
         sector_caps=np.array([constraints.sector_caps[name] for name in sector_names], dtype=np.float64),
         sector_names=sector_names,

@@ -27,6 +27,7 @@ class Structure:
     trades: bool  # has a turnover budget or a cost, so that current weights matter
     turnover: bool
     gross: bool
+    distance: bool
     volatility: bool
     sector_members: tuple[tuple[int, ...], ...]
 
@@ -64,6 +65,7 @@ def program_structure(limits: Limits, objective: Objective) -> Structure:
         trades=limits.turnover is not None or bool(np.any(np.asarray(objective.cost_bps) > 0.0)),
         turnover=limits.turnover is not None,
         gross=limits.gross is not None,
+        distance=limits.distance is not None,
         volatility=objective.volatility_penalty > 0.0,
         sector_members=limits.sector_members,
     )
@@ -95,6 +97,8 @@ def fixed_parameter_values(structure: Structure, limits: Limits, objective: Obje
         values["turnover"] = limits.turnover
     if limits.gross is not None:
         values["gross"] = limits.gross
+    if limits.distance is not None:
+        values |= {"center": limits.center, "distance": limits.distance}
     if structure.sector_members:
         values["sector_caps"] = limits.sector_caps
     return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
@@ -117,6 +121,8 @@ def build_parameters(structure: Structure) -> dict[str, cp.Parameter]:
         shapes["turnover"] = ()
     if structure.gross:
         shapes["gross"] = ()
+    if structure.distance:
+        shapes |= {"center": (n_names,), "distance": ()}
     if n_sectors:
         shapes["sector_caps"] = (n_sectors,)
     return {name: cp.Parameter(shape, name=name, nonneg=name in NONNEGATIVE) for name, shape in shapes.items()}
@@ -144,12 +150,16 @@ def build_model(
     if structure.trades:
         bought = cp.Variable(structure.n_names, nonneg=True)
         constraints.append(weights - bought <= values["current"])
-        turnover = cp.maximum(cp.sum(bought), cp.sum(bought - weights) + cp.sum(values["current"]))
+        turnover = _one_way(weights, values["current"], bought)
         objective += values["cost"] @ (2.0 * bought - weights) + values["cost_of_current"]
     if structure.turnover:
         constraints += [part <= values["turnover"] for part in turnover.args]
     if structure.gross:
         constraints.append(cp.norm1(weights) <= values["gross"])
+    if structure.distance:
+        above = cp.Variable(structure.n_names, nonneg=True)
+        constraints.append(weights - above <= values["center"])
+        constraints += [part <= values["distance"] for part in _one_way(weights, values["center"], above).args]
     if structure.volatility:
         constraints.append(volatility >= 0.0)
         objective += volatility
@@ -159,3 +169,8 @@ def build_model(
     if further is not None:
         constraints += further.constraints
     return Model(weights, turnover, cvar, volatility, constraints, objective)
+
+
+def _one_way(weights: cp.Variable, start: cp.Expression, above: cp.Variable) -> Any:
+    """One-way distance of weights (N,) from others, cash included, if `above` is their excess."""
+    return cp.maximum(cp.sum(above), cp.sum(above - weights) + cp.sum(start))

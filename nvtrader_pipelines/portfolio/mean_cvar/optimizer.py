@@ -267,6 +267,8 @@ class MeanCvar:
         known = [f"floors that sum to {limits.floor.sum():g}, caps that sum to {limits.cap.sum():g}, cash of {cash}"]
         if limits.gross is not None:
             known.append(f"a gross limit of {limits.gross:g}")
+        if limits.distance is not None:
+            known.append(f"a distance of {limits.distance:g} from the center")
         known += [
             f"a cap of {cap:g} on sector {name!r}"
             for name, cap in zip(limits.sector_names, limits.sector_caps, strict=True)

@@ -7,13 +7,14 @@ from nvtrader_pipelines.portfolio.mean_cvar.canonical import compile_structure
 from nvtrader_pipelines.portfolio.mean_cvar.model import Model, Structure, build_model
 from tests.portfolio.mean_cvar.cases import drawn, names, solved
 
-STRUCTURE = Structure(3, False, True, True, False, False, ())
+STRUCTURE = Structure(3, False, True, True, False, False, False, ())
 
 
 def test_structure_compiles_once_for_all_values():
     compile_structure.cache_clear()
     for cap in (0.5, 0.6, 0.7):
-        MeanCvar(names(4), Constraints(cap=cap, turnover=cap), Objective(cost_bps=10 * cap))
+        near = {"center": np.full(4, cap / 4), "distance": cap}
+        MeanCvar(names(4), Constraints(cap=cap, turnover=cap, **near), Objective(cost_bps=10 * cap))
     assert compile_structure.cache_info().misses == 1
 
 

@@ -1,8 +1,18 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from nvtrader_pipelines.portfolio.mean_cvar import Constraints, InfeasibleError, MeanCvar, Objective
+from nvtrader_pipelines.portfolio.mean_cvar import (
+    Constraints,
+    InfeasibleError,
+    MeanCvar,
+    Objective,
+    least_distance,
+    least_turnover,
+    resolve_limits,
+)
 from tests.portfolio.mean_cvar.cases import drawn, names, solved
 
 SECTORS = {"sectors": {"N0": "a", "N1": "a", "N2": "b"}}
@@ -58,6 +68,8 @@ MALFORMED = {
         aimed(volatility_penalty=np.nan),
         "volatility_penalty must be finite and at least 0, but is nan",
     ),
+    "distance": (limited(distance=-0.1), "distance must be finite and at least 0, but is -0.1; None"),
+    "center_shape": (limited(center=np.ones(3)), r"center must be a number or have shape \(4,\), but has \(3,\)"),
     "turnover_missing": (limited(turnover=np.nan), "turnover must be finite and at least 0, but is nan"),
     "turnover_shape": (limited(turnover=np.ones(4)), r"turnover must be one number, but has shape \(4,\); give"),
     "gross_missing": (limited(gross=np.nan), "gross must be finite and at least 0, but is nan"),
@@ -157,12 +169,15 @@ def test_infeasible_constraints_are_listed_with_their_numbers():
         cap=0.5,
         cash_ceiling=0.1,
         gross=1.0,
+        center=np.full(4, 0.25),
+        distance=0.2,
         sector_caps={"a": 0.3},
         further=lambda weights: [weights[2] <= 0.05],
     )
     message = (
         "the constraints contradict each other: floors that sum to 0, caps that sum to 2, cash of 0 to 0.1, "
-        "a gross limit of 1, a cap of 0.3 on sector 'a', 1 further constraints; loosen one of them"
+        "a gross limit of 1, a distance of 0.2 from the center, a cap of 0.3 on sector 'a', 1 further constraints; "
+        "loosen one of them"
     )
     with pytest.raises(InfeasibleError) as refused:
         MeanCvar(names(4), limits).solve(SCENARIOS)
@@ -191,3 +206,29 @@ def test_required_turnover_is_the_minimum_of_a_linear_program(seed):
     needed = rf"need a one-way turnover of {least:.6g}, but the budget is {short:g}; raise"
     with pytest.raises(InfeasibleError, match=needed):
         solved(SCENARIOS, Constraints(**limits, turnover=short), current=current)
+
+
+@given(seed=st.integers(0, 100_000))
+def test_least_distance_is_the_minimum_of_a_linear_program(seed):
+    generator = np.random.default_rng(seed)
+    center, current = generator.normal(0.25, 0.3, (2, 4))
+    low, high = np.sort(generator.uniform(0.0, 0.6, (2, 4)), axis=0)
+    most, least = generator.uniform(low.sum(), high.sum(), 2)
+    limits = {"floor": low, "cap": high, "cash_floor": 1.0 - max(most, least), "cash_ceiling": 1.0 - min(most, least)}
+    free = resolve_limits(names(4), Constraints(**limits))
+    budget = least_turnover(current, free) + generator.exponential(0.2)
+    # variables: weights, cash, absolute changes from the center and from the current weights
+    eye, none = np.eye(5), np.zeros((5, 5))
+    starts = [np.append(start, 1.0 - start.sum()) for start in (center, current)]
+    oracle = linprog(
+        np.r_[np.zeros(5), np.full(5, 0.5), np.zeros(5)],
+        A_ub=np.block(
+            [[eye, -eye, none], [-eye, -eye, none], [eye, none, -eye], [-eye, none, -eye], [np.zeros(10), np.ones(5)]]
+        ),
+        b_ub=np.r_[starts[0], -starts[0], starts[1], -starts[1], 2.0 * budget],
+        A_eq=[[1.0] * 5 + [0.0] * 10],
+        b_eq=[1.0],
+        bounds=[*zip(low, high, strict=True), (limits["cash_floor"], limits["cash_ceiling"]), *[(0.0, None)] * 10],
+    )
+    found = least_distance(center, current, resolve_limits(names(4), Constraints(**limits, turnover=budget)))
+    assert found == pytest.approx(oracle.fun, abs=1e-8)

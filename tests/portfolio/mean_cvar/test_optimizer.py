@@ -308,6 +308,23 @@ def test_turnover_that_further_constraints_require_is_reported(cash_ceiling, cur
         solved(drawn(100, 3), limits, current=np.array(current))
 
 
+@pytest.mark.parametrize("method", ["cuts", "rockafellar_uryasev"])
+@pytest.mark.parametrize("limits", [{}, {"cash_ceiling": 0.5}, {"turnover": 0.2}])
+def test_distance_from_a_center_is_that_of_a_further_constraint(limits, method):
+    center, scenarios = np.array([0.5, 0.2, 0.1, 0.1]), drawn(150, 4)
+    inputs = {"current": np.full(4, 0.25), "expected_returns": scenarios.mean(axis=0), "method": method}
+
+    def within(weights):
+        change = weights - center
+        return [cp.maximum(cp.sum(cp.pos(change)), cp.sum(cp.neg(change))) <= 0.15]
+
+    found = solved(scenarios, Constraints(center=center, distance=0.15, **limits), **inputs)
+    change = found.weights - center
+    assert max(change.clip(0.0).sum(), -change.clip(max=0.0).sum()) == pytest.approx(0.15)  # binds
+    expected = solved(scenarios, Constraints(further=within, **limits), **inputs)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("further", "message"),
     [
