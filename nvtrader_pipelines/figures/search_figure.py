@@ -70,8 +70,8 @@ def importance_figure(importances: Mapping[str, float], title: str, note: str | 
     axes.bar_label(axes.barh(names, shares, color=BLUE), [f"{share:.0%}" for share in shares], padding=6, fontsize=TEXT)
     axes.invert_yaxis()
     axes.margins(x=0.1)
-    axes.set_xlabel("share of the differences in Sharpe ratio")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("importance, all knobs together 100 %")
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     return Picture(figure)
 
 
