@@ -15,7 +15,7 @@ from rich.text import Text
 
 from nvtrader_pipelines.research.journal import Knobs, Line, LookOpened, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.recorded_session import RecordedSession, recorded_state
-from nvtrader_pipelines.research.sentences import format_progress
+from nvtrader_pipelines.research.sentences import format_progress, format_trials
 from nvtrader_pipelines.research.session_report import changed_knobs
 from nvtrader_pipelines.research.verdict import Standing
 
@@ -103,11 +103,7 @@ class SessionProgress:
     @property
     def remaining(self) -> str:
         """Trials done, and the time that the others may take."""
-        done = (
-            f"{self._n_trials} trials"
-            if self._spec.budget is None
-            else f"{self._n_trials} of {self._spec.budget} trials"
-        )
+        done = format_trials(self._n_trials, self._spec.budget)
         n_new = self._n_trials - self._n_before
         if not n_new or self._spec.budget is None:
             return done
