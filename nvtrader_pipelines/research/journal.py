@@ -26,7 +26,7 @@ class BaseJudged(Event):
     """Unchanged base, trained with several seeds: the first line."""
 
     event: Literal["base"] = "base"
-    spec_hash: str  # of its effective knobs
+    spec_hash: str  # of its configuration
     knobs: Knobs
     seeds: tuple[int, ...]
     sharpes: tuple[float, ...]  # annual, net, on validation, by seed
@@ -39,7 +39,7 @@ class TrialJudged(Event):
     event: Literal["trial"] = "trial"
     proposal: int  # number of the proposal, from 1; known ones count
     trial: int | None  # number of the configuration in the session, from 1; null for the base
-    spec_hash: str  # of the effective knobs, without seed; of the proposed ones where they are infeasible
+    spec_hash: str  # of its configuration, see `configuration_hash`
     proposer: str
     reason: str
     proposed: Knobs

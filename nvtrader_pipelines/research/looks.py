@@ -1,6 +1,6 @@
 """Close of a session: nothing found, or one look at the sealed window and its verdict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged, returns_name
@@ -33,7 +34,7 @@ from nvtrader_pipelines.research.verdict import (
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.files import write_atomically
-from nvtrader_pipelines.storage.ledger.ledger import SealedWindow
+from nvtrader_pipelines.storage.ledger.look_rows import SealedWindow
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
@@ -42,6 +43,7 @@ NOTHING_FOUND = "nothing found"
 PLAIN = {"equal weight": EqualWeight(), "buy and hold": BuyAndHold()}  # baselines that a winner must beat
 N_BLOCKS = 10  # of the probability of backtest overfitting: 252 combinations
 POLL_SECONDS = 0.5
+MIN_FRESH_SESSIONS = 2 * SESSIONS_PER_YEAR  # of a window with an allowance of its own after one that was looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ class Close:
 
     def nothing_found(self) -> SessionClosed:
         """Return the verdict that no trial is above luck; no look is spent."""
-        sentence = format_nothing_found(self.state, self.store.ledger.n_looks(self.sealed_window))
+        sentence = format_nothing_found(self.state, self._count_looks(self.store.ledger.sealed_windows()))
         return self._closed(outcome=NOTHING_FOUND, sentence=sentence, seconds=0.0)
 
     def look(
@@ -74,7 +76,7 @@ class Close:
             sides: experiments of the base and of the kept trial.
             n_workers: processes.
         """
-        look = self.store.ledger.open_look(self.sealed_window, self.session.session_id, trial.key)
+        look = self.store.ledger.open_look(self.sealed_window, self.session.session_id, trial.key, self._count_looks)
         if not any(isinstance(line, LookOpened) for line in self.lines):
             yield LookOpened(
                 trial=self.number(trial.key),
@@ -115,6 +117,10 @@ class Close:
         days = self.panel.sessions
         first, last = (days[t].item() for t in (self.windows.sealed.test_first, self.windows.sealed.test_last))
         return SealedWindow(self.session.spec.base.market.source, frozenset(self.session.symbols), first, last)
+
+    def _count_looks(self, windows: Iterable[SealedWindow]) -> int:
+        sealed = self.windows.sealed
+        return count_looks(self.sealed_window, sealed.test_last - sealed.test_first + 1, windows)
 
     @property
     def _is_fresh(self) -> bool:
@@ -177,6 +183,27 @@ class Close:
             "deflated_sharpe": deflated_sharpe_ratio(moments, self.state.n_configurations, variance),
             "pbo": overfitting,
         }
+
+
+def count_looks(window: SealedWindow, n_sessions: int, windows: Iterable[SealedWindow]) -> int:
+    """Number of earlier looks that have spent a part of a window's allowance for false claims.
+
+    These are the looks at data of the window. A window of less than two years has no allowance of its own: it
+    continues the count of all looks at its names before it.
+
+    Args:
+        window: to look at.
+        n_sessions: its length.
+        windows: those of earlier looks.
+    """
+    has_own = n_sessions >= MIN_FRESH_SESSIONS
+    return sum(
+        earlier.source == window.source
+        and not earlier.symbols.isdisjoint(window.symbols)
+        and earlier.first <= window.last
+        and not (has_own and earlier.last < window.first)
+        for earlier in windows
+    )
 
 
 def _mean_returns(results: Sequence[TrialResult]) -> FloatArray:

@@ -50,6 +50,9 @@ def read_session(folder: SessionFolder) -> RecordedSession:
         ) from None
     except ValidationError as error:
         raise DamagedFileError(folder.settings, f"is no session: {explain(error, Session)}", REMEDY) from error
+    if session.session_id != folder.session_id:
+        problem = f"must have the id {folder.session_id}, the name of its folder, but has {session.session_id}"
+        raise DamagedFileError(folder.settings, problem, REMEDY)
     texts = folder.read_lines()
     n_bytes = sum(len(text) + 1 for text in texts)
     has_torn_line = folder.journal.exists() and folder.journal.stat().st_size > n_bytes

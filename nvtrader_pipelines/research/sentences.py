@@ -18,6 +18,12 @@ _ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", 
 _SHARES = ("half", "two thirds", "three quarters", "four fifths", "five sixths")
 
 
+def format_trials(n_trials: int, budget: int | None = None) -> str:
+    """Format a number of trials, and that of the budget if there is one."""
+    count = f"{n_trials} of {budget}" if budget else f"{n_trials}"
+    return f"{count} trial{'s' * ((budget or n_trials) != 1)}"
+
+
 def format_progress(state: SearchState) -> str:
     """State the best trial so far and the lead that luck alone reaches."""
     best, n_trials = state.best, _tries(len(state.trials))

@@ -35,7 +35,7 @@ from nvtrader_pipelines.research.session_store import (
     validation_digest,
 )
 from nvtrader_pipelines.research.session_tables import store_session
-from nvtrader_pipelines.research.space import EffectiveExperiment, TrialSpec
+from nvtrader_pipelines.research.space import EffectiveExperiment, TrialSpec, configuration_hash
 from nvtrader_pipelines.research.study import Study, objective
 from nvtrader_pipelines.research.trial_judgement import Returns, TrialJob, TrialResult, is_random
 from nvtrader_pipelines.research.trial_pool import TrialPool
@@ -71,7 +71,7 @@ class _Trial:
 
     @property
     def key(self) -> str:
-        """Hash of the effective knobs."""
+        """Hash of the configuration."""
         return self.effective.trial.trial_hash
 
 
@@ -321,7 +321,7 @@ class Search:
 
     def _infeasible(self, number: int, proposed: Knobs) -> _Trial:
         """Task of a proposal that gives no valid experiment, identified by its own values."""
-        trial = TrialSpec(mode=self._space.mode, base=self._space.base.spec_hash, knobs=proposed)
+        trial = TrialSpec(proposed, configuration_hash(self._base.spec, proposed))
         return _Trial(number, proposed, replace(self._base, trial=trial, clips=(), snaps=()))
 
     def _judge(self, state: SearchState, task: _Trial, lead: Lead | None, seconds: float, **fields: Any) -> TrialJudged:

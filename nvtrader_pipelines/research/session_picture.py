@@ -6,6 +6,7 @@ from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.figures.search_figure import SearchPoint, search_figure
 from nvtrader_pipelines.research.journal import Line, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.recorded_session import recorded_state, recorded_states
+from nvtrader_pipelines.research.sentences import format_trials
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import SearchState, Standing
 
@@ -26,7 +27,7 @@ def draw_session(session: Session, lines: Iterable[Line]) -> Picture:
     if state is None:
         raise ValueError("a picture of a session needs the result of its base; wait for the first line of its journal")
     points = search_points(journal)
-    title = f"Sharpe ratio of {len(points)} trials, session {session.session_id}"
+    title = f"Sharpe ratio of {format_trials(len(points))}, session {session.session_id}"
     return search_figure(points, state.base.sharpe, title, _NOTE)
 
 

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from nvtrader_pipelines.research.journal import Line, LookOpened, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.recorded_session import RecordedSession, recorded_state
-from nvtrader_pipelines.research.sentences import format_progress
+from nvtrader_pipelines.research.sentences import format_progress, format_trials
 
 
 class SessionProgress:
@@ -51,7 +51,8 @@ class SessionProgress:
     @property
     def remaining(self) -> str:
         """Trials done, and the time that the others may take."""
-        done, budget = f"{self.n_trials}{self._of_budget} trials", self.spec.budget
+        budget = self.spec.budget
+        done = format_trials(self.n_trials, budget)
         n_new = self.n_trials - self._n_before
         if not n_new or budget is None or budget <= self.n_trials:
             return done

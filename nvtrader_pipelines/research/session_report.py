@@ -17,7 +17,7 @@ from nvtrader_pipelines.research.journal import (
     TrialRerun,
 )
 from nvtrader_pipelines.research.recorded_session import recorded_state
-from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
+from nvtrader_pipelines.research.sentences import format_progress, format_sharpe, format_trials
 from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session
 from nvtrader_pipelines.research.trial_judgement import is_random
 from nvtrader_pipelines.research.verdict import (
@@ -160,8 +160,7 @@ def _activity(*, is_running: bool) -> str:
 def _verdict_sentence(course: _Course, *, is_running: bool) -> str:
     if course.verdict:
         return course.verdict.sentence
-    budget = course.session.spec.budget
-    done = f"{len(course.state.trials)} of {budget} trials" if budget else f"{len(course.state.trials)} trials"
+    done = format_trials(len(course.state.trials), course.session.spec.budget)
     return (
         f"Interim report: the session {_activity(is_running=is_running)} after {done}. {format_progress(course.state)}"
     )
@@ -170,7 +169,7 @@ def _verdict_sentence(course: _Course, *, is_running: bool) -> str:
 def _settings(session: Session, course: _Course | None) -> str:
     spec = session.spec
     limits = [
-        f"{spec.budget} trials" if spec.budget else "",
+        format_trials(spec.budget) if spec.budget else "",
         f"{spec.max_seconds:g} seconds" if spec.max_seconds else "",
     ]
     rows = {

@@ -19,10 +19,11 @@ from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
 from nvtrader_pipelines.research.session_spec import BASE_SEEDS, SearchWindows, Session, SessionSpec, default_windows
-from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment
+from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment, configuration_hash, deciding_parts
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.documents import validate_document
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
@@ -41,9 +42,14 @@ def session_base(
     """Return the base of a session: an experiment or the mode's own, on chosen names and steps.
 
     Raises:
-        StorageError: if a value is not valid.
+        StorageError: if a value is not valid, or steps are chosen for an agent that does not train.
     """
     base = like or base_experiment(eval_mode)
+    if total_timesteps is not None and not isinstance(base.agent, Learner):
+        raise StorageError(
+            f"total_timesteps needs a base with an agent that trains, but the agent of {base.name} is "
+            f"{base.agent.kind}; leave it out, or choose another mode or experiment"
+        )
     document = base.model_dump(mode="json")
     if source is not None:
         document["market"]["source"] = source
@@ -101,7 +107,7 @@ def validation_digest(spec: SessionSpec, panel: MarketPanel, windows: SearchWind
     content = (
         panel_digest(before_seal(panel, windows)),
         *windows.folds,
-        code_of(spec.base),
+        code_of(*deciding_parts(spec.space().base)),
         code_digest(JUDGEMENT, frozenset(), "research"),
         canonical_json(STANDARD_EXECUTION),
     )
@@ -162,7 +168,7 @@ def _other_sessions(home: Home, session: Session) -> list[RecordedSession]:
 
 
 def _manual_configurations(store: Store, session: Session, first: date, end: date) -> Iterator[str]:
-    """Spec hashes of completed runs of experiments that tested names of a session, from `first` to before `end`."""
+    """Configurations of completed runs that tested names of a session, from `first` to before `end`."""
     runs = store.ledger.runs(with_deleted=True).filter(
         pl.col("status") == "done",
         pl.col("kind") == WALK_FORWARD,
@@ -170,7 +176,7 @@ def _manual_configurations(store: Store, session: Session, first: date, end: dat
         pl.col("window_first") < end,
         pl.col("window_last") >= first,
     )
-    for spec_hash, partition_key in runs.select("spec_hash", "partition_key").unique().iter_rows():
-        symbols = store.ledger.read(partition_key).market.symbols
-        if symbols is None or not set(symbols).isdisjoint(session.symbols):
-            yield spec_hash
+    for partition_key in runs["partition_key"].unique():
+        spec = store.ledger.read(partition_key)
+        if spec.market.symbols is None or not set(spec.market.symbols).isdisjoint(session.symbols):
+            yield configuration_hash(spec)

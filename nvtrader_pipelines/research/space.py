@@ -1,14 +1,16 @@
 """Search space: knobs of a base experiment, and the experiment that a delta gives."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components.component import Component, content_hash
+from nvtrader_pipelines.components.component import Component, canonical_json
 from nvtrader_pipelines.components.explanation import explain
-from nvtrader_pipelines.experiments.designs import AblationDesign, leaves, replace_value
+from nvtrader_pipelines.experiments.designs import AblationDesign, WalkForwardDesign, leaves, replace_value
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.agents.ppo import ClippedLearner, PpoAgent
@@ -24,17 +26,12 @@ ROLLOUT_PATHS = N_ENVS, N_STEPS, BATCH_SIZE = "agent.n_envs", "agent.n_steps", "
 Document = dict[str, Any]
 
 
-class TrialSpec(Component):
-    """Settings of a trial after clips and snaps; equal settings have equal hashes, whatever the seed."""
+@dataclass(frozen=True)
+class TrialSpec:
+    """Configuration of a trial: its knobs after clips and snaps, and the hash that identifies it in every session."""
 
-    mode: SearchMode
-    base: str  # spec hash of the space's base
     knobs: dict[str, int | float]  # of every knob of the space
-
-    @property
-    def trial_hash(self) -> str:
-        """SHA-256 of the content, 64 hexadecimal digits."""
-        return content_hash(self)
+    trial_hash: str  # see `configuration_hash`
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,8 @@ class SearchSpace:
         own = {knob.name: numbers[knob.path] for knob in knobs}
         if ROLLOUT in own:
             own[ROLLOUT] *= numbers[N_ENVS]
-        space = cls(mode, tuple(knobs), base, own)
+        # a design may hold sessions out of the training, which a look at the sealed window does not
+        space = cls(mode, tuple(knobs), base.model_copy(update={"design": WalkForwardDesign()}), own)
         first = space.propose(own)
         return replace(
             space,
@@ -117,8 +115,7 @@ class SearchSpace:
         except ValidationError as error:
             problem = f"the values give no valid experiment: {explain(error, ExperimentSpec)}"
             raise DeltaRefused(problem, self.knobs) from error
-        trial = TrialSpec(mode=self.mode, base=self.base.spec_hash, knobs=used)
-        return EffectiveExperiment(spec, trial, delta.clips, tuple(snaps))
+        return EffectiveExperiment(spec, TrialSpec(used, configuration_hash(spec)), delta.clips, tuple(snaps))
 
     def propose(self, proposal: Any) -> EffectiveExperiment:
         """Return the experiment of a proposal, which maps knobs to numbers.
@@ -203,6 +200,22 @@ def _cap_position(knobs: tuple[Knob, ...], base: ExperimentSpec) -> tuple[tuple[
         "pipeline.risk_limits.max_position, above which compliance stops a plan"
     )
     return tuple(replace(other, high=limit) if other is knob else other for other in knobs), [notice]
+
+
+def deciding_parts(spec: ExperimentSpec) -> tuple[Component, ...]:
+    """Parts of an experiment that decide an account on given data and folds by a given seed."""
+    return spec.market, spec.environment, spec.agent, spec.pipeline
+
+
+def configuration_hash(spec: ExperimentSpec, refused: Mapping[str, float] | None = None) -> str:
+    """SHA-256 of the parts of an experiment that decide an account, 64 hexadecimal digits.
+
+    Args:
+        spec: of a trial, a base or a run; name, seeds, windows and baselines do not count.
+        refused: values of knobs that give no valid experiment around this one, as a configuration of their own.
+    """
+    content = [*map(canonical_json, deciding_parts(spec)), json.dumps(refused, sort_keys=True)]
+    return hashlib.sha256("|".join(content).encode()).hexdigest()
 
 
 def numbers_of(spec: ExperimentSpec) -> dict[str, float]:

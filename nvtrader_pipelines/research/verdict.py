@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 class SearchBase:
     """Unchanged configuration that every trial is compared with."""
 
-    key: str  # hash of the effective knobs, without seed
+    key: str  # hash of the configuration
     sharpes: tuple[float, ...]  # annual, on validation, by seed
 
     @property
@@ -64,7 +64,7 @@ class Reruns:
 class SearchTrial:
     """Row of a search session."""
 
-    key: str  # hash of the effective knobs, without seed
+    key: str  # hash of the configuration
     n_changes: int  # knobs that differ from the base; of equal leads the simpler one counts
     lead: Lead | None  # of the first seed; None if pruned
     reruns: Reruns | None = None

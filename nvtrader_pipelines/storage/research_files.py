@@ -3,10 +3,12 @@
 import fcntl
 import io
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,8 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+
+LOCK_PAUSES = (0.0, 0.05, 0.05, 0.1)  # seconds before each try to lock a session, which `is_running` briefly locks
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,11 @@ class SessionFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with self._lock.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not any(_lock_after(pause, file) for pause in LOCK_PAUSES):
                 raise StorageError(
                     f"session {self.session_id} runs in another process; `nvtrader research status` shows it, and "
                     f"`nvtrader research stop {self.session_id}` ends it after its current trials"
-                ) from error
+                )
             yield
 
     @property
@@ -142,6 +144,15 @@ class SessionFolder:
     @property
     def _lock(self) -> Path:
         return self.path / ".lock"
+
+
+def _lock_after(pause: float, file: IO[str]) -> bool:
+    """Lock a file after a pause, and return whether no other process holds it."""
+    time.sleep(pause)
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def session_folders(home: Home) -> list[SessionFolder]:

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from datetime import date
+
 import pytest
 import yaml
 
@@ -6,12 +9,13 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.research.journal import LookOpened, SessionClosed, TrialJudged
+from nvtrader_pipelines.research.looks import count_looks
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_store import sealed_experiment
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import Outcome
-from nvtrader_pipelines.storage.ledger.ledger import SealedWindow
+from nvtrader_pipelines.storage.ledger.look_rows import SealedWindow
 from nvtrader_pipelines.storage.store import Store
 from tests.research.search_homes import CAP, EVEN, N_NAMES, cufolio, new_session, run, trials_of
 from tests.research.sessions import write_session
@@ -48,7 +52,7 @@ def test_look_is_recorded_before_a_process_holds_the_window(planted_home, monkey
     look = run_to_look(planted_home, folder)
     window = sealed_window(planted_home, folder)
     assert read_session(folder).lines[-1] == look
-    assert (look.look, look.level, Store(planted_home).ledger.n_looks(window)) == (1, 0.025, 1)
+    assert (look.look, look.level, Store(planted_home).ledger.sealed_windows()) == (1, 0.025, [window])
     assert [last < window.first for last in panels] == [True]
 
 
@@ -63,7 +67,7 @@ def test_session_killed_after_its_look_keeps_the_number(planted_home, has_line):
     *_, opened, closed = read_session(folder).lines
     assert (opened.look, closed.look, closed.outcome) == (1, 1, Outcome.WINNER)
     assert sum(isinstance(line, LookOpened) for line in read_session(folder).lines) == 1
-    assert Store(planted_home).ledger.n_looks(sealed_window(planted_home, folder)) == 1
+    assert len(Store(planted_home).ledger.sealed_windows()) == 1
     again = new_session(planted_home, cufolio(EVEN), **GRID | {"goal": "the same again"})
     second = run_to_look(planted_home, again)
     assert (second.look, second.level) == (2, pytest.approx(0.05 / 6))
@@ -117,6 +121,28 @@ def test_search_without_an_edge_spends_no_look(noise_home):
     folder = new_session(noise_home, **GRID)
     closed = run(noise_home, folder)[-1]
     assert (closed.outcome, closed.look, closed.trial) == ("nothing found", None, None)
-    assert Store(noise_home).ledger.n_looks(sealed_window(noise_home, folder)) == 0
+    assert len(Store(noise_home).ledger.sealed_windows()) == 0
     assert not (folder.path / "best.yaml").exists()
     assert not noise_home.research_policies.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_sessions", "n_looks"),
+    [
+        ({}, 251, 1),
+        ({"symbols": frozenset({"B", "C"})}, 251, 1),
+        ({"symbols": frozenset({"C"})}, 251, 0),
+        ({"source": "landing"}, 251, 0),
+        ({"first": date(2012, 12, 28)}, 600, 1),
+        ({"first": date(2012, 12, 31)}, 503, 1),
+        ({"first": date(2012, 12, 31)}, 504, 0),
+        ({"first": date(2012, 12, 31), "symbols": frozenset({"C"})}, 503, 0),
+        ({"first": date(2005, 1, 3), "last": date(2009, 12, 31)}, 503, 0),
+    ],
+    ids=["equal", "shared name", "other names", "other source", "shared session", "short after it", "long after it",
+         "other names after it", "before it"],
+)  # fmt: skip
+def test_looks_count_where_windows_meet_or_a_short_one_follows(changes, n_sessions, n_looks):
+    earlier = SealedWindow("sample", frozenset({"A", "B"}), date(2010, 1, 4), date(2012, 12, 28))
+    window = replace(earlier, **{"last": date(2014, 12, 31), **changes})
+    assert count_looks(window, n_sessions, [earlier]) == n_looks

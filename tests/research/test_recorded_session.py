@@ -35,6 +35,14 @@ def test_unreadable_settings_are_an_error(home):
         read_session(folder)
 
 
+def test_settings_with_another_id_than_the_folder_are_an_error(home):
+    folder = write_session(home, a_session("a"), [])
+    copy = SessionFolder(folder.path.rename(folder.path.with_name("b")))
+    with pytest.raises(DamagedFileError) as refused:
+        read_session(copy)
+    assert refused.value.path == copy.settings
+
+
 def test_damaged_sessions_are_found_but_torn_lines_are_no_damage(home):
     lines = a_journal(3).lines
     for name in ("a", "b", "c", "d"):

@@ -1,7 +1,7 @@
 import pytest
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
-from nvtrader_pipelines.research.sentences import format_look, format_nothing_found, format_progress
+from nvtrader_pipelines.research.sentences import format_look, format_nothing_found, format_progress, format_trials
 from nvtrader_pipelines.research.verdict import (
     LookVerdict,
     Reruns,
@@ -85,3 +85,8 @@ def test_sentence_states_figures_of_session(sentence, expected):
 @pytest.mark.parametrize(("look", "words"), [(6, "Sixth look: 86 % of the allowance is"), (11, "11th look: 92 %")])
 def test_late_look_has_number_and_percent(look, words):
     assert words in format_look(KEPT, verdict(look, (0.05, 0.073)))
+
+
+def test_number_of_trials_is_singular_or_plural():
+    texts = [format_trials(*numbers) for numbers in ((1,), (0,), (0, 1), (1, 20))]
+    assert texts == ["1 trial", "0 trials", "0 of 1 trial", "1 of 20 trials"]

@@ -249,7 +249,8 @@ def test_no_worker_of_the_search_holds_a_sealed_session(planted_home, jobs):
 
 
 def test_trial_of_another_session_is_answered_without_training(noise_home, jobs):
-    first, second = (new_session(noise_home, seed=seed, **GRID) for seed in (1, 2))
+    bases = cufolio(), cufolio().model_copy(update={"name": "renamed"})
+    first, second = (new_session(noise_home, base, seed=seed, **GRID) for seed, base in enumerate(bases))
     run(noise_home, first)
     n_jobs = len(jobs[0])
     run(noise_home, second)

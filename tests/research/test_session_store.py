@@ -4,7 +4,10 @@ import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.research.journal import TrialJudged
-from nvtrader_pipelines.research.session_store import earlier_configurations, known_results
+from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.session_spec import SearchWindows
+from nvtrader_pipelines.research.session_store import earlier_configurations, known_results, validation_digest
+from nvtrader_pipelines.research.space import configuration_hash
 from tests.research.sessions import SPACE, JournalBuilder, a_session, write_session
 from tests.storage.ledger.run_rows import run_row
 
@@ -59,7 +62,37 @@ def test_manual_runs_count_where_names_and_windows_meet(store, market, row, n_co
     store.ledger.begin(begun)
     assert not earlier_configurations(store, SESSION)  # no result yet
     store.ledger.finish(begun.run_id, "done")
-    assert earlier_configurations(store, SESSION) == frozenset([spec.spec_hash][:n_counted])
+    assert earlier_configurations(store, SESSION) == frozenset([configuration_hash(spec)][:n_counted])
+
+
+def test_trial_equal_to_a_manual_run_is_one_configuration(store):
+    trial = SPACE.propose({"gamma": 0.95})
+    spec = trial.spec.model_copy(update={"name": "by-hand", "seeds": (7, 8, 9), "report_from": None})
+    begun = run_row(store.ledger, spec, **WINDOW)
+    store.ledger.begin(begun)
+    store.ledger.finish(begun.run_id, "done")
+    write_session(
+        store.home, a_session("20260301-090000-bbbb"), JournalBuilder().trial(0.1, key=trial.trial.trial_hash).lines
+    )
+    assert earlier_configurations(store, SESSION) == {trial.trial.trial_hash}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_equal"),
+    [
+        ({"name": "other", "baselines": [{"kind": "equal_weight"}]}, True),
+        ({"pipeline": {"allocator": {"kind": "cufolio"}}}, True),
+        ({"pipeline": {"timing": {"kind": "volatility_target"}}}, False),
+    ],
+    ids=["no part of the account", "replaced by the mode", "another part"],
+)
+def test_validation_digest_has_the_code_that_decides_trials(monkeypatch, changes, is_equal):
+    monkeypatch.setattr("nvtrader_pipelines.research.session_store.panel_digest", lambda _: "a market")
+    monkeypatch.setattr("nvtrader_pipelines.research.session_store.before_seal", lambda *_: None)
+    bases = (ExperimentSpec.model_validate({"name": "base", **each}) for each in ({}, changes))
+    specs = [a_session(base=base, eval_mode=SearchMode.UNIFIED).spec for base in bases]
+    digests = {validation_digest(spec, None, SearchWindows((), None)) for spec in specs}
+    assert len(digests) == (1 if is_equal else 2)
 
 
 def test_results_are_known_of_judged_trials_on_equal_data_only(store):

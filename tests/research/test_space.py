@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.research.config_delta import BoundsClip, ConfigDelta, DeltaRefused, Snapped
 from nvtrader_pipelines.research.knobs import KNOBS, SearchMode
-from nvtrader_pipelines.research.space import base_experiment, search_space
+from nvtrader_pipelines.research.space import base_experiment, configuration_hash, search_space
 
 SPACES = {mode: search_space(mode) for mode in SearchMode}
 PPO, UNIFIED = SPACES[SearchMode.PPO_ONLY], SPACES[SearchMode.UNIFIED]
@@ -137,6 +137,54 @@ def test_values_that_the_experiment_refuses_are_refused():
 def test_equal_effective_settings_have_equal_hashes():
     deltas = ({"n_epochs": 1, "ent_coef": 0}, {"n_epochs": 3.0, "ent_coef": -0.0}, {}, {"batch_size": 300})
     assert len({PPO.propose(delta).trial.trial_hash for delta in deltas}) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "other", "description": "words", "report_from": "2012-01-03", "seeds": [7, 8, 9]},
+        {"splitter": {"kind": "holdout", "test_first": "2012-01-03"}, "baselines": [{"kind": "equal_weight"}]},
+        {"agent": {"kind": "ppo", "gamma": 0.95, "n_epochs": 5}, "environment": {"lookback": 50}},
+        {"pipeline": {"allocator": {"kind": "cufolio", "cvar_alpha": 0.9}}},
+    ],
+    ids=["name", "judgement", "own values", "allocator"],
+)
+def test_configuration_reached_from_another_base_has_the_same_hash(changes):
+    proposal = {knob.name: knob.low for knob in UNIFIED.knobs}
+    spaces = [search_space(SearchMode.UNIFIED, base) for base in (ppo_like(), ppo_like(**changes))]
+    assert len({space.propose(proposal).trial.trial_hash for space in spaces}) == 1
+
+
+def test_configuration_reached_in_another_mode_has_the_same_hash():
+    narrow = search_space(SearchMode.PPO_ONLY, UNIFIED.base)
+    trials = [space.propose({"gamma": 0.95}).trial for space in (narrow, UNIFIED)]
+    assert trials[0].trial_hash == trials[1].trial_hash
+    assert trials[0].knobs != trials[1].knobs
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"market": {"symbols": ["AAPL", "KO"]}},
+        {"environment": {"fill": "next_close"}},
+        {"agent": {"kind": "ppo", "total_timesteps": 4096}},
+        {"pipeline": {"timing": {"kind": "volatility_target"}}},
+    ],
+    ids=["market", "environment", "agent", "pipeline"],
+)
+def test_configuration_with_another_deciding_part_has_another_hash(changes):
+    assert configuration_hash(ppo_like(**changes)) != configuration_hash(ppo_like())
+
+
+def test_refused_values_have_a_hash_of_their_own():
+    hashes = {configuration_hash(ppo_like(), refused) for refused in (None, {"gamma": 0.9}, {"gamma": 0.95})}
+    assert len(hashes) == 3
+    assert configuration_hash(ppo_like(name="other"), {"gamma": 0.9}) in hashes
+
+
+@pytest.mark.parametrize("kind", ["basic", "best_of_n"])
+def test_trials_train_on_whole_folds_whatever_the_design_of_the_base(kind):
+    assert search_space(SearchMode.PPO_ONLY, ppo_like(design={"kind": kind})).base.design.kind == "walk_forward"
 
 
 def test_other_values_base_or_mode_have_other_hashes():

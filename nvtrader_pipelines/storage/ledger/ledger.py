@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
@@ -22,11 +20,17 @@ from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
+from nvtrader_pipelines.storage.ledger.look_rows import (
+    CountLooks,
+    SealedWindow,
+    find_look,
+    open_look,
+    read_sealed_windows,
+)
 from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
 from nvtrader_pipelines.storage.ledger.run_rows import Ending, LedgerRun, RunRow, metrics_to_json, to_json
 from nvtrader_pipelines.storage.ledger.schema import (
     EVENTS,
-    LOOKS,
     POLICIES,
     RUNS,
     SPECS,
@@ -40,16 +44,6 @@ if TYPE_CHECKING:
 
 # status of a run, or `deleted`
 SHOWN_STATUS = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
-
-
-@dataclass(frozen=True)
-class SealedWindow:
-    """Data of a sealed window; two windows share data if they have a common name and session."""
-
-    source: str
-    symbols: frozenset[str]
-    first: date
-    last: date
 
 
 class Ledger:
@@ -233,30 +227,29 @@ class Ledger:
             self.finish(run_id, "interrupted", message=reason)
         return running
 
-    def open_look(self, window: SealedWindow, session_id: str, spec_hash: str) -> int:
+    def open_look(self, window: SealedWindow, session_id: str, spec_hash: str, count_looks: CountLooks) -> int:
         """Record that a search session looks at a sealed window, and return the number of the look.
 
-        A session looks once: called again, it gets the number that it has.
+        A session looks once: called again, it keeps its number, and its window grows with the market.
+
+        Args:
+            window: that is read.
+            session_id: of the session.
+            spec_hash: of the configuration that is tested.
+            count_looks: number of the earlier looks, by their windows, that precede this one.
         """
         with self._database.transaction() as connection:
-            look = _find_look(connection, session_id)
-            if look is None:
-                look = _n_looks(connection, window) + 1
-                row = {"session_id": session_id, "spec_hash": spec_hash, "source": window.source, "look": look}
-                row |= {"symbols": json.dumps(sorted(window.symbols)), "opened_at": datetime.now(UTC)}
-                row |= {"window_first": window.first, "window_last": window.last}
-                connection.execute(sa.insert(LOOKS).values(row))
-        return look
+            return open_look(connection, window, session_id, spec_hash, count_looks)
 
     def find_look(self, session_id: str) -> int | None:
         """Number of the look of a search session; None if it has not looked."""
         with self._database.connection() as connection:
-            return _find_look(connection, session_id)
+            return find_look(connection, session_id)
 
-    def n_looks(self, window: SealedWindow) -> int:
-        """Number of looks at the data of a sealed window so far."""
+    def sealed_windows(self) -> list[SealedWindow]:
+        """Sealed windows of all looks."""
         with self._database.connection() as connection:
-            return _n_looks(connection, window)
+            return read_sealed_windows(connection)
 
     def run(self, run_id: str) -> LedgerRun:
         """Read a run.
@@ -415,17 +408,3 @@ def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentS
             "code that registered it, or register its YAML again and run the new version"
         )
     return spec
-
-
-def _find_look(connection: sa.Connection, session_id: str) -> int | None:
-    return connection.execute(sa.select(LOOKS.c.look).where(LOOKS.c.session_id == session_id)).scalar()
-
-
-def _n_looks(connection: sa.Connection, window: SealedWindow) -> int:
-    overlaps = (
-        LOOKS.c.source == window.source,
-        LOOKS.c.window_first <= window.last,
-        LOOKS.c.window_last >= window.first,
-    )
-    rows = connection.execute(sa.select(LOOKS.c.symbols).where(*overlaps)).scalars()
-    return sum(not window.symbols.isdisjoint(json.loads(symbols)) for symbols in rows)

@@ -112,7 +112,7 @@ LOOKS = sa.Table(
     "looks",
     METADATA,
     sa.Column("session_id", sa.Text, primary_key=True, doc="search session; it looks once"),
-    sa.Column("spec_hash", sa.Text, nullable=False, doc="hash of the configuration that was tested, without seed"),
+    sa.Column("spec_hash", sa.Text, nullable=False, doc="hash of the configuration that was tested"),
     sa.Column("source", sa.Text, nullable=False, doc="market source"),
     sa.Column("symbols", sa.Text, nullable=False, doc="JSON list of the names"),
     sa.Column("window_first", sa.Date, nullable=False, doc="first sealed session"),

@@ -44,7 +44,7 @@ TRIALS = Table(
         SESSION_ID,
         Column("trial_id", pl.Int64, "number of the configuration in its session, from 1"),
         Column("proposal", pl.Int64, "number of the proposal, from 1"),
-        Column("spec_hash", pl.String, "SHA-256 of the effective knobs, without seed"),
+        Column("spec_hash", pl.String, "SHA-256 of the configuration: market, environment, agent and pipeline"),
         MODE,
         Column("proposer", pl.String, "kind of the proposer"),
         Column("reason", pl.String, "reason of the proposal"),

@@ -64,6 +64,7 @@ def start(searched, command):
         ("--validation-from", "2100-01-01"),
         ("--validation-from", "2012-01-03", "--sealed-from", "2012-01-03"),
         ("--eval-mode", "ppo_only", "--total-timesteps", "0"),
+        ("--eval-mode", "cufolio_only", "--total-timesteps", "4096"),
     ],
     ids=" ".join,
 )

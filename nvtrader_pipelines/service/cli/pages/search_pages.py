@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from nvtrader_pipelines.research.config_delta import Adjustment
+from nvtrader_pipelines.research.sentences import format_trials
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_rows
 from nvtrader_pipelines.service.documents.search_facts import JournalRow, SessionDocument, SessionSummary
 
@@ -89,7 +90,7 @@ def print_journal(rows: Sequence[JournalRow], notes: Sequence[str]) -> None:
 def print_session(document: SessionDocument) -> None:
     """Print the state of a session, and the command that shows more."""
     summary, windows, spec = document.summary, document.windows, document.spec
-    trials = f"{summary.n_trials} of {summary.budget} trials" if summary.budget else f"{summary.n_trials} trials"
+    trials = format_trials(summary.n_trials, summary.budget)
     left = "" if document.seconds_left is None else f", about {_format_seconds(document.seconds_left)} left"
     verb = "resume" if summary.state == "stopped" else "report"
     print_lines(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.research.sentences import format_sharpe
+from nvtrader_pipelines.research.sentences import format_sharpe, format_trials
 from nvtrader_pipelines.service.cli.output import print_line, wide_console
 from nvtrader_pipelines.service.documents.home_status import HomeStatus, RunState
 from nvtrader_pipelines.service.documents.search_facts import SessionSummary
@@ -67,7 +67,7 @@ def _format_run(run: RunState) -> str:
 
 
 def _format_search(search: SessionSummary) -> str:
-    trials = f"{search.n_trials} of {search.budget} trials" if search.budget else f"{search.n_trials} trials"
+    trials = format_trials(search.n_trials, search.budget)
     base = "" if search.base_sharpe is None else f", base {format_sharpe(search.base_sharpe)}"
     best = "" if search.best_sharpe is None else f", best {format_sharpe(search.best_sharpe)}"
     return f"search {search.session_id}: {trials}{best}{base}"
