@@ -46,6 +46,7 @@ class TrialJob:
     folds: tuple[Fold, ...]  # in time order
     reference: tuple[float, ...] = ()  # Sharpe ratio of the best trial by fold; empty: no pruning
     keeps_policy: bool = False
+    n_attempts: int = 1  # a further one only if its process is killed
 
 
 @dataclass(frozen=True, eq=False)
