@@ -89,7 +89,8 @@ class SearchRuns:
         if isinstance(line, TrialJudged) and line.status != "known":
             self._log_trial(line)
         elif isinstance(line, TrialRerun):
-            figures = {"lead_of_all_seeds": line.lead.difference, "t_of_all_seeds": line.lead.t}
+            lead = line.lead
+            figures = {"lead_of_all_seeds": lead.difference, "t_of_all_seeds": lead.t} if lead else {}
             run_id = self._logged[self._key(line.trial)].run_id
             _log_batch(self._run.client, run_id, metrics=figures, tags={"standing": line.standing})
         elif isinstance(line, SessionClosed):

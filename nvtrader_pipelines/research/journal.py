@@ -58,19 +58,20 @@ class TrialJudged(Event):
 
 
 class TrialRerun(Event):
-    """Result of a trial with all its seeds."""
+    """Result of a trial with all its seeds; its figures are null if a fresh seed has no result."""
 
     event: Literal["rerun"] = "rerun"
     trial: int
     spec_hash: str
     seeds: tuple[int, int]
-    sharpes: tuple[float, float]  # annual, net, on validation, of the fresh seeds
-    lead: Lead  # of all three seeds
+    sharpes: tuple[float, float] | None  # annual, net, on validation, of the fresh seeds
+    lead: Lead | None  # of all three seeds
+    message: str = ""  # why a fresh seed has no result
     standing: Standing
     bar: float
-    seed_deviation: float
-    fresh_lead: float
-    required_lead: float
+    seed_deviation: float | None
+    fresh_lead: float | None
+    required_lead: float | None
 
 
 class LookOpened(Event):

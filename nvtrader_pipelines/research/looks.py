@@ -18,7 +18,7 @@ from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged, returns_name
-from nvtrader_pipelines.research.sentences import format_look, format_nothing_found
+from nvtrader_pipelines.research.sentences import format_look, format_nothing_found, format_unjudged_look
 from nvtrader_pipelines.research.session_spec import SearchWindows, Session
 from nvtrader_pipelines.research.session_store import configurations_in, sealed_experiment
 from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult, walk_policy
@@ -44,6 +44,7 @@ PLAIN = {"equal weight": EqualWeight(), "buy and hold": BuyAndHold()}  # baselin
 N_BLOCKS = 10  # of the probability of backtest overfitting: 252 combinations
 POLL_SECONDS = 0.5
 MIN_FRESH_SESSIONS = 2 * SESSIONS_PER_YEAR  # of a window with an allowance of its own after one that was looked at
+N_ATTEMPTS = 2  # of a training of the base, a rerun or a look, whose process may be killed
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,27 +90,16 @@ class Close:
         sealed_from = self.session.spec.sealed_from
         base = sealed_experiment(sides[0], sealed_from, "base")
         winner = sealed_experiment(sides[1], sealed_from, f"{self.session.session_id}-winner")
-        results = self._judge({"kept": winner, "base": base}, n_workers)
-        returns = {side: _mean_returns(of_side) for side, of_side in results.items()}
-        for name, rule in PLAIN.items():
-            rebal_freq = base.environment.rebal_freq
-            returns[name] = walk_policy(self.panel, self.windows.sealed, rule.start(), rebal_freq)[None]
-        leads = {side: lead_of(returns["kept"], returns[side]) for side in ("base", *PLAIN)}
-        verdict = LookVerdict(look, leads.pop("base"), leads)
-        if verdict.outcome is Outcome.WINNER:
-            self._write_policies(winner, results["kept"])
-        if verdict.outcome is not Outcome.NOT_CONFIRMED:
-            name = f"{self.session.session_id}-{'winner' if verdict.outcome is Outcome.WINNER else 'base'}"
-            write_atomically(self.folder.path / "best.yaml", _as_yaml(winner.model_copy(update={"name": name})))
-        yield self._closed(
-            outcome=verdict.outcome,
-            sentence=format_look(self.state, verdict, is_fresh=self._is_fresh),
-            seconds=sum(result.seconds for of_side in results.values() for result in of_side),
-            trial=self.number(trial.key),
-            look=look,
-            over_base=verdict.over_base,
-            over_plain=dict(verdict.over_plain),
-        )
+        specs = {"kept": winner, "base": base}
+        results = self._judge(specs, n_workers)
+        require_base(results["base"])
+        if missing := missing_result(results["kept"]):
+            sentence = format_unjudged_look(self.number(trial.key), missing, look)
+            fields = {"outcome": Outcome.NOT_CONFIRMED, "sentence": sentence}
+        else:
+            fields = self._compare(look, specs, results)
+        seconds = sum(result.seconds for of_side in results.values() for result in of_side)
+        yield self._closed(trial=self.number(trial.key), look=look, seconds=seconds, **fields)
 
     @property
     def sealed_window(self) -> SealedWindow:
@@ -133,11 +123,34 @@ class Close:
         """Number of a trial in the session, from 1."""
         return list(self.state.trials).index(key) + 1
 
+    def _compare(
+        self, look: int, sides: dict[str, ExperimentSpec], results: dict[str, list[TrialResult]]
+    ) -> dict[str, Any]:
+        """Compare the kept trial with the base and the plain baselines, and write the files that are handed on."""
+        winner = sides["kept"]
+        returns = {side: _mean_returns(of_side) for side, of_side in results.items()}
+        for name, rule in PLAIN.items():
+            rebal_freq = sides["base"].environment.rebal_freq
+            returns[name] = walk_policy(self.panel, self.windows.sealed, rule.start(), rebal_freq)[None]
+        leads = {side: lead_of(returns["kept"], returns[side]) for side in ("base", *PLAIN)}
+        verdict = LookVerdict(look, leads.pop("base"), leads)
+        if verdict.outcome is Outcome.WINNER:
+            self._write_policies(winner, results["kept"])
+        if verdict.outcome is not Outcome.NOT_CONFIRMED:
+            name = f"{self.session.session_id}-{'winner' if verdict.outcome is Outcome.WINNER else 'base'}"
+            write_atomically(self.folder.path / "best.yaml", _as_yaml(winner.model_copy(update={"name": name})))
+        return {
+            "outcome": verdict.outcome,
+            "sentence": format_look(self.state, verdict, is_fresh=self._is_fresh),
+            "over_base": verdict.over_base,
+            "over_plain": dict(verdict.over_plain),
+        }
+
     def _judge(self, sides: dict[str, ExperimentSpec], n_workers: int) -> dict[str, list[TrialResult]]:
         """Train and walk every side with its seeds; only the policies of the kept one are returned."""
         jobs = [(side, spec, seed) for side, spec in sides.items() for seed in spec.seeds]
         waiting = [
-            TrialJob(number, spec, seed, (self.windows.sealed,), keeps_policy=side == "kept")
+            TrialJob(number, spec, seed, (self.windows.sealed,), keeps_policy=side == "kept", n_attempts=N_ATTEMPTS)
             for number, (side, spec, seed) in enumerate(jobs)
         ]
         results: dict[int, TrialResult] = {}
@@ -147,11 +160,8 @@ class Close:
                 while waiting and pool.n_idle:
                     pool.submit(waiting.pop(0))
                 result = pool.wait(POLL_SECONDS)
-                if result is None:
-                    continue
-                if result.error:
-                    raise ValueError(f"the sealed window cannot be judged: {result.error}; resume the session")
-                results[result.number] = result
+                if result is not None:
+                    results[result.number] = result
         return {side: [results[i] for i, job in enumerate(jobs) if job[0] == side] for side in sides}
 
     def _write_policies(self, winner: ExperimentSpec, results: Sequence[TrialResult]) -> None:
@@ -204,6 +214,22 @@ def count_looks(window: SealedWindow, n_sessions: int, windows: Iterable[SealedW
         and not (has_own and earlier.last < window.first)
         for earlier in windows
     )
+
+
+def missing_result(results: Iterable[TrialResult]) -> str:
+    """State which seed has no result, and why; empty if all have one."""
+    return next(
+        (f"seed {result.seed} has no result: {result.error}" for result in results if result.returns is None), ""
+    )
+
+
+def require_base(results: Iterable[TrialResult]) -> None:
+    """Raise a ValueError if a seed of the base has no result."""
+    if missing := missing_result(results):
+        raise ValueError(
+            f"the base must be judged, but its {missing}; resume the session, or start another around a base that "
+            "can be trained"
+        )
 
 
 def _mean_returns(results: Sequence[TrialResult]) -> FloatArray:

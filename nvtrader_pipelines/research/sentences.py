@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research.journal import TrialRerun
 from nvtrader_pipelines.research.verdict import (
     ALLOWANCE,
     BLOCKS_PER_YEAR,
@@ -52,6 +53,16 @@ def format_nothing_found(state: SearchState, n_sealed_looks: int) -> str:
     )
 
 
+def format_rerun(line: TrialRerun) -> str:
+    """State the Sharpe ratios and the lead of the fresh seeds, or why one has no result."""
+    if line.sharpes is None or line.fresh_lead is None or line.required_lead is None:
+        return line.message
+    return (
+        f"fresh seeds: {', '.join(map(format_sharpe, line.sharpes))}, a lead of {format_sharpe(line.fresh_lead)}; "
+        f"required: more than {format_sharpe(line.required_lead)}"
+    )
+
+
 def format_look(state: SearchState, verdict: LookVerdict, *, is_fresh: bool = True) -> str:
     """State the claim about the kept trial that the look at the sealed window allows.
 
@@ -71,6 +82,14 @@ def format_look(state: SearchState, verdict: LookVerdict, *, is_fresh: bool = Tr
     if verdict.outcome is Outcome.IMPROVEMENT:
         return _improvement(number, verdict)
     return _not_confirmed(number, state.kept.current_lead, verdict)
+
+
+def format_unjudged_look(number: int, missing: str, look: int) -> str:
+    """State that the kept trial has no result on the sealed window, so that nothing is claimed."""
+    return (
+        f"Not confirmed. Trial {number} has no result on the sealed years: {missing}. "
+        f"{_ordinal(look)} look: {_share(look)} of the allowance {_is(look)} spent."
+    )
 
 
 def format_sharpe(value: float) -> str:

@@ -23,7 +23,7 @@ from nvtrader_pipelines.research.journal import (
     n_changes,
     returns_name,
 )
-from nvtrader_pipelines.research.looks import POLL_SECONDS, Close
+from nvtrader_pipelines.research.looks import N_ATTEMPTS, POLL_SECONDS, Close, missing_result, require_base
 from nvtrader_pipelines.research.proposers import SpaceExhausted
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
 from nvtrader_pipelines.research.session_report import write_report
@@ -175,7 +175,7 @@ class Search:
             if self._queue:
                 task, job = self._queue.popleft()
                 self._in_flight[job.number] = task
-                pool.submit(job)
+                pool.submit(job if isinstance(task, _Trial) else replace(job, n_attempts=N_ATTEMPTS))
             elif self._state is not None and self._may_propose(self._state):
                 yield from self._propose(self._state)
             else:
@@ -258,24 +258,24 @@ class Search:
             if self._state is not None:
                 yield self._add_trial(self._state, task, result)
             return
+        if isinstance(task, _Base):
+            require_base([result])
         key = task.key if isinstance(task, _Rerun) else self._base.trial.trial_hash
-        if result.returns is None:
-            what = "a rerun" if isinstance(task, _Rerun) else "the base"
-            raise ValueError(f"{what} must have a result, but seed {result.seed} has none: {result.error}")
         parts = self._parts[key]
         parts.append(result)
         n_seeds = len(FRESH_SEEDS) if isinstance(task, _Rerun) else len(self._base_seeds)
         if len(parts) < n_seeds:
             return
         del self._parts[key]
-        returns = np.array([part.returns for part in sorted(parts, key=lambda part: part.seed)])
+        parts.sort(key=lambda part: part.seed)
         seconds = sum(part.seconds for part in parts)
         if isinstance(task, _Base):
-            yield self._add_base(returns, seconds)
+            yield self._add_base(parts, seconds)
         elif self._state is not None:
-            yield self._add_rerun(self._state, key, returns, seconds)
+            yield self._add_rerun(self._state, key, parts, seconds)
 
-    def _add_base(self, returns: Returns, seconds: float) -> Line:
+    def _add_base(self, parts: list[TrialResult], seconds: float) -> Line:
+        returns = np.array([part.returns for part in parts])
         returns = np.broadcast_to(returns, (len(BASE_SEEDS), returns.shape[1]))  # a rule has the same by every seed
         self._folder.write_returns("base", returns)
         line = BaseJudged(
@@ -375,20 +375,25 @@ class Search:
         }
         return TrialJudged.model_validate(content | fields)
 
-    def _add_rerun(self, state: SearchState, key: str, returns: Returns, seconds: float) -> Line:
-        """Judge a trial again by its fresh seeds and by all."""
+    def _add_rerun(self, state: SearchState, key: str, parts: list[TrialResult], seconds: float) -> Line:
+        """Judge a trial again by its fresh seeds and by all; it is not kept if one has no result."""
         trial = list(state.trials).index(key) + 1
-        self._folder.write_returns(f"{returns_name(trial)}-fresh", returns)
-        lead = self._lead(np.concatenate([self._folder.read_returns(returns_name(trial)), returns]))
-        first, second = map(sharpe_ratio, returns)
-        self._state, decision = judge_reruns(state, key, Reruns((first, second), lead))
+        message, reruns = missing_result(parts), Reruns()
+        if not message:
+            returns = np.array([part.returns for part in parts])
+            self._folder.write_returns(f"{returns_name(trial)}-fresh", returns)
+            lead = self._lead(np.concatenate([self._folder.read_returns(returns_name(trial)), returns]))
+            first, second = map(sharpe_ratio, returns)
+            reruns = Reruns((first, second), lead)
+        self._state, decision = judge_reruns(state, key, reruns)
         figures = {name: getattr(decision, name) for name in ("bar", "seed_deviation", "fresh_lead", "required_lead")}
         line = TrialRerun(
             trial=trial,
             spec_hash=key,
             seeds=FRESH_SEEDS,
-            sharpes=(first, second),
-            lead=lead,
+            sharpes=reruns.sharpes,
+            lead=reruns.lead,
+            message=message,
             standing=decision.standing,
             **figures,
             **_ending(seconds),

@@ -31,7 +31,7 @@ class SessionProgress:
             again = f" again (proposal {line.proposal})" if line.status == "known" else self._of_budget
             return f"{done}{again}: {figure}{line.message or line.standing}. {self.best}"
         if isinstance(line, TrialRerun):
-            return f"trial {line.trial} with two other seeds: {line.standing}. {self.best}"
+            return f"trial {line.trial} with two other seeds: {line.message or line.standing}. {self.best}"
         if isinstance(line, LookOpened):
             return (
                 f"look {line.look} at the sealed window confirms a true lead of {line.smallest_lead:.2f} 4 times in 5"

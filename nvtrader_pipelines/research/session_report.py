@@ -17,7 +17,7 @@ from nvtrader_pipelines.research.journal import (
     TrialRerun,
 )
 from nvtrader_pipelines.research.recorded_session import recorded_state
-from nvtrader_pipelines.research.sentences import format_progress, format_sharpe, format_trials
+from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe, format_trials
 from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session
 from nvtrader_pipelines.research.trial_judgement import is_random
 from nvtrader_pipelines.research.verdict import (
@@ -159,7 +159,7 @@ def _activity(*, is_running: bool) -> str:
 
 def _verdict_sentence(course: _Course, *, is_running: bool) -> str:
     if course.verdict:
-        return course.verdict.sentence
+        return escape_markdown(course.verdict.sentence)
     done = format_trials(len(course.state.trials), course.session.spec.budget)
     return (
         f"Interim report: the session {_activity(is_running=is_running)} after {done}. {format_progress(course.state)}"
@@ -262,12 +262,11 @@ def _kept(course: _Course) -> str:
 
 
 def _rerun_line(course: _Course, rerun: TrialRerun) -> str:
-    fresh = " and ".join(map(format_sharpe, rerun.sharpes))
-    return (
-        f"- Trial {rerun.trial}: Sharpe ratio {format_sharpe(course.state.base.sharpe + rerun.lead.difference)} over 3 "
-        f"seeds, t {format_sharpe(rerun.lead.t)} (luck bar {rerun.bar:.2f}). The fresh seeds reach {fresh}, a lead of "
-        f"{format_sharpe(rerun.fresh_lead)} (required: more than {format_sharpe(rerun.required_lead)})."
-    )
+    text, lead = escape_markdown(format_rerun(rerun)), rerun.lead
+    if lead:
+        sharpe = format_sharpe(course.state.base.sharpe + lead.difference)
+        text = f"Sharpe ratio {sharpe} over 3 seeds, t {format_sharpe(lead.t)} (luck bar {rerun.bar:.2f}); {text}"
+    return f"- Trial {rerun.trial}: {text}."
 
 
 def _near_misses(course: _Course) -> str:

@@ -170,7 +170,7 @@ def _trial_of(row: TrialJudged, rerun: TrialRerun | None, knobs: Sequence[Knob])
             "spec_hash": row.spec_hash,
             "standing": str(rerun.standing if rerun else row.standing),
             "status": row.status,
-            "message": row.message,
+            "message": (rerun and rerun.message) or row.message,
             "lead_t": lead.t if lead else None,
         },
         intermediate_values=dict(enumerate(row.fold_sharpes)),

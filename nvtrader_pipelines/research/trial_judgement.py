@@ -48,6 +48,7 @@ class TrialJob:
     reference: tuple[float, ...] = ()  # Sharpe ratio of the best trial by fold; empty: no pruning
     scenario_seed: int = 0  # of cuFOLIO's draws, as agent or allocator; accounts that trade have 0
     keeps_policy: bool = False
+    n_attempts: int = 1  # a further one only if its process is killed
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import signal
 import threading
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Self, cast
@@ -77,7 +77,7 @@ class TrialPool:
     def wait(self, timeout: float) -> TrialResult | None:
         """Wait for the next result, at most `timeout` seconds; None if there is none.
 
-        A worker that ends by itself is replaced, and its job comes back as failed.
+        A worker that ends by itself is replaced, and its job begins again; after the last attempt it has failed.
 
         Raises:
             JudgementError: if a judgement fails by an error in the code.
@@ -111,12 +111,15 @@ class TrialPool:
         far_end.close()  # so that the pipe ends with the worker
         return _Worker(process, pipe)
 
-    def _replace(self, worker: _Worker) -> TrialResult:
-        """Replace a worker that ended by itself and return the result of its job."""
+    def _replace(self, worker: _Worker) -> TrialResult | None:
+        """Replace a worker that ended by itself, and return the result of its job after the last attempt."""
         job = cast("TrialJob", worker.job)
         worker.process.join()
         worker.pipe.close()
         self._workers[self._workers.index(worker)] = self._start()
+        if job.n_attempts > 1:
+            self.submit(replace(job, n_attempts=job.n_attempts - 1))
+            return None
         return TrialResult(
             number=job.number,
             seed=job.seed,

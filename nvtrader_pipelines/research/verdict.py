@@ -54,10 +54,10 @@ class SearchBase:
 
 @dataclass(frozen=True)
 class Reruns:
-    """Results of a trial's two fresh seeds."""
+    """Results of a trial's two fresh seeds; empty if one of them has none."""
 
-    sharpes: tuple[float, float]  # annual, on validation
-    lead: Lead  # of all three seeds
+    sharpes: tuple[float, float] | None = None  # annual, on validation
+    lead: Lead | None = None  # of all three seeds
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class SearchTrial:
 
     @property
     def current_lead(self) -> Lead | None:
-        """Lead of all seeds trained so far."""
+        """Lead of all seeds trained so far; None if one has no result."""
         return self.reruns.lead if self.reruns else self.lead
 
 
@@ -105,7 +105,9 @@ class SearchState:
         """Kept trial if above luck, else the one with the highest t, seed noise left out; None without a lead."""
         if self.is_above_luck:
             return self.kept
-        scored = [trial for trial in self.trials.values() if trial.lead and trial.standing != Standing.SEED_NOISE]
+        scored = [
+            trial for trial in self.trials.values() if trial.current_lead and trial.standing != Standing.SEED_NOISE
+        ]
         return max(scored, key=_rank, default=None)
 
     @property
@@ -132,9 +134,9 @@ class RerunDecision:
 
     standing: Standing
     bar: float
-    seed_deviation: float  # standard deviation of the Sharpe ratio between seeds
-    fresh_lead: float  # mean Sharpe ratio of the fresh seeds less that of the base
-    required_lead: float  # that `fresh_lead` must exceed
+    seed_deviation: float | None = None  # standard deviation of the Sharpe ratio between seeds
+    fresh_lead: float | None = None  # mean Sharpe ratio of the fresh seeds less that of the base
+    required_lead: float | None = None  # that `fresh_lead` must exceed
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,10 @@ def judge_trial(state: SearchState, trial: SearchTrial) -> tuple[SearchState, Tr
 def judge_reruns(state: SearchState, key: str, reruns: Reruns) -> tuple[SearchState, RerunDecision]:
     """Judge a trial again, by its fresh seeds and by all three, and keep it if it is the best."""
     trial = replace(state.trials[key], reruns=reruns)
-    pairs = [row.reruns.sharpes for row in (*state.trials.values(), trial) if row.reruns]
+    if reruns.sharpes is None:
+        judged = replace(trial, standing=Standing.NOT_ABOVE_AFTER_RERUNS)
+        return replace(state, trials={**state.trials, key: judged}), RerunDecision(judged.standing, state.bar)
+    pairs = [row.reruns.sharpes for row in (*state.trials.values(), trial) if row.reruns and row.reruns.sharpes]
     deviation = seed_deviation(state.base.sharpes, pairs)
     fresh_lead = fmean(reruns.sharpes) - state.base.sharpe
     required = SEED_SPREADS * deviation * sqrt(1 / len(reruns.sharpes) + 1 / len(state.base.sharpes))

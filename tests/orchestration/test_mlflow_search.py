@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.home import Home
 from tests.research.sessions import a_journal, a_session
 
 SESSION = a_session(goal="less turnover")
-LINES = a_journal().nothing_found().lines
+LINES = a_journal(29).trial(0.4, lookback=30).rerun("t30", None, None).nothing_found().lines
 
 
 @pytest.fixture
@@ -55,7 +55,9 @@ def test_session_has_a_nested_run_per_trial_with_knobs_and_figures(home, track):
         assert (run.info.status, run.data.tags["status"]) == (ending, row.status)
         assert run.data.tags["standing"] == last.standing
         assert run.data.metrics.get("sharpe") == row.sharpe
-        assert run.data.metrics.get("lead_of_all_seeds") == (last.lead.difference if number in reruns else None)
+        assert run.data.metrics.get("lead_of_all_seeds") == (
+            last.lead.difference if number in reruns and last.lead else None
+        )
         assert run.data.params["lookback"] == str(row.proposed["lookback"])
 
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_store import create_session
+from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.research_files import SessionFolder
@@ -28,6 +30,7 @@ N_NAMES, N_SESSIONS = 8, 1200
 PERIOD = 60  # sessions between rebalances
 EVEN = 1.0 / N_NAMES  # a cap at which every portfolio is equal weight
 SETTINGS = {"history": 63, "n_scenarios": 1000, "cufolio_hold_days": PERIOD}
+UNTRAINABLE = {"max_position_pct": 0.1, "cash_ceiling": 0.1}  # 8 names hold 0.8, and 0.9 must be invested
 CAP = {"agent.max_position_pct": {"low": EVEN, "high": 0.25}}
 LAZY = ("optuna", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyiceberg.catalog.sql", "cvxpy")
 VOLATILE = {"seconds", "finished_at"}  # fields of a line that differ between equal sessions
@@ -86,6 +89,16 @@ def new_session(home: Home, base: ExperimentSpec | None = None, **options) -> Se
 def run(home: Home, folder: SessionFolder, workers: int | None = None) -> list:
     """Run a session, and return its new lines."""
     return list(run_session(Store(home), folder.session_id, workers))
+
+
+def fail_jobs(monkeypatch, is_failing) -> None:
+    """Let workers get settings that cannot be trained in the place of some jobs."""
+    submit, spec = TrialPool.submit, cufolio(**UNTRAINABLE)
+
+    def submit_or_fail(pool, job):
+        submit(pool, replace(job, spec=spec) if is_failing(job) else job)
+
+    monkeypatch.setattr(TrialPool, "submit", submit_or_fail)
 
 
 def stable(folder: SessionFolder) -> list[dict]:

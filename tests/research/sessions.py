@@ -111,8 +111,8 @@ class JournalBuilder:
         return self.trial(None, status="known", key="t1")
 
     def rerun(self, key, sharpes, difference, error=ERROR):
-        """Train a trial again with fresh seeds."""
-        lead = Lead(difference, error, N_BLOCKS)
+        """Train a trial again with fresh seeds; without a difference one has no result."""
+        lead = None if difference is None else Lead(difference, error, N_BLOCKS)
         self.state, decision = judge_reruns(self.state, key, Reruns(sharpes, lead))
         return self._add(
             TrialRerun,
@@ -121,6 +121,7 @@ class JournalBuilder:
             seeds=(6, 7),
             sharpes=sharpes,
             lead=lead,
+            message="" if lead else "seed 6 has no result",
             standing=decision.standing,
             bar=decision.bar,
             seed_deviation=decision.seed_deviation,

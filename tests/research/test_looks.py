@@ -17,8 +17,9 @@ from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import Outcome
 from nvtrader_pipelines.storage.ledger.look_rows import SealedWindow
 from nvtrader_pipelines.storage.store import Store
-from tests.research.search_homes import CAP, EVEN, N_NAMES, cufolio, new_session, run, trials_of
-from tests.research.sessions import write_session
+from tests.research.search_homes import CAP, EVEN, N_NAMES, cufolio, fail_jobs, new_session, run, trials_of
+from tests.research.sessions import JournalBuilder, write_session
+from tests.storage.ledger.run_rows import run_row
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +116,43 @@ def test_improvement_is_a_new_base_and_not_handed_on(reversing_home):
     best = ExperimentSpec.model_validate(yaml.safe_load((folder.path / "best.yaml").read_text()))
     assert best.agent.max_position_pct == EVEN
     assert not reversing_home.research_policies.exists()
+
+
+def test_kept_trial_without_a_sealed_result_is_not_confirmed(planted_home, monkeypatch):
+    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+    fail_jobs(monkeypatch, lambda job: job.spec.name.endswith("-winner"))
+    closed = run(planted_home, folder)[-1]
+    assert (closed.outcome, closed.look, closed.over_base) == (Outcome.NOT_CONFIRMED, 1, None)
+    assert Store(planted_home).ledger.find_look(folder.session_id) == 1
+    assert not (folder.path / "best.yaml").exists()
+
+
+def test_look_without_a_result_of_the_base_is_finished_by_a_resume(planted_home, monkeypatch):
+    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+    with monkeypatch.context() as failing:
+        fail_jobs(failing, lambda job: job.spec.name == "base")
+        with pytest.raises(ValueError, match="the base must be judged"):
+            run(planted_home, folder)
+    (closed,) = run(planted_home, folder)
+    assert (closed.outcome, closed.look) == (Outcome.WINNER, 1)
+
+
+@pytest.mark.parametrize("used_by", [None, "session", "run"])
+def test_winner_is_fresh_only_if_nothing_else_was_judged_on_its_window(planted_home, used_by):
+    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+    session, store = read_session(folder).session, Store(planted_home)
+    first, last = session.spec.sealed_from, sealed_window(planted_home, folder).last
+    if used_by == "session":
+        spec = session.spec.model_copy(update={"validation_from": first, "sealed_from": last})
+        other = session.model_copy(update={"session_id": "20200101-000000-aaaa", "spec": spec})
+        write_session(planted_home, other, JournalBuilder().trial(0.1).lines)
+    if used_by == "run":
+        begun = run_row(store.ledger, cufolio(), source="landing", window_first=first, window_last=last)
+        store.ledger.begin(begun)
+        store.ledger.finish(begun.run_id, "done")
+    closed = run(planted_home, folder)[-1]
+    assert (closed.outcome, closed.look) == (Outcome.WINNER, 1)
+    assert ("never used before" in closed.sentence) == (used_by is None)
 
 
 def test_search_without_an_edge_spends_no_look(noise_home):

@@ -63,6 +63,12 @@ def test_recorded_state_equals_that_of_the_rule():
     assert recorded_state(builder.lines) == builder.state
 
 
+def test_recorded_state_holds_trials_without_results_of_reruns():
+    builder = JournalBuilder().trial(0.3).rerun("t1", None, None).trial(0.2).rerun("t2", (0.9, 0.9), 0.2)
+    assert recorded_state(builder.lines) == builder.state
+    assert (builder.state.kept.key, builder.state.finalists) == ("t2", [])
+
+
 def test_recorded_state_counts_configurations_of_other_sessions():
     builder = JournalBuilder(earlier=[f"other {i}" for i in range(480)]).trial(0.1).trial(0.2)
     state = recorded_state(builder.lines)

@@ -1,11 +1,12 @@
 import errno
+from collections import Counter
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
-from nvtrader_pipelines.research.journal import SessionClosed
+from nvtrader_pipelines.research.journal import SessionClosed, TrialRerun
 from nvtrader_pipelines.research.recorded_session import read_session, request_stop
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.study import POOR_SHARPE, Study, objective
@@ -16,12 +17,14 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import RESEARCH_TRIALS
 from tests.homes import copy_home
 from tests.research.search_homes import (
     CAP,
     EVEN,
     bars_of,
     cufolio,
+    fail_jobs,
     land,
     market,
     new_session,
@@ -141,6 +144,34 @@ def test_base_whose_process_is_killed_is_judged_by_a_resume(noise_home, monkeypa
     assert len(trials_of(folder)) == 4
 
 
+def test_killed_process_costs_an_attempt_but_a_trial_has_one(planted_home, jobs):
+    folder = new_session(planted_home, cufolio(EVEN), **GRID | {"budget": 4})
+    run(planted_home, folder)
+    n_trials = len(trials_of(folder))
+    assert Counter(job.n_attempts for job in jobs[0]) == {1: n_trials, 2: len(jobs[0]) - n_trials}
+
+
+def test_trial_with_a_failed_rerun_is_not_kept_and_not_rerun_again(planted_home, monkeypatch):
+    folder, n_jobs = new_session(planted_home, cufolio(EVEN), **GRID), Counter()
+
+    def is_first_rerun(job):
+        n_jobs[job.spec.spec_hash] += 1
+        return n_jobs[job.spec.spec_hash] == 2 and job.spec.agent.max_position_pct != EVEN  # not the base
+
+    fail_jobs(monkeypatch, is_first_rerun)
+    steps = run_session(Store(planted_home), folder.session_id)
+    failed = next(line for line in steps if isinstance(line, TrialRerun))
+    steps.close()
+    run(planted_home, folder)
+    lines = read_session(folder).lines
+    reruns = [line for line in lines if isinstance(line, TrialRerun)]
+    assert (failed.standing, failed.sharpes, failed.lead) == (Standing.NOT_ABOVE_AFTER_RERUNS, None, None)
+    assert max(Counter(line.spec_hash for line in reruns).values()) == 1
+    assert lines[-1].outcome == "nothing found"
+    rows = Store(planted_home).tables.read(RESEARCH_TRIALS).filter(trial_id=failed.trial)
+    assert rows.select("message", "t", "standing").row(0) == (failed.message, None, failed.standing)
+
+
 def test_base_that_the_market_cannot_hold_is_refused_without_a_session(noise_home):
     with pytest.raises(ValueError, match="cash_ceiling"):  # 8 names hold 0.8, and 0.9 must be invested
         new_session(noise_home, cufolio(0.1, cash_ceiling=0.1))
@@ -191,6 +222,13 @@ def test_session_resumes_only_on_the_same_market_before_the_seal(noise_home, fir
         assert len(read_session(folder).lines) == 1
     else:
         assert isinstance(run(noise_home, folder)[-1], SessionClosed)
+
+
+def test_session_resumes_only_with_the_same_code_of_the_judgement(noise_home, monkeypatch):
+    folder = new_session(noise_home)
+    monkeypatch.setattr("nvtrader_pipelines.research.session_store.JUDGEMENT", ("research.space",))
+    with pytest.raises(ValueError, match="code"):
+        run(noise_home, folder)
 
 
 def test_kill_switch_interrupts_and_the_session_resumes(noise_home):

@@ -52,6 +52,13 @@ def test_report_shows_reruns_of_kept_and_lost_trials():
     assert re.findall(r"Trial (\d+)", near_misses) == ["20"]
 
 
+def test_report_says_why_a_rerun_has_no_result():
+    lines = JournalBuilder().trial(0.3).rerun("t1", None, None).lines
+    report = session_report(a_session(), lines)
+    assert "- Trial 1: seed 6 has no result. Not above after reruns." in report
+    assert [point.sharpe for point in search_points(lines)] == [None]
+
+
 def test_report_counts_proposals_by_their_outcome():
     report = session_report(a_session(), a_journal().lines)
     (found,) = rows(report, "proposals")

@@ -87,6 +87,17 @@ def test_killed_worker_fails_its_job_and_is_replaced(pool, judging):
     assert pool.n_idle == 2
 
 
+def test_killed_job_with_attempts_left_begins_again():
+    with TrialPool(PANEL, DIGEST, EQUAL, 1) as alone:
+        alone._workers[0].process.kill()
+        alone._workers[0].process.join()
+        alone.submit(job_of(EQUAL, 7, n_attempts=2))
+        assert alone.wait(SECONDS) is None
+        assert alone.n_idle == 0
+        result = alone.wait(SECONDS)
+    assert (result.number, result.error) == (7, "")
+
+
 def test_worker_ignores_interrupts_of_its_group(pool):
     results_of(pool, [job_of(EQUAL, 1), job_of(EQUAL, 2)])  # both workers have started
     pool.submit(job_of(PPO))

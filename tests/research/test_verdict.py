@@ -112,6 +112,14 @@ def test_best_trial_is_no_seed_noise_and_has_a_lead():
     assert judged(SearchTrial("pruned", 1, None)).best is None
 
 
+def test_trial_without_results_of_reruns_is_never_best_nor_rerun_again():
+    state, decision = judge_reruns(judged(trial("failed", 0.3), trial("low", 0.05)), "failed", Reruns())
+    assert (decision.standing, decision.fresh_lead) == (Standing.NOT_ABOVE_AFTER_RERUNS, None)
+    assert (state.kept, state.best.key, state.finalists) == (None, "low", [])
+    state, decision = judge_reruns(judged(trial("failed", 0.3)), "failed", Reruns())
+    assert state.best is None
+
+
 @pytest.mark.parametrize("case", VECTORS["level"], ids=lambda case: str(case["look"]))
 def test_look_level_equals_reference(case):
     level = look_level(case["look"])

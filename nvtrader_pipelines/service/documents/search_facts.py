@@ -24,7 +24,7 @@ from nvtrader_pipelines.research.journal import (
 )
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
-from nvtrader_pipelines.research.sentences import format_progress, format_sharpe
+from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe
 from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import SessionSpec
 from nvtrader_pipelines.research.verdict import Standing
@@ -276,14 +276,15 @@ def _journal_rows(base: BaseJudged, lines: Sequence[Line]) -> Iterator[JournalRo
         fields: dict[str, Any] = {"event": line.event, "seconds": line.seconds}
         match line:
             case BaseJudged():
-                fields |= {"sharpe": sharpe, "message": f"Sharpe ratios by seed: {_join_sharpes(line.sharpes)}"}
+                sharpes = ", ".join(map(format_sharpe, line.sharpes))
+                fields |= {"sharpe": sharpe, "message": f"Sharpe ratios by seed: {sharpes}"}
             case TrialJudged():
                 names = ("proposal", "trial", "status", "standing", "sharpe", "bar", "clips", "snaps", "message")
                 fields |= {name: getattr(line, name) for name in names} | _lead_fields(line.lead)
                 fields["changed"] = {name: value for name, value in line.knobs.items() if value != base.knobs[name]}
             case TrialRerun():
                 fields |= {name: getattr(line, name) for name in ("trial", "standing", "bar")} | _lead_fields(line.lead)
-                fields |= {"sharpe": sharpe + line.lead.difference, "message": _rerun_message(line)}
+                fields |= {"sharpe": line.lead and sharpe + line.lead.difference, "message": format_rerun(line)}
             case LookOpened():
                 fields |= {"trial": line.trial, "message": f"look {line.look} at the sealed window"}
             case SessionClosed():
@@ -293,14 +294,3 @@ def _journal_rows(base: BaseJudged, lines: Sequence[Line]) -> Iterator[JournalRo
 
 def _lead_fields(lead: Lead | None) -> dict[str, float]:
     return {} if lead is None else {"lead": lead.difference, "t": lead.t}
-
-
-def _rerun_message(line: TrialRerun) -> str:
-    return (
-        f"fresh seeds: {_join_sharpes(line.sharpes)}, a lead of {format_sharpe(line.fresh_lead)}; required: more than "
-        f"{format_sharpe(line.required_lead)}"
-    )
-
-
-def _join_sharpes(sharpes: Sequence[float]) -> str:
-    return ", ".join(map(format_sharpe, sharpes))

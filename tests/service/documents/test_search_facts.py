@@ -104,12 +104,14 @@ def test_torn_last_line_is_a_note(home):
 
 def test_journal_has_a_row_per_line_with_changed_knobs(home):
     builder = JournalBuilder().trial(0.2, lookback=7).rerun("t1", (0.9, 0.9), 0.2).trial(None, status="failed")
+    builder.trial(0.4).rerun("t3", None, None)
     write_session(home, a_session("one"), builder.look(0.2, 0.3).lines)
-    base, trial, rerun, failed, look, verdict = journal_rows(read_session(SessionFolder.of(home, "one")))
+    base, trial, rerun, failed, _, missing, look, verdict = journal_rows(read_session(SessionFolder.of(home, "one")))
     assert (base.event, base.proposal, base.sharpe) == ("base", None, pytest.approx(0.7))
     assert (trial.proposal, trial.trial, trial.status, trial.standing) == (1, 1, "judged", Standing.RERUN)
     assert (trial.changed, trial.lead, trial.t) == ({"lookback": 7}, 0.2, pytest.approx(0.2 / 0.061))
     assert (rerun.trial, rerun.standing, rerun.sharpe) == (1, Standing.KEPT, pytest.approx(0.9))
     assert (failed.status, failed.sharpe, failed.message) == ("failed", None, "failed for a reason")
+    assert (missing.trial, missing.sharpe, missing.message) == (3, None, "seed 6 has no result")
     assert (look.event, look.trial) == ("look", 1)
     assert (verdict.event, verdict.lead) == ("verdict", 0.2)
