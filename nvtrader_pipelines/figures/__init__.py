@@ -9,7 +9,7 @@ from nvtrader_pipelines.figures.ratio_curve_figures import ratio_curve_figure
 from nvtrader_pipelines.figures.regime_figures import regime_evaluation_figure, regimes_figures
 from nvtrader_pipelines.figures.reward_terms import reward_terms_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figures
-from nvtrader_pipelines.figures.search_figure import search_figure
+from nvtrader_pipelines.figures.search_figure import importance_figure, search_figure
 from nvtrader_pipelines.figures.stress_figure import stress_figures
 from nvtrader_pipelines.figures.tear_sheet_figure import rolling_figure, tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
@@ -19,6 +19,7 @@ __all__ = [
     "account_figures",
     "comparison_figure",
     "equity_figure",
+    "importance_figure",
     "learning_figure",
     "plan_figures",
     "prudex_figures",

@@ -1,11 +1,11 @@
-"""Figure of a search session: Sharpe ratios over trials, the kept one, and the luck bar."""
+"""Figures of a search session: Sharpe ratios over trials, and importances of the knobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.figures.canvas import (
     BLACK,
@@ -59,6 +59,19 @@ def search_figure(points: Sequence[SearchPoint], base: float, title: str, note: 
     if points:
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize=TEXT, borderpad=0.0)
     label_ends(axes, _end_labels(points, base))
+    return Picture(figure)
+
+
+def importance_figure(importances: Mapping[str, float], title: str, note: str | None = None) -> Picture:
+    """Draw the importance of each knob, a share of 1, as bars from the largest down."""
+    figure = new_figure(title, note)
+    axes = panel(figure, 0.17, 0.16, 0.96, 0.88)
+    names, shares = list(importances), list(importances.values())
+    axes.bar_label(axes.barh(names, shares, color=BLUE), [f"{share:.0%}" for share in shares], padding=6, fontsize=TEXT)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.set_xlabel("importance, all knobs together 100 %")
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     return Picture(figure)
 
 

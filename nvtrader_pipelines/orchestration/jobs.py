@@ -10,6 +10,7 @@ from pydantic import Field
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
+from nvtrader_pipelines.orchestration.assets.autoresearch import SESSION_KEY, TRIALS_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
@@ -46,6 +47,13 @@ DPO_CHECK = dg.define_asset_job(
     ),
     description="Check that there are enough preference pairs to tune a policy on.",
     run_tags={"nvtrader/layer": "preferences"},
+)
+AUTORESEARCH = dg.define_asset_job(
+    "autoresearch",
+    dg.AssetSelection.assets(SESSION_KEY, TRIALS_KEY),
+    description="Search for better settings of an experiment within a budget, and look once at the sealed window.",
+    run_tags={"nvtrader/layer": "research", "nvtrader/training": "yes"},
+    executor_def=dg.in_process_executor,  # by which a stopped session counts as a success
 )
 JUDGEMENT = dg.define_asset_job(
     "judgement",
@@ -147,4 +155,4 @@ def replay() -> None:
     replay_policies()
 
 
-JOBS = [MARKET, EXPERIMENT, PREFERENCES, DPO_CHECK, JUDGEMENT, PROMOTION, REBALANCE, replay, upkeep]
+JOBS = [MARKET, EXPERIMENT, AUTORESEARCH, PREFERENCES, DPO_CHECK, JUDGEMENT, PROMOTION, REBALANCE, replay, upkeep]

@@ -7,10 +7,19 @@ import dagster as dg
 
 from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
-from nvtrader_pipelines.orchestration.jobs import DPO_CHECK, EXPERIMENT, MARKET, PREFERENCES, REBALANCE, upkeep
+from nvtrader_pipelines.orchestration.jobs import (
+    AUTORESEARCH,
+    DPO_CHECK,
+    EXPERIMENT,
+    MARKET,
+    PREFERENCES,
+    REBALANCE,
+    upkeep,
+)
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
+from nvtrader_pipelines.runs.market_state import has_panel
 from nvtrader_pipelines.runs.registration import read_unarchived_experiments
 from nvtrader_pipelines.storage.store import Store
 
@@ -104,6 +113,22 @@ def weekly_retrain(
 
 
 @new_york_schedule(
+    cron_schedule="0 6 * * 6",
+    job=AUTORESEARCH,
+    description="Every Saturday: search for better settings, each week by other proposals.",
+)
+def weekly_autoresearch(
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
+) -> dg.RunRequest | dg.SkipReason:
+    """Request one session per week, whose seed is the week."""
+    if not has_panel(store):
+        return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
+    week = context.scheduled_execution_time.strftime("%G-W%V")
+    config = {"seed": int(context.scheduled_execution_time.strftime("%G%V"))}
+    return dg.RunRequest(run_key=week, run_config={"ops": {"autoresearch_session": {"config": config}}})
+
+
+@new_york_schedule(
     cron_schedule="0 5 * * 0",
     job=upkeep,
     description="Every Sunday before the training: expire old snapshots and delete orphaned files.",
@@ -113,4 +138,12 @@ def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
 
 
-SCHEDULES = [eod_ingest, eod_rebalance, nightly_preference_extract, dpo_check, weekly_retrain, weekly_upkeep]
+SCHEDULES = [
+    eod_ingest,
+    eod_rebalance,
+    nightly_preference_extract,
+    dpo_check,
+    weekly_autoresearch,
+    weekly_retrain,
+    weekly_upkeep,
+]

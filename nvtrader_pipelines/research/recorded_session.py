@@ -1,13 +1,22 @@
 """Search session as its folder records it, for people and programs that read it."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.explanation import explain
-from nvtrader_pipelines.research.journal import BaseJudged, Knobs, Line, TrialJudged, TrialRerun, n_changes, read_line
+from nvtrader_pipelines.research.journal import (
+    BaseJudged,
+    Knobs,
+    Line,
+    SessionClosed,
+    TrialJudged,
+    TrialRerun,
+    n_changes,
+    read_line,
+)
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
@@ -49,6 +58,11 @@ def read_session(folder: SessionFolder) -> RecordedSession:
     has_torn_line = folder.journal.exists() and folder.journal.stat().st_size > n_bytes
     lines = tuple(_read_line(folder, number, text) for number, text in enumerate(texts, start=1))
     return RecordedSession(folder, session, lines, has_torn_line)
+
+
+def is_closed(lines: Sequence[Line]) -> bool:
+    """Whether a journal ends with the verdict."""
+    return bool(lines) and isinstance(lines[-1], SessionClosed)
 
 
 def find_damaged_sessions(home: Home) -> Iterator[StorageError]:

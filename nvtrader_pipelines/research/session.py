@@ -17,7 +17,6 @@ from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
     Line,
-    SessionClosed,
     TrialJudged,
     TrialRerun,
     format_line,
@@ -26,7 +25,7 @@ from nvtrader_pipelines.research.journal import (
 )
 from nvtrader_pipelines.research.looks import N_ATTEMPTS, POLL_SECONDS, Close, missing_result, require_base
 from nvtrader_pipelines.research.proposers import SpaceExhausted
-from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state
+from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
 from nvtrader_pipelines.research.session_report import write_report
 from nvtrader_pipelines.research.session_spec import BASE_SEEDS, FIRST_SEED, FRESH_SEEDS
 from nvtrader_pipelines.research.session_store import (
@@ -143,7 +142,7 @@ class Search:
 
     def run(self, n_workers: int) -> Iterator[Line]:
         """Run what is left of the session."""
-        if self.lines and isinstance(self.lines[-1], SessionClosed):
+        if is_closed(self.lines):
             return
         validated = before_seal(self._panel, self._windows)  # no worker holds a sealed price
         self._queue_unfinished()

@@ -62,12 +62,13 @@ def session_base(
     return validate_document(document, ExperimentSpec, "the options are not valid")
 
 
-def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Session:
+def create_session(store: Store, base: ExperimentSpec, session_id: str | None = None, **options: Any) -> Session:
     """Check and store a new session, which `run_session` then runs.
 
     Args:
         store: of the home.
         base: see `session_base`.
+        session_id: id; by default its time and a digest.
         options: other fields of a `SessionSpec`, null for their defaults. Days that are left out are those of
             `default_windows`.
 
@@ -87,7 +88,7 @@ def create_session(store: Store, base: ExperimentSpec, **options: Any) -> Sessio
     created_at = now()
     digest = hashlib.sha256(f"{canonical_json(spec)}{created_at}".encode()).hexdigest()
     session = Session(
-        session_id=f"{created_at:%Y%m%d-%H%M%S}-{digest[:4]}",
+        session_id=session_id or f"{created_at:%Y%m%d-%H%M%S}-{digest[:4]}",
         created_at=created_at,
         spec=spec,
         symbols=panel.symbols,

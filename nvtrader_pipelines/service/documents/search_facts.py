@@ -23,7 +23,7 @@ from nvtrader_pipelines.research.journal import (
     TrialRerun,
 )
 from nvtrader_pipelines.research.knobs import SearchMode
-from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state
+from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe
 from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import SessionSpec
@@ -218,7 +218,7 @@ def journal_rows(recorded: RecordedSession) -> list[JournalRow]:
 
 
 def _activity(recorded: RecordedSession) -> Activity:
-    if any(isinstance(line, SessionClosed) for line in recorded.lines):
+    if is_closed(recorded.lines):
         return "finished"
     return "running" if recorded.folder.is_running else "stopped"
 

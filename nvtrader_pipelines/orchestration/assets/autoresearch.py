@@ -1,0 +1,183 @@
+"""AutoResearch: one search session a run, and its trials."""
+
+import hashlib
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import Enum
+from types import FrameType
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from nvtrader_pipelines.figures import importance_figure
+from nvtrader_pipelines.figures.canvas import Picture
+from nvtrader_pipelines.orchestration.mlflow_search import track_session
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
+from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
+from nvtrader_pipelines.research.session import run_session
+from nvtrader_pipelines.research.session_picture import draw_session
+from nvtrader_pipelines.research.session_progress import SessionProgress
+from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
+from nvtrader_pipelines.research.session_store import create_session, session_base
+from nvtrader_pipelines.research.session_tables import session_row
+from nvtrader_pipelines.research.space import TIMESTEPS
+from nvtrader_pipelines.research.study import knob_importances
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import RESEARCH_TRIALS
+
+SESSION_KEY, TRIALS_KEY = dg.AssetKey(["research", "autoresearch_session"]), dg.AssetKey(["research", "trials"])
+FIGURES = ("n_trials", "n_known", "base_sharpe", "best_trial", "best_sharpe", "outcome", "look", "seconds")
+PARENT = "dagster/parent_run_id"  # tag of a retry and of a re-execution
+IMPORTANCE_NOTE = "By Optuna's PED-ANOVA: how much a knob's values differ between good trials and all of them."
+
+
+class Mode(Enum):
+    """Modes of a search; the launchpad takes the names."""
+
+    ppo_only = SearchMode.PPO_ONLY
+    cufolio_only = SearchMode.CUFOLIO_ONLY
+    unified = SearchMode.UNIFIED
+
+
+class AutoresearchConfig(dg.Config):
+    """Settings of a search session; `nvtrader research start` has more of them."""
+
+    goal: str = Field(default=GOAL, description="one line in your words, kept in the journal")
+    symbols: list[str] = Field(default=[], description="symbols to trade; none: all of the source")
+    budget: int = Field(default=BUDGET, description="trials, at least 1")
+    total_timesteps: int = Field(
+        default=TIMESTEPS, description="training steps of a trial, at least 1; cufolio_only does not train"
+    )
+    eval_mode: Mode = Field(default=Mode.ppo_only, description="groups of knobs to vary")
+    seed: int = Field(default=1, description="random seed of the proposals, at least 0")
+    workers: int = Field(default=2, description="processes, at least 1")
+    source: str = Field(default="sample", description="source of prices: sample, landing or yahoo")
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            SESSION_KEY,
+            deps=[["gold", "market_panel"]],
+            description="Search session: proposals of changed knobs, judged within a budget, with one verdict.",
+            group_name="research",
+            kinds={"optuna", "iceberg", "mlflow"},
+            code_version="1",
+        ),
+        dg.AssetSpec(
+            TRIALS_KEY,
+            deps=[["gold", "market_panel"]],
+            description="Trials of all search sessions: knobs, Sharpe ratio, lead over the base and standing.",
+            group_name="research",
+            kinds={"optuna", "iceberg"},
+            code_version="1",
+        ),
+    ],
+    name="autoresearch_session",
+)
+def autoresearch_session(
+    context: dg.AssetExecutionContext, config: AutoresearchConfig, store: dg.ResourceParam[Store]
+) -> Iterator[dg.MaterializeResult]:
+    """Run a search session to its verdict.
+
+    A retry of the run resumes it. Terminate ends it after its current trials, and a re-execution goes on.
+    """
+    folder = find_or_create(context.instance, context.run, config, store)
+    recorded = read_session(folder)
+    context.log.info("session %s in %s", folder.session_id, folder.path)
+    progress = SessionProgress(recorded)
+    with _stop_when_terminated(context, folder):
+        steps = run_session(store, folder.session_id)
+        for line in track_session(store.home, recorded.session, recorded.lines, steps, context.log.warning):
+            progress.add(line)
+            context.log.info("%s (%s)", progress.sentence(line), progress.remaining)
+    ended = read_session(folder)
+    digest = hashlib.sha256(folder.journal.read_bytes()).hexdigest()
+    yield dg.MaterializeResult(
+        asset_key=SESSION_KEY, metadata=session_metadata(store, ended), data_version=dg.DataVersion(digest)
+    )
+    yield table_result(store, RESEARCH_TRIALS, progress.n_trials)
+
+
+def find_or_create(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, config: AutoresearchConfig, store: Store
+) -> SessionFolder:
+    """Return the session of a run, which is that of the run it retries, and create it if there is none.
+
+    Raises:
+        StorageError, ValueError: as `create_session`.
+    """
+    folder = session_of(instance, run, store.home)
+    if not folder.settings.exists():
+        mode = config.eval_mode.value
+        timesteps = None if mode is SearchMode.CUFOLIO_ONLY else config.total_timesteps
+        create_session(
+            store,
+            session_base(mode, None, config.source, config.symbols or None, timesteps),
+            session_id=folder.session_id,
+            eval_mode=mode,
+            **config.model_dump(include={"goal", "budget", "seed", "workers"}),
+        )
+    return folder
+
+
+def session_of(instance: dg.DagsterInstance, run: dg.DagsterRun, home: Home) -> SessionFolder:
+    """Session of a run: that of its parent, unless that run has finished it; ids follow from the first run."""
+    parent = instance.get_run_by_id(run.tags.get(PARENT, ""))
+    if parent is not None:
+        folder = session_of(instance, parent, home)
+        if not (parent.is_success and folder.settings.exists() and is_closed(read_session(folder).lines)):
+            return folder
+    record = instance.get_run_record_by_id(run.run_id)
+    began = datetime.now(UTC) if record is None else record.create_timestamp
+    return SessionFolder.of(home, f"{began:%Y%m%d-%H%M%S}-{run.run_id[:4]}")
+
+
+def session_metadata(store: Store, recorded: RecordedSession) -> dict[str, Any]:
+    """Verdict, figures, pictures and report of a session."""
+    session, lines, folder = recorded.session, recorded.lines, recorded.folder
+    row = session_row(session, lines)
+    pictures: dict[str, Picture] = {}
+    if recorded_state(lines):
+        pictures["sharpe"] = draw_session(session, lines)
+    importances = knob_importances(lines, session.spec.space().knobs)
+    if importances:
+        pictures["importances"] = importance_figure(
+            importances, f"Importance of the knobs, session {session.session_id}", IMPORTANCE_NOTE
+        )
+    return {
+        "session": session.session_id,
+        "verdict": row["sentence"] or "stopped; re-execute the run to resume the session",
+        **{name: row[name] for name in FIGURES if row[name] is not None},
+        **store_pictures(store.home, "autoresearch_session", pictures),
+        "report": dg.MetadataValue.md(folder.report.read_text()),
+        "folder": dg.MetadataValue.path(str(folder.path)),
+    }
+
+
+@contextmanager
+def _stop_when_terminated(context: dg.AssetExecutionContext, folder: SessionFolder) -> Iterator[None]:
+    """Let Terminate end the session after its current trials; other interrupts, as at the end of the UI, pass."""
+    before: Any = signal.getsignal(signal.SIGINT)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        run = context.instance.get_run_by_id(context.run.run_id)
+        if run is not None and run.status is dg.DagsterRunStatus.CANCELING:
+            folder.stop_request.touch()
+        else:
+            before(number, frame)
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for each in signals:
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each in signals:
+            signal.signal(each, before)

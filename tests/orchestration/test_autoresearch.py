@@ -1,0 +1,109 @@
+import os
+import signal
+
+import dagster as dg
+import pytest
+
+from nvtrader_pipelines.orchestration.assets import autoresearch
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.research.recorded_session import is_closed, read_session
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import RESEARCH_TRIALS
+from tests.homes import copy_home
+from tests.research.search_homes import market, search_home, trials_of
+
+pytestmark = pytest.mark.slow
+
+CONFIG = {"source": "landing", "eval_mode": "cufolio_only", "budget": 3, "workers": 1}
+
+
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory):
+    """A home with a market to search; read it, never write it."""
+    return search_home(tmp_path_factory.mktemp("searched") / "home", market())
+
+
+@pytest.fixture
+def home(landed, tmp_path):
+    return copy_home(landed, tmp_path / "home")
+
+
+def search(home, instance, *, raises=True, parent=None, **config):
+    """Run the job, as a retry of a parent if there is one."""
+    job = build_defs(home=home).resolve_job_def("autoresearch")
+    tags = {} if parent is None else {"dagster/parent_run_id": parent.run_id, "dagster/root_run_id": parent.run_id}
+    return job.execute_in_process(
+        run_config={"ops": {"autoresearch_session": {"config": {**CONFIG, **config}}}},
+        instance=instance,
+        raise_on_error=raises,
+        tags=tags,
+    )
+
+
+def metadata_of(done):
+    """Metadata of the session's materialization."""
+    (event,) = [each for each in done.get_asset_materialization_events() if each.asset_key == autoresearch.SESSION_KEY]
+    return event.materialization.metadata
+
+
+def test_run_is_a_session_with_its_verdict_pictures_and_rows(home, instance):
+    done = search(home, instance)
+    (folder,) = session_folders(home)
+    figures = metadata_of(done)
+    assert figures["session"].value == folder.session_id
+    assert (figures["n_trials"].value, figures["outcome"].value) == (3, "nothing found")
+    assert {"sharpe", "importances", "report"} <= figures.keys()
+    assert (home.pictures / "autoresearch_session" / "sharpe.png").exists()
+    assert Store(home).tables.read(RESEARCH_TRIALS)["session_id"].to_list() == [folder.session_id] * 3
+    said = [record.user_message for record in instance.all_logs(done.run_id)]
+    assert sum("left)" in line for line in said) == 2  # after two of three trials
+
+
+def test_retry_of_a_failed_run_resumes_its_session(home, instance, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(autoresearch, "session_metadata", lambda *_: 1 / 0)
+        failed = search(home, instance, raises=False)
+    done = search(home, instance, parent=failed)
+    (folder,) = session_folders(home)
+    assert metadata_of(done)["session"].value == folder.session_id
+    assert len(trials_of(folder)) == 3
+    again = search(home, instance, parent=done)  # a finished session is not resumed
+    assert metadata_of(again)["session"].value != folder.session_id
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.STARTED])
+def test_terminate_ends_after_the_current_trial_and_other_interrupts_at_once(home, instance, monkeypatch, status):
+    append = SessionFolder.append
+
+    def append_and_interrupt(folder, line):
+        append(folder, line)
+        if '"event":"trial"' in line:
+            run = instance.get_runs(limit=1)[0]
+            if status is dg.DagsterRunStatus.CANCELING:
+                instance.report_run_canceling(run)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(SessionFolder, "append", append_and_interrupt)
+        is_stopped = status is dg.DagsterRunStatus.CANCELING
+        if is_stopped:
+            stopped = search(home, instance)
+        else:
+            with pytest.raises(dg.DagsterExecutionInterruptedError):
+                search(home, instance)
+            stopped = instance.get_runs(limit=1)[0]
+    (folder,) = session_folders(home)
+    assert not is_closed(read_session(folder).lines)
+    assert len(trials_of(folder)) == 1
+    if is_stopped:
+        assert "outcome" not in metadata_of(stopped)
+    assert metadata_of(search(home, instance, parent=stopped))["outcome"].value == "nothing found"
+    assert len(trials_of(folder)) == 3
+
+
+def test_value_out_of_bounds_fails_in_the_run_and_leaves_no_session(home, instance):
+    with pytest.raises(StorageError, match="budget"):
+        search(home, instance, budget=0)
+    assert session_folders(home) == []
