@@ -27,7 +27,7 @@ from nvtrader_pipelines.research.looks import N_ATTEMPTS, POLL_SECONDS, Close, m
 from nvtrader_pipelines.research.proposers import SpaceExhausted
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
 from nvtrader_pipelines.research.session_report import write_report
-from nvtrader_pipelines.research.session_spec import BASE_SEEDS, FIRST_SEED, FRESH_SEEDS
+from nvtrader_pipelines.research.session_spec import BASE_SEEDS, FIRST_SEED, FRESH_SEEDS, is_random
 from nvtrader_pipelines.research.session_store import (
     before_seal,
     earlier_configurations,
@@ -37,7 +37,7 @@ from nvtrader_pipelines.research.session_store import (
 from nvtrader_pipelines.research.session_tables import store_session
 from nvtrader_pipelines.research.space import EffectiveExperiment, TrialSpec, configuration_hash
 from nvtrader_pipelines.research.study import Study, objective
-from nvtrader_pipelines.research.trial_judgement import Returns, TrialJob, TrialResult, is_random
+from nvtrader_pipelines.research.trial_judgement import Returns, TrialJob, TrialResult
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import (
     Reruns,

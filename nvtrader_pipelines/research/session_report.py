@@ -18,8 +18,7 @@ from nvtrader_pipelines.research.journal import (
 )
 from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe, format_trials
-from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session
-from nvtrader_pipelines.research.trial_judgement import is_random
+from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session, is_random
 from nvtrader_pipelines.research.verdict import (
     Outcome,
     SearchState,

@@ -14,6 +14,8 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, Seed
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.portfolio.cufolio import CufolioProgram
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.proposers import OptunaProposer, Proposer
 from nvtrader_pipelines.research.space import SearchSpace, search_space
@@ -137,6 +139,21 @@ class SearchWindows:
     def validation(self) -> Window:
         """First and last session of the validation."""
         return self.folds[0].test_first, self.folds[-1].test_last
+
+
+def is_random(spec: ExperimentSpec) -> bool:
+    """Whether its account depends on a seed: it learns, or draws scenarios for cuFOLIO."""
+    return isinstance(spec.agent, Learner) or spec != with_scenario_seed(spec, 1)
+
+
+def with_scenario_seed(spec: ExperimentSpec, seed: int) -> ExperimentSpec:
+    """Return the experiment whose cuFOLIO, as agent or allocator, draws by another seed."""
+    agent, pipeline = spec.agent, spec.pipeline
+    if isinstance(agent, CufolioProgram):
+        agent = agent.with_scenario_seed(seed)
+    if isinstance(pipeline.allocator, CufolioProgram):
+        pipeline = pipeline.model_copy(update={"allocator": pipeline.allocator.with_scenario_seed(seed)})
+    return spec.model_copy(update={"agent": agent, "pipeline": pipeline})
 
 
 VALIDATION_YEARS = 8  # a lead's error over it is a third of that over a year

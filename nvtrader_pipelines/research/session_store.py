@@ -29,7 +29,11 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 from nvtrader_pipelines.storage.store import Store
 
-JUDGEMENT = ("research.space", "research.trial_judgement")  # code that decides a trial's result, beside the engine
+JUDGEMENT = (
+    "research.session_spec",
+    "research.space",
+    "research.trial_judgement",
+)  # code that decides a trial's result, beside the engine
 
 
 def session_base(

@@ -21,15 +21,15 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, normalize_windows
-from nvtrader_pipelines.policies.agents import Fit, Learner
+from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.learned import LearnedPolicy, open_policy
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.policies.training import TrainingTask
-from nvtrader_pipelines.portfolio.cufolio import CufolioProgram
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
+from nvtrader_pipelines.research.session_spec import with_scenario_seed
 
 PRUNED_AT = 0.05  # p value of the signed-rank test against the best trial
 MIN_SCORES = 4  # folds before the first test
@@ -76,7 +76,7 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
         digest: of the market that the cards of the policies name.
     """
     began = time.perf_counter()
-    spec = _with_scenario_seed(job.spec, job.scenario_seed)
+    spec = with_scenario_seed(job.spec, job.scenario_seed)
     plan, is_worse = RunPlan(spec, panel, digest, job.folds), _pruner(job.reference)
     returns: list[Returns] = []
     sharpes: list[float] = []
@@ -105,21 +105,6 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
         is_pruned=is_pruned,
         archives=archives if is_complete and job.keeps_policy else {},
     )
-
-
-def is_random(spec: ExperimentSpec) -> bool:
-    """Whether its account depends on a seed: it learns, or draws scenarios for cuFOLIO."""
-    return isinstance(spec.agent, Learner) or spec != _with_scenario_seed(spec, 1)
-
-
-def _with_scenario_seed(spec: ExperimentSpec, seed: int) -> ExperimentSpec:
-    """Return the experiment whose cuFOLIO, as agent or allocator, draws by another seed."""
-    agent, pipeline = spec.agent, spec.pipeline
-    if isinstance(agent, CufolioProgram):
-        agent = agent.with_scenario_seed(seed)
-    if isinstance(pipeline.allocator, CufolioProgram):
-        pipeline = pipeline.model_copy(update={"allocator": pipeline.allocator.with_scenario_seed(seed)})
-    return spec.model_copy(update={"agent": agent, "pipeline": pipeline})
 
 
 def _require_runnable(spec: ExperimentSpec, panel: MarketPanel) -> None:

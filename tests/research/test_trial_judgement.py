@@ -12,7 +12,8 @@ from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_card, write_archive
 from nvtrader_pipelines.policies.baselines import Cufolio
-from nvtrader_pipelines.research.trial_judgement import is_random, judge
+from nvtrader_pipelines.research.session_spec import is_random
+from nvtrader_pipelines.research.trial_judgement import judge
 from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.markets import with_values
