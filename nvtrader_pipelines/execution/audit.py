@@ -28,6 +28,8 @@ EventKind = Literal[
     "activated",
     "promoted",  # an activation, as recorded by earlier versions
     "reset",
+    "NewBest",  # of a search session
+    "PolicyRetrained",  # policies handed on as a run, for the gate to judge
 ]
 
 REQUIRED_DETAIL: Mapping[EventKind, str] = {  # key of the detail of an event, by kind

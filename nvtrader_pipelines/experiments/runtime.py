@@ -21,8 +21,8 @@ from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_stages
-from nvtrader_pipelines.policies.agents import Learner
-from nvtrader_pipelines.policies.archive import read_card, write_archive
+from nvtrader_pipelines.policies.agents import Fit, Learner
+from nvtrader_pipelines.policies.archive import read_archive, read_card, write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
@@ -46,6 +46,18 @@ class Runtime:
         yield from self._start(f"training on {first} to {last}, for the tests on {_dates(self.plan)}")
         yield from self._train()
         yield self._progress("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
+
+    def adopt(self, archives: Mapping[FoldSeed, bytes]) -> Phase:
+        """Store policies that were trained elsewhere by the settings of this run, with cards of this run.
+
+        Raises:
+            PolicyArchiveError: if a file is damaged.
+        """
+        for key, content in archives.items():
+            card, tensors = read_archive(content)
+            task = self.plan.task(key)
+            fit = Fit(tensors, card.scaler, list(card.learning_curve))
+            yield self._store_event(Finished(task, fit), TrainingProgress(self.plan.keys, (), (), self.clock))
 
     def walk(self) -> Generator[Progress, None, BacktestRecord]:
         """Walk the policies of a sealed run and the baselines through the plan's window; return the stored record.

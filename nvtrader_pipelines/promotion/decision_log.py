@@ -95,6 +95,7 @@ class PromotionRow:
             "baseline_difference_low": baseline.low if baseline else None,
             "baseline_difference_high": baseline.high if baseline else None,
             "deflated_sharpe": self.verdict.deflated,
+            "rule": self.gate.rule,
             "gate": canonical_json(self.gate),
         }
 

@@ -113,26 +113,37 @@ class GateVerdict:
 class PromotionGate(Component):
     """Rule by which a candidate replaces the active policy.
 
-    The lower bound of the interval of the paired Sharpe difference must be above 0, against the active policy and
-    against the best baseline of the candidate's run, chosen with hindsight on the same sessions: those of the reported
-    period, where the experiment has one. Without an active policy only the baseline counts. The difference of two
-    policies whose returns are equal or multiples of each other, to a millionth of their spread, is 0, so that a
-    retrained policy with the same decisions does not pass. A policy whose returns never vary does not pass.
+    By `lower_bound`, the lower bound of the interval of the paired Sharpe difference must be above 0, against the
+    active policy and against the best baseline of the candidate's run, chosen with hindsight on the same sessions:
+    those of the reported period, where the experiment has one. Without an active policy only the baseline counts. The
+    difference of two policies whose returns are equal or multiples of each other, to a millionth of their spread, is 0,
+    so that a retrained policy with the same decisions does not pass. A policy whose returns never vary does not pass.
+
+    By `best_sharpe`, a Sharpe ratio above that of the active policy on the same sessions is enough, and without an
+    active policy any: a new best Sharpe ratio alone is handed on, which is often luck. The same figures are shown.
+
+    Source: Continuous RL for the second rule.
     """
 
+    rule: Literal["lower_bound", "best_sharpe"] = "lower_bound"
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
     least_sessions: int = Field(default=SESSIONS_PER_YEAR, ge=2)  # that both were tested on
     require_deflated: bool = False  # also a deflated information ratio of .95, which is always shown
 
     @property
-    def rule(self) -> str:
+    def requirement(self) -> str:
         """Rule in sentences."""
         level = f"{100.0 * self.intervals.confidence_level:.4g} %"
         deflated = "is required" if self.require_deflated else "is not required"
-        return (
+        bound = (
             f"The lower bound of the {level} interval of the Sharpe ratio less that of the active policy, and "
-            f"less that of the best baseline, must be above 0, on at least {self.least_sessions} sessions of the "
-            f"reported period. A deflated information ratio of {MIN_DEFLATED} {deflated}."
+            "less that of the best baseline, must be above 0"
+            if self.rule == "lower_bound"
+            else "The Sharpe ratio alone must be above that of the active policy"
+        )
+        return (
+            f"{bound}, on at least {self.least_sessions} sessions of the reported period. A deflated information ratio "
+            f"of {MIN_DEFLATED} {deflated}."
         )
 
     def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
@@ -179,12 +190,19 @@ class PromotionGate(Component):
             against.insert(0, ("active", active.name, active.restrict_to(common)[0]))
         differences = self._differences(own, against)
         is_deflated_enough = deflated is not None and deflated >= MIN_DEFLATED
-        passed = all(each.passed for each in differences) and (is_deflated_enough or not self.require_deflated)
+        passed = self._is_better(differences) and (is_deflated_enough or not self.require_deflated)
         figures = "; ".join([*(each.sentence for each in differences), self._format_deflated(deflated)])
         sessions = f"{len(common)} sessions{candidate.period_suffix}, {first} to {last}"
         result = f"{'is' if passed else 'is not'} promoted: on {sessions}, {figures}"
-        sentence = f"{candidate.name} {result}"
+        by_rule = "" if self.rule == "lower_bound" else "; by best_sharpe, the Sharpe ratio alone decides"
+        sentence = f"{candidate.name} {result}{by_rule}"
         return replace(verdict, passed=passed, sentence=sentence, sharpe=sharpe_ratio(own), differences=differences)
+
+    def _is_better(self, differences: tuple[SharpeDifference, ...]) -> bool:
+        """Whether the rule is satisfied, the deflated information ratio left out."""
+        if self.rule == "lower_bound":
+            return all(each.passed for each in differences)
+        return all(each.difference > 0.0 for each in differences if each.against == "active")
 
     def _differences(
         self, own: FloatArray, against: list[tuple[Opponent, str, FloatArray]]

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
@@ -18,6 +17,7 @@ from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged, returns_name
+from nvtrader_pipelines.research.recorded_session import WINNER
 from nvtrader_pipelines.research.sentences import format_look, format_nothing_found, format_unjudged_look
 from nvtrader_pipelines.research.session_spec import SearchWindows, Session
 from nvtrader_pipelines.research.session_store import configurations_in, sealed_experiment
@@ -36,6 +36,7 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.ledger.look_rows import SealedWindow
 from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.specs import spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
 FloatArray = NDArray[np.float64]
@@ -89,7 +90,7 @@ class Close:
             )
         sealed_from = self.session.spec.sealed_from
         base = sealed_experiment(sides[0], sealed_from, "base")
-        winner = sealed_experiment(sides[1], sealed_from, f"{self.session.session_id}-winner")
+        winner = sealed_experiment(sides[1], sealed_from, f"{self.session.session_id}-{WINNER}")
         specs = {"kept": winner, "base": base}
         results = self._judge(specs, n_workers)
         require_base(results["base"])
@@ -137,8 +138,8 @@ class Close:
         if verdict.outcome is Outcome.WINNER:
             self._write_policies(winner, results["kept"])
         if verdict.outcome is not Outcome.NOT_CONFIRMED:
-            name = f"{self.session.session_id}-{'winner' if verdict.outcome is Outcome.WINNER else 'base'}"
-            write_atomically(self.folder.path / "best.yaml", _as_yaml(winner.model_copy(update={"name": name})))
+            name = f"{self.session.session_id}-{WINNER if verdict.outcome is Outcome.WINNER else 'base'}"
+            write_atomically(self.folder.path / "best.yaml", spec_yaml(winner.model_copy(update={"name": name})))
         return {
             "outcome": verdict.outcome,
             "sentence": format_look(self.state, verdict, is_fresh=self._is_fresh),
@@ -170,7 +171,7 @@ class Close:
         for result in results:
             for fold, content in result.archives.items():
                 write_atomically(folder / f"fold-{fold}-seed-{result.seed}.zip", content)
-        write_atomically(folder / "experiment.yaml", _as_yaml(winner))
+        write_atomically(folder / "experiment.yaml", spec_yaml(winner))
 
     def _closed(self, **fields: Any) -> SessionClosed:
         return SessionClosed(**fields, **self._reported(), finished_at=now())
@@ -235,7 +236,3 @@ def require_base(results: Iterable[TrialResult]) -> None:
 def _mean_returns(results: Sequence[TrialResult]) -> FloatArray:
     """Mean over seeds of the returns, as those of one account (1, n)."""
     return np.mean([result.returns for result in results if result.returns is not None], axis=0)[None]
-
-
-def _as_yaml(spec: ExperimentSpec) -> bytes:
-    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False).encode()

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -23,6 +24,7 @@ from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 
+WINNER, BEST = "winner", "best"  # ends of the names of experiments that are handed on
 REMEDY = "restore the session's folder from a backup, or delete it"
 
 
@@ -63,6 +65,12 @@ def read_session(folder: SessionFolder) -> RecordedSession:
 def is_closed(lines: Sequence[Line]) -> bool:
     """Whether a journal ends with the verdict."""
     return bool(lines) and isinstance(lines[-1], SessionClosed)
+
+
+def handed_on(home: Home, session_id: str) -> Path | None:
+    """File of the experiment that a session has handed on to trading; None if there is none."""
+    paths = (home.experiments / f"{session_id}-{kind}.yaml" for kind in (WINNER, BEST))
+    return next((path for path in paths if path.exists()), None)
 
 
 def find_damaged_sessions(home: Home) -> Iterator[StorageError]:

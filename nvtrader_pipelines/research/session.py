@@ -13,6 +13,7 @@ from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.research.config_delta import DeltaRefused
+from nvtrader_pipelines.research.hand_over import hand_over
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
@@ -103,6 +104,8 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
         search = Search(store, read_session(folder))
         try:
             yield from search.run(workers or search.session.spec.workers)
+            if is_closed(search.lines):
+                hand_over(store, search.session, search.lines)
         finally:
             folder.stop_request.unlink(missing_ok=True)
             store_session(store, search.session, search.lines)

@@ -329,5 +329,12 @@ def _commands(session: Session, verdict: SessionClosed | None) -> str:
             *lines,
         ]
     if verdict and verdict.outcome is Outcome.WINNER:
-        lines = [f"The judged policies are in data/autoresearch/policies/{session.session_id}.", *lines]
+        lines = [
+            f"The winner is the experiment {session.session_id}-winner, with the policies that were judged. A running "
+            "`nvtrader ui` tests it and lets the gate decide; so does",
+            "",
+            f"    nvtrader materialize {session.session_id}-winner",
+            "",
+            *lines,
+        ]
     return "\n".join(["## More", "", *lines])

@@ -1,13 +1,13 @@
 """Use cases of a run: train, walk, judge, replay, forward, stress; each yields its progress."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import date
 
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
-from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
@@ -21,6 +21,7 @@ from nvtrader_pipelines.storage.training_curve_file import append_point
 
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
+ADOPTED = "its policies are those of a search session; run it to test them"
 Track = Callable[[RunPlan], AbstractContextManager[Tracker]]
 
 
@@ -31,6 +32,17 @@ def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
     """
     steps = _record_policies(store, plan, _append_curve(store, _runtime(store, plan, launch).train()))
     return record_run(store, launch.row(plan), steps, closes=False)
+
+
+def adopt_policies(store: Store, plan: RunPlan, archives: Mapping[FoldSeed, bytes], launch: Launch) -> None:
+    """Store policies that were trained elsewhere as those of a run, which is then left to be walked and judged.
+
+    Raises:
+        PolicyArchiveError: if a file is damaged.
+    """
+    for _ in record_run(store, launch.row(plan), _runtime(store, plan, launch).adopt(archives), closes=False):
+        pass
+    store.ledger.finish(plan.run_id, "interrupted", message=ADOPTED)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:

@@ -108,6 +108,11 @@ def read_market(home: Home) -> MarketSpec:
     return validate_document(content, MarketSpec, f"{home.market_file.name} is not a valid market")
 
 
+def spec_yaml(spec: ExperimentSpec) -> bytes:
+    """Return a spec with every field as YAML."""
+    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False).encode()
+
+
 def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     """Write the file of a new experiment, with the defaults or extending another file.
 

@@ -199,8 +199,8 @@ def test_gate_requires_at_least_two_sessions():
 @pytest.mark.parametrize(("required", "requirement"), [(False, "is not required"), (True, "is required")])
 def test_gate_rule_states_its_requirements(required, requirement):
     gate = PromotionGate(require_deflated=required, least_sessions=300)
-    assert "active policy" in gate.rule
-    assert "best baseline" in gate.rule
-    assert "300 sessions" in gate.rule
-    assert "95 %" in gate.rule
-    assert gate.rule.endswith(f"A deflated information ratio of {MIN_DEFLATED} {requirement}.")
+    assert "active policy" in gate.requirement
+    assert "best baseline" in gate.requirement
+    assert "300 sessions" in gate.requirement
+    assert "95 %" in gate.requirement
+    assert gate.requirement.endswith(f"A deflated information ratio of {MIN_DEFLATED} {requirement}.")

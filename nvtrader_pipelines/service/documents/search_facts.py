@@ -23,7 +23,13 @@ from nvtrader_pipelines.research.journal import (
     TrialRerun,
 )
 from nvtrader_pipelines.research.knobs import SearchMode
-from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
+from nvtrader_pipelines.research.recorded_session import (
+    RecordedSession,
+    handed_on,
+    is_closed,
+    read_session,
+    recorded_state,
+)
 from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe
 from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import SessionSpec
@@ -81,6 +87,7 @@ class SessionDocument(SearchFacts):
     n_lines: dict[str, int]  # of the journal, by event
     notes: tuple[str, ...]
     symbols: tuple[str, ...]
+    handed_on: str | None  # name of the experiment that it has handed on
     spec: SessionSpec
     folder: Path
 
@@ -180,6 +187,7 @@ def session_document(home: Home, text: str | None = None) -> SessionDocument:
         n_lines=dict(Counter(line.event for line in recorded.lines)),
         notes=session_notes(recorded),
         symbols=session.symbols,
+        handed_on=path.stem if (path := handed_on(home, session.session_id)) else None,
         spec=spec,
         folder=recorded.folder.path,
     )

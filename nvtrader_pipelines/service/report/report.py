@@ -114,7 +114,7 @@ def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[Pr
         }
         for each in findings
     ]
-    reading = [*READING, ("promotion", evidence.gate.rule)]
+    reading = [*READING, ("promotion", evidence.gate.requirement)]
     texts = {"title": TITLE, "lead": summarize_verdict(evidence, findings), "footer": FOOTER, "reading": reading}
     return pages.get_template("report.html.j2").render(parts=parts, findings=shown, **texts)
 

@@ -34,6 +34,7 @@ PROMOTION_DECISIONS = Table(
         Column("baseline_difference_low", pl.Float64, "lower bound of the difference, paired stationary bootstrap"),
         Column("baseline_difference_high", pl.Float64, "upper bound of the difference"),
         Column("deflated_sharpe", pl.Float64, "deflated information ratio against the best baseline; null if unknown"),
+        Column("rule", pl.String, "rule of the gate: lower_bound or best_sharpe"),
         Column("gate", pl.String, "JSON of the gate's settings"),
         Column("by", pl.String, "person or component that asked"),
         Column("reason", pl.String, "reason given by a person; empty if the gate decided"),

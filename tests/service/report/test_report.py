@@ -144,7 +144,7 @@ def test_page_shows_rule_of_the_gate_in_force_once(empty, settings):
         empty.promotion_file.write_text(json.dumps(settings))
     path, _ = write_report(Store(empty), empty.report)
     page = Page(path.read_text())
-    assert page.text.count(PromotionGate(**settings).rule) == 1
+    assert page.text.count(PromotionGate(**settings).requirement) == 1
     assert "promotion needs" not in page.text
 
 

@@ -92,6 +92,7 @@ def print_session(document: SessionDocument) -> None:
     summary, windows, spec = document.summary, document.windows, document.spec
     trials = format_trials(summary.n_trials, summary.budget)
     left = "" if document.seconds_left is None else f", about {_format_seconds(document.seconds_left)} left"
+    handed_on = document.handed_on
     verb = "resume" if summary.state == "stopped" else "report"
     print_lines(
         {
@@ -104,6 +105,9 @@ def print_session(document: SessionDocument) -> None:
             "then on",
             "work": f"{_format_seconds(summary.seconds)} of training and judging since "
             f"{summary.started_at:%Y-%m-%d %H:%M} UTC",
+            "handed on": f"as {handed_on}: `nvtrader ui` or `nvtrader materialize {handed_on}` lets the gate decide"
+            if handed_on
+            else "",
             "notes": "; ".join(document.notes),
             "next": f"nvtrader research {verb} {summary.session_id}",
         },
