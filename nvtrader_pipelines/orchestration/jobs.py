@@ -74,6 +74,8 @@ REBALANCE = dg.define_asset_job(
     run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
 )
 CONTEST = "nvtrader/contest"  # tag of a run of `judgement` (contest state) or `promotion` (promotion state)
+RETRAINED_BECAUSE = "nvtrader/retrained_because"  # tag of a run of `experiment` that a sensor requested: a sentence
+RETRAINED_AS_OF = "nvtrader/retrained_as_of"  # tag of the same run: the market's last session
 
 
 def is_contest_judged(instance: dg.DagsterInstance, contest: str) -> bool:
