@@ -7,12 +7,14 @@ import pytest
 from nvtrader_pipelines.orchestration.assets import autoresearch
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
+from nvtrader_pipelines.research.session_report import write_report
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RESEARCH_TRIALS
 from tests.homes import copy_home
 from tests.research.search_homes import market, search_home, trials_of
+from tests.research.sessions import JournalBuilder, a_session, write_session
 
 pytestmark = pytest.mark.slow
 
@@ -107,3 +109,15 @@ def test_value_out_of_bounds_fails_in_the_run_and_leaves_no_session(home, instan
     with pytest.raises(StorageError, match="budget"):
         search(home, instance, budget=0)
     assert session_folders(home) == []
+
+
+def test_metadata_of_a_winner_can_be_stored_by_dagster(home):
+    builder = JournalBuilder().trial(0.3, lookback=20)
+    builder.rerun("t1", (1.0, 1.0), 0.3).look(0.4, 0.4)
+    session = a_session()
+    folder = write_session(home, session, builder.lines)
+    write_report(folder, session, builder.lines)
+    figures = autoresearch.session_metadata(Store(home), read_session(folder))
+    result = dg.MaterializeResult(asset_key=autoresearch.SESSION_KEY, metadata=figures)
+    assert dg.serialize_value(result.metadata)
+    assert figures["outcome"] == "winner"
