@@ -33,6 +33,15 @@ def trials() -> tuple[pl.DataFrame, pl.DataFrame]:
     return runs.with_columns(validation_only=pl.lit(value=False)), pl.concat(frames)
 
 
+def no_searches() -> pl.DataFrame:
+    """Search trials of a home without a search."""
+    texts = dict.fromkeys(("session_id", "spec_hash", "status", "source"), pl.String)
+    days = dict.fromkeys(("validation_from", "sealed_from"), pl.Date)
+    numbers = {"trial_id": pl.Int64, "sharpe": pl.Float64, "max_drawdown": pl.Float64}
+    times = {"finished_at": pl.Datetime("us", "UTC")}
+    return pl.DataFrame(schema={**texts, **days, **numbers, **times, "net_returns": pl.List(pl.Float64)})
+
+
 def verdicts(runs: pl.DataFrame, curves: pl.DataFrame) -> pl.DataFrame:
     """Verdict of each run over all sessions, with the columns its curve needs."""
     return runs.select(
@@ -58,7 +67,7 @@ def main() -> None:
         judged = validate_sources(runs, curves, evaluations, settings)
         whole.append(process_time() - start)
         start = process_time()
-        sharpe_ratio_curve(runs.with_columns(spec_hash=pl.lit("0")), evaluations, runs, curves)
+        sharpe_ratio_curve(runs.with_columns(spec_hash=pl.lit("0")), evaluations, runs, curves, no_searches())
         curve.append(process_time() - start)
     if judged.trials["deflated_sharpe"].null_count() or judged.overfitting["note"].null_count() < 3:
         raise AssertionError("every trial must have a deflated Sharpe ratio and every contest a probability")

@@ -64,7 +64,7 @@ def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
     new = [row for row in store.audit.rows() if row.line not in mirrored and _concerns(row, account)]
     for name in _accounts(store, new, account):
         fresh = [row for row in new if row.account == name]
-        if resets := [row.line for row in fresh if row.is_reset]:
+        if resets := [row.line for row in fresh if row.kind == "reset"]:
             yield from _reset_changes(store, name)
             fresh = [row for row in fresh if row.line >= resets[-1]]
         if fresh:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import polars as pl
@@ -96,6 +96,24 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
+class SearchReturns:
+    """Net returns of a search trial over its validation, whatever the period of a verdict; it has no baselines."""
+
+    name: str  # of the configuration on its validation
+    sessions: Days  # (T,)
+    net: FloatArray | None  # (T,); None if they are not stored
+    unranked_reason: None = None
+
+    @cached_property
+    def sharpe(self) -> dict[Against, float]:
+        """Sharpe ratio per session against zero; empty without returns."""
+        return {} if self.net is None else {"zero": float(sharpe_ratios(self.net[:, None])[0])}
+
+
+AnyTrial = TypeVar("AnyTrial", bound=Trial | SearchReturns)
+
+
+@dataclass(frozen=True, eq=False)
 class Trials:
     """All trials on one market in one period, each over its own sessions.
 
@@ -135,7 +153,7 @@ class Trials:
         return tuple(trial for trial in self.known if longest and windows.get(trial.name) == longest)
 
 
-def deflation_trials(trials: Iterable[Trial]) -> list[Trial]:
+def deflation_trials(trials: Iterable[AnyTrial]) -> list[AnyTrial]:
     """Ranked trials of at least a year of sessions; all ranked ones if fewer than two are as long.
 
     The Sharpe ratio of a few weeks is noise, and would inflate the variance that deflates all trials.
@@ -153,14 +171,17 @@ def shared_fraction(sessions: Days, other: Days) -> float:
     return float(end - begin) / len(sessions)
 
 
-def deflation_of(known: Iterable[Trial], trial: Trial, against: Against, n_trials: int) -> Deflation:
+def deflation_of(
+    known: Iterable[Trial | SearchReturns], trial: Trial | SearchReturns, against: Against, n_trials: int
+) -> Deflation:
     """Deflation of a trial for the known ones, itself included, and `n_trials` in all.
 
-    A ranked trial counts by the share of the trial's sessions that it covers; every other one counts as one.
+    A ranked trial counts by the share of the trial's sessions that it covers; every other one counts as one. The
+    variance is of the ranked trials that share sessions and have such a ratio.
     """
     ranked = [each for each in known if not each.unranked_reason]
     shares = {each.name: shared_fraction(trial.sessions, each.sessions) for each in ranked}
-    used = deflation_trials(ranked)
+    used = deflation_trials(each for each in ranked if against in each.sharpe and shares[each.name] > 0.0)
     return Deflation.of(
         np.array([each.sharpe[against] for each in used]),
         np.array([shares[each.name] for each in used]),

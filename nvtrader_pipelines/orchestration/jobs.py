@@ -11,6 +11,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.autoresearch import SESSION_KEY, TRIALS_KEY
+from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
@@ -50,7 +51,7 @@ DPO_CHECK = dg.define_asset_job(
 )
 AUTORESEARCH = dg.define_asset_job(
     "autoresearch",
-    dg.AssetSelection.assets(SESSION_KEY, TRIALS_KEY),
+    dg.AssetSelection.assets(SESSION_KEY, TRIALS_KEY, sharpe_ratio_curve),
     description="Search for better settings of an experiment within a budget, and look once at the sealed window.",
     run_tags={"nvtrader/layer": "research", "nvtrader/training": "yes"},
     executor_def=dg.in_process_executor,  # by which a stopped session counts as a success
@@ -74,6 +75,8 @@ REBALANCE = dg.define_asset_job(
     run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
 )
 CONTEST = "nvtrader/contest"  # tag of a run of `judgement` (contest state) or `promotion` (promotion state)
+RETRAINED_BECAUSE = "nvtrader/retrained_because"  # tag of a run of `experiment` that a sensor requested: a sentence
+RETRAINED_AS_OF = "nvtrader/retrained_as_of"  # tag of the same run: the market's last session
 
 
 def is_contest_judged(instance: dg.DagsterInstance, contest: str) -> bool:

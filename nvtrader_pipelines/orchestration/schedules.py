@@ -28,10 +28,10 @@ new_york_schedule = partial(
 )
 
 
-def current_experiments(context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]) -> list[str]:
+def current_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]:
     """Registered experiments of `data/experiments`, without superseded versions and archived ones."""
     current = {each.partition_key for spec in read_unarchived_experiments(store).specs for each in spec.variants()}
-    return [key for key in context.instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
+    return [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
 @new_york_schedule(
@@ -69,7 +69,7 @@ def experiment_run_requests(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], period: str
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Request one run per current experiment and period."""
-    keys = current_experiments(context, store)
+    keys = current_experiments(context.instance, store)
     if not keys:
         yield dg.SkipReason(
             "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"

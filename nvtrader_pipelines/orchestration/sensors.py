@@ -1,8 +1,17 @@
-"""Sensors for files, evaluated runs, activations, run ends and notifications."""
+"""Sensors for files, evaluated runs, activations, retraining, run ends and notifications."""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 import dagster as dg
 
 from nvtrader_pipelines.desk.rebalancing import replay_reason
+from nvtrader_pipelines.desk.retraining import (
+    RetrainingCheck,
+    check_account_drift,
+    check_market_growth,
+    check_regime_change,
+)
 from nvtrader_pipelines.notifications.channels import has_channels
 from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.notifications.send_due import send_due
@@ -16,11 +25,15 @@ from nvtrader_pipelines.orchestration.jobs import (
     MARKET,
     PROMOTION,
     REBALANCE,
+    RETRAINED_AS_OF,
+    RETRAINED_BECAUSE,
     is_contest_judged,
     is_promotion_current,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.orchestration.resources import DeskResource
+from nvtrader_pipelines.orchestration.schedules import current_experiments
+from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
@@ -91,7 +104,7 @@ def experiment_file(
     default_status=STARTED_BY_DEFAULT,
     description="New run, panel, entrant or contest: rank and validate all runs, once no experiment is running.",
 )
-def policy_retrained(
+def contest_changed(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
     """Request one run per contest digest, unless it was judged, once no experiment is running."""
@@ -147,6 +160,76 @@ def policy_activated(
     return dg.RunRequest(run_key=str(activation))
 
 
+retraining_sensor = partial(
+    dg.sensor, job=EXPERIMENT, minimum_interval_seconds=INTERVAL, default_status=STARTED_BY_DEFAULT
+)
+
+
+@retraining_sensor(
+    description="Market with 21 sessions after the tests of an experiment's last run: train the experiment again."
+)
+def market_grew(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request one run per experiment and market state."""
+    current = current_experiments(context.instance, store)
+    yield from retraining_requests(context, current, check_market_growth(store, current))
+
+
+@retraining_sensor(
+    description="Account below the 95 % interval of its back-test over as many sessions (21 to 126): train the "
+    "experiment of the active policy again."
+)
+def account_drifted(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request one run per market state while the account is below the interval."""
+    current, check = current_experiments(context.instance, store), check_account_drift(store, desk.account)
+    yield from retraining_requests(context, current, [check] if check else [])
+
+
+@retraining_sensor(
+    description="Bull market that became a bear market since the tests of the active policy's experiment, or the "
+    "reverse (20 %): train the experiment again."
+)
+def regime_changed(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request one run per market state until a run of the experiment is tested in the present regime."""
+    current, check = current_experiments(context.instance, store), check_regime_change(store)
+    yield from retraining_requests(context, current, [check] if check else [])
+
+
+def retraining_requests(
+    context: dg.SensorEvaluationContext, current: Collection[str], checks: Sequence[RetrainingCheck]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request a run per current experiment that is due, at least five sessions after a sensor's last one."""
+    reasons = {check: _skip_reason(context.instance, current, check) for check in checks}
+    for check in (check for check, reason in reasons.items() if reason is None):
+        yield dg.RunRequest(
+            run_key=f"{context.sensor_name}:{check.partition_key}:{check.as_of}",
+            partition_key=check.partition_key,
+            tags={RETRAINED_BECAUSE: check.sentence, RETRAINED_AS_OF: check.as_of.isoformat()},
+        )
+    if None not in reasons.values():
+        yield dg.SkipReason(
+            "; ".join(filter(None, reasons.values())) or "there is no completed run or no active policy"
+        )
+
+
+def _skip_reason(instance: dg.DagsterInstance, current: Collection[str], check: RetrainingCheck) -> str | None:
+    """Reason not to retrain an experiment now, or None."""
+    if not check.is_due:
+        return check.sentence
+    if check.partition_key not in current:
+        return f"{check.partition_key} is no current experiment of data/experiments ({check.sentence})"
+    recent = {PARTITION_TAG: check.partition_key, RETRAINED_AS_OF: list(map(str, check.recent_sessions))}
+    runs = instance.get_runs(dg.RunsFilter(job_name=EXPERIMENT.name, tags=recent), limit=1)
+    if runs:
+        return f"{check.partition_key} was retrained as of {runs[0].tags[RETRAINED_AS_OF]} ({check.sentence})"
+    return None
+
+
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.SUCCESS,
     default_status=STARTED_BY_DEFAULT,
@@ -198,9 +281,12 @@ def notifications(context: dg.SensorEvaluationContext, store: dg.ResourceParam[S
 SENSORS = [
     landed_file,
     experiment_file,
-    policy_retrained,
+    contest_changed,
     run_scored,
     policy_activated,
+    market_grew,
+    account_drifted,
+    regime_changed,
     publish_views,
     close_failed,
     close_canceled,

@@ -93,7 +93,7 @@ def activations(store: Store) -> list[AuditEvent]:
     Raises:
         StorageError: if the audit is damaged.
     """
-    return [event for event in store.audit.events() if event.kind in ACTIVATIONS]
+    return [row.event for row in store.audit.rows() if row.kind in ACTIVATIONS]
 
 
 def read_active(store: Store) -> ActivePolicy | None:

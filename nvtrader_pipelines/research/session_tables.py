@@ -49,7 +49,7 @@ def session_row(session: Session, lines: Sequence[Line]) -> Row:
         "base_sharpe": sum(base.sharpes) / len(base.sharpes) if base else None,
         "best_trial": best.trial if best else None,
         "best_sharpe": best.sharpe if best else None,
-        "outcome": closed.outcome if closed else None,
+        "outcome": str(closed.outcome) if closed else None,
         "look": closed.look if closed else None,
         "sentence": closed.sentence if closed else None,
         "created_at": session.created_at,

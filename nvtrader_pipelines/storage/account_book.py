@@ -78,6 +78,11 @@ class SqliteBook:
         rows = self._rows("SELECT document FROM states ORDER BY session")
         return [self._read(AccountState, document) for (document,) in rows]
 
+    def newest_states(self, n_states: int) -> list[AccountState]:
+        """States at the last settled closes, newest first."""
+        rows = self._rows("SELECT document FROM states ORDER BY session DESC LIMIT ?", str(n_states))
+        return [self._read(AccountState, document) for (document,) in rows]
+
     def settle(self, state: AccountState) -> None:
         """Store a state; the state of a session that is already stored stays as it is."""
         with self._transaction() as book:

@@ -26,7 +26,7 @@ from nvtrader_pipelines.storage.home import Home
 
 FIRST_CHAIN = "0" * 64  # stands for the row before the first
 _BEGIN = b'{"event_id":"'
-_RESET = b'","kind":"reset",'
+_KIND = len(_BEGIN) + 16 + len(b'","kind":"')  # where the kind begins
 _MARK = b',"chain":"'  # a row is the event's JSON with its chain as last field; the JSON before the chain is hashed
 _SUFFIX = len(_MARK) + len(FIRST_CHAIN) + len(b'"}')
 _HEAD = re.compile(  # start of a row, in the order of the event's fields; account names hold no escaped characters
@@ -50,9 +50,9 @@ class AuditRow:
         return self.body[len(_BEGIN) : len(_BEGIN) + 16].decode()
 
     @property
-    def is_reset(self) -> bool:
-        """Whether the event empties its account, without parsing the row."""
-        return self.body.startswith(_RESET, len(_BEGIN) + 16)
+    def kind(self) -> str:
+        """Kind of the event, without parsing the row."""
+        return self.body[_KIND:].partition(b'"')[0].decode()
 
     @cached_property
     def account(self) -> str | None:
@@ -148,7 +148,7 @@ class JsonlAudit:
             StorageError: if the audit is damaged.
         """
         rows = self.rows()
-        resets = {row.account: row.line for row in rows if row.is_reset}
+        resets = {row.account: row.line for row in rows if row.kind == "reset"}
         wanted = (row for row in rows if account is None or row.account == account)
         return [row for row in wanted if row.line >= resets.get(row.account, 0)]
 

@@ -1,17 +1,22 @@
 """Homes with an active policy of untrained networks, and desks of their accounts."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from pathlib import Path
+
+import polars as pl
 
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
+from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import REGIMES
 from tests.runs.small_runs import small_home
 from tests.runs.untrained import AT, evaluate_sealed, planned, sealed
 
@@ -62,6 +67,24 @@ def evening(store: Store) -> datetime:
 def states(store: Store, account: str = "paper") -> list[AccountState]:
     """States of the account's book."""
     return SqliteBook(store.home, account).states()
+
+
+def settle_returns(store: Store, net_return: float, n_sessions: int, **changes: object) -> None:
+    """Append closes to the book of the account `paper`, each with the same return."""
+    book = SqliteBook(store.home, "paper")
+    for day in sessions(states(store)[-1].session, date(2049, 12, 31))[1 : n_sessions + 1].tolist():
+        state = states(store)[-1]
+        close = {"session": day, "equity": state.equity * (1.0 + net_return), "net_return": net_return}
+        book.settle(state.model_copy(update={**close, "in_replay": False, **changes}))
+
+
+def write_index(store: Store, levels: Sequence[float]) -> None:
+    """Write the equal-weight index, whose last sessions are the market's last."""
+    rows = {"source": "landing", "session": days_of(store)[-len(levels) :], "index_level": levels}
+    rows |= {"regime": "sideways", "segment": 0, "slope": 0.0, "market_return": 0.0}
+    store.tables.replace(
+        REGIMES, pl.DataFrame(rows, schema_overrides=REGIMES.schema).select(REGIMES.schema.names()), {}
+    )
 
 
 def add_account(store: Store, name: str, kind: str = "simulated") -> None:

@@ -38,6 +38,7 @@ def ratio_curve(n_runs, periods=("all", "from_2010")):
     start = datetime(2024, 1, 1, tzinfo=UTC)
     rows = [
         (
+            "run",
             f"run-{i}",
             f"ppo-{i}@12345678",
             start + timedelta(hours=i),
@@ -53,8 +54,22 @@ def ratio_curve(n_runs, periods=("all", "from_2010")):
         for i in range(n_runs)
         for period in periods
     ]
-    columns = ["run_id", "experiment", "finished_at", "period", "sharpe", "sharpe_low", "sharpe_high"]
+    columns = ["kind", "run_id", "experiment", "finished_at", "period", "sharpe", "sharpe_low", "sharpe_high"]
     return pl.DataFrame(rows, schema=[*columns, "max_drawdown", "rank", *DEFLATED], orient="row")
+
+
+def searched_curve(n_runs, n_trials):
+    """Ratio curve of runs, and of search trials after the first of them."""
+    runs = ratio_curve(max(n_runs, 1), periods=("all",))
+    trials = pl.concat([runs.head(1)] * n_trials).with_columns(
+        kind=pl.lit("trial"),
+        period=pl.lit("validation"),
+        run_id=pl.lit(None, pl.String),
+        experiment=pl.format("search/trial-{}", pl.int_range(1, n_trials + 1)),
+        sharpe=0.5 + 0.001 * pl.int_range(n_trials),
+        finished_at=pl.col("finished_at") + pl.duration(seconds=pl.int_range(1, n_trials + 1)),
+    )
+    return pl.concat([runs.head(n_runs), trials])
 
 
 def action_logs(n_names=20, n_decisions=60):
@@ -189,6 +204,22 @@ def test_any_number_of_folds_has_a_learning_figure(n_folds):
 @pytest.mark.parametrize("n_runs", [0, 1, 40])
 def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
     assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear()).png()
+
+
+@pytest.mark.parametrize(("n_runs", "n_trials"), [(0, 3), (2, 1), (10, 500)])
+def test_search_trials_are_points_apart_from_runs_in_every_panel(n_runs, n_trials):
+    picture = figures.ratio_curve_figure(searched_curve(n_runs, n_trials))
+    assert picture.png()
+    for axes in picture.figure.axes:
+        places = np.asarray(axes.collections[0].get_offsets())[:, 0]
+        assert len(places) == n_trials
+        assert (np.diff(places) > 0.0).all()
+        assert np.ptp(places) <= max(n_runs, 0.5 * n_trials)
+        ticks = np.array(axes.get_xticks())
+        assert np.diff(np.sort(ticks)).min(initial=np.inf) >= np.ptp(axes.get_xlim()) / 11
+    points, runs = picture.figure.axes[0].collections[0], picture.figure.axes[0].collections[-1]
+    assert points.get_sizes()[0] < runs.get_sizes()[0]
+    assert len(runs.get_offsets()) == n_runs
 
 
 @pytest.mark.nightly

@@ -2,17 +2,21 @@ import os
 import signal
 
 import dagster as dg
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.orchestration.assets import autoresearch
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
+from nvtrader_pipelines.research.session_report import write_report
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import RESEARCH_TRIALS
-from tests.homes import copy_home
+from nvtrader_pipelines.storage.tables import RATIO_CURVE, RESEARCH_TRIALS
+from tests.homes import copy_home, run_job
+from tests.orchestration.test_validation import add_run
 from tests.research.search_homes import market, search_home, trials_of
+from tests.research.sessions import JournalBuilder, a_session, write_session
 
 pytestmark = pytest.mark.slow
 
@@ -56,9 +60,25 @@ def test_run_is_a_session_with_its_verdict_pictures_and_rows(home, instance):
     assert (figures["n_trials"].value, figures["outcome"].value) == (3, "nothing found")
     assert {"sharpe", "importances", "report"} <= figures.keys()
     assert (home.pictures / "autoresearch_session" / "sharpe.png").exists()
-    assert Store(home).tables.read(RESEARCH_TRIALS)["session_id"].to_list() == [folder.session_id] * 3
+    trials, curve = (Store(home).tables.read(table) for table in (RESEARCH_TRIALS, RATIO_CURVE))
+    assert trials["session_id"].to_list() == curve["session_id"].to_list() == [folder.session_id] * 3
+    assert curve["kind"].to_list() == ["trial"] * 3
     said = [record.user_message for record in instance.all_logs(done.run_id)]
     assert sum("left)" in line for line in said) == 2  # after two of three trials
+
+
+def test_run_after_a_search_is_deflated_for_its_trials(home, instance):
+    add_run(home, 0)
+    search(home, instance)
+    add_run(home, 1)
+    key = dg.AssetKey(["evaluation", "sharpe_ratio_curve"])
+    assert run_job(home, "judgement", instance, asset_selection=[key]).success
+    curve = Store(home).tables.read(RATIO_CURVE)
+    every = curve.filter(pl.col("period").is_in(["all", "validation"]))
+    assert every["kind"].to_list() == ["run", "trial", "trial", "trial", "run"]
+    assert every["n_trials"].to_list() == [1, 2, 3, 4, 5]
+    assert every["deflated_sharpe"].null_count() == 0
+    assert (home.pictures / "sharpe_ratio_curve" / "ratio_curve.png").exists()
 
 
 def test_retry_of_a_failed_run_resumes_its_session(home, instance, monkeypatch):
@@ -107,3 +127,15 @@ def test_value_out_of_bounds_fails_in_the_run_and_leaves_no_session(home, instan
     with pytest.raises(StorageError, match="budget"):
         search(home, instance, budget=0)
     assert session_folders(home) == []
+
+
+def test_metadata_of_a_winner_can_be_stored_by_dagster(home):
+    builder = JournalBuilder().trial(0.3, lookback=20)
+    builder.rerun("t1", (1.0, 1.0), 0.3).look(0.4, 0.4)
+    session = a_session()
+    folder = write_session(home, session, builder.lines)
+    write_report(folder, session, builder.lines)
+    figures = autoresearch.session_metadata(Store(home), read_session(folder))
+    result = dg.MaterializeResult(asset_key=autoresearch.SESSION_KEY, metadata=figures)
+    assert dg.serialize_value(result.metadata)
+    assert figures["outcome"] == "winner"

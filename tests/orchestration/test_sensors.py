@@ -3,16 +3,21 @@ import os
 import dagster as dg
 import polars as pl
 import pytest
+import yaml
 
 from nvtrader_pipelines.orchestration import sensors
-from nvtrader_pipelines.orchestration.jobs import CONTEST
+from nvtrader_pipelines.orchestration.definitions import build_defs
+from nvtrader_pipelines.orchestration.jobs import CONTEST, RETRAINED_BECAUSE
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START, remove_unused_partitions
-from nvtrader_pipelines.orchestration.resources import StoreResource
+from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS
-from tests.homes import KEY, SPEC, SWEEP, SWEPT, run_job, small_home, step_errors, write_experiment
-from tests.runs.small_runs import land
+from tests.desk.desks import days_of, evening, judged_home, make_active, settle_returns, trade, write_index
+from tests.homes import KEY, SPEC, SWEEP, SWEPT, copy_home, run_job, small_home, step_errors, write_experiment
+from tests.runs.small_runs import N_SESSIONS, land
+from tests.runs.untrained import EXPERIMENT as UNTRAINED
+from tests.runs.untrained import KEY as UNTRAINED_KEY
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 pytestmark = pytest.mark.slow
@@ -219,7 +224,7 @@ def judgements(home, instance) -> list[dg.RunRequest]:
     """What the sensor asks for."""
     resources = {"store": StoreResource(root=str(home.root))}
     with dg.build_sensor_context(instance=instance, resources=resources) as context:
-        return list(sensors.policy_retrained.evaluate_tick(context).run_requests or ())
+        return list(sensors.contest_changed.evaluate_tick(context).run_requests or ())
 
 
 @pytest.fixture
@@ -262,6 +267,96 @@ def test_judgement_waits_for_the_last_run_of_a_sweep(home, instance):
     assert judgements(home, instance) == []
     instance.report_run_canceled(run)
     assert len(judgements(home, instance)) == 1
+
+
+@pytest.fixture(scope="module")
+def traded(tmp_path_factory):
+    """Home whose account trades the active policy of its one experiment."""
+    store, run = judged_home(tmp_path_factory.mktemp("traded") / "home")
+    store.home.experiments.mkdir()
+    (store.home.experiments / "small.yaml").write_text(yaml.safe_dump(UNTRAINED.model_dump(mode="json")))
+    make_active(store, run)
+    trade(store, at=evening(store))
+    write_index(store, [1.0] * 2)
+    return store.home
+
+
+@pytest.fixture
+def retrainable(traded, tmp_path, instance):
+    """Copy of the home, whose experiment is a partition."""
+    instance.add_dynamic_partitions(EXPERIMENTS.name, [UNTRAINED_KEY])
+    return Store(copy_home(traded, tmp_path / "retrainable"))
+
+
+def retrainings(sensor, store, instance) -> list[dg.RunRequest]:
+    """Requests of one tick, for each of which the daemon creates a run."""
+    resources = {"store": StoreResource(root=str(store.home.root)), "desk": DeskResource()}
+    defs = build_defs(home=store.home)
+    with (
+        dg.partition_loading_context(dynamic_partitions_store=instance),
+        dg.build_sensor_context(
+            instance=instance, resources=resources, sensor_name=sensor.name, definitions=defs
+        ) as context,
+    ):
+        requests = list(sensor.evaluate_tick(context).run_requests or ())
+
+    @dg.job(name="experiment")
+    def experiment() -> None: ...
+
+    for request in requests:
+        instance.create_run_for_job(experiment, tags=dict(request.tags))
+    return requests
+
+
+def grow_market(store) -> None:
+    """Deliver 21 sessions after the tests."""
+    land(store, N_SESSIONS + 21)
+
+
+def lose_account(store) -> None:
+    """Make the account lose what its back-test never lost."""
+    settle_returns(store, -0.01, 21)
+
+
+def begin_bear_market(store) -> None:
+    """Make the market fall by a fifth after the tests."""
+    land(store, N_SESSIONS + 1)
+    write_index(store, [1.0, 0.8])
+
+
+CAUSES = {
+    sensors.market_grew: grow_market,
+    sensors.account_drifted: lose_account,
+    sensors.regime_changed: begin_bear_market,
+}
+
+
+@pytest.mark.parametrize(("sensor", "cause"), CAUSES.items(), ids=[sensor.name for sensor in CAUSES])
+def test_cause_of_retraining_requests_one_run_with_its_reason(sensor, cause, retrainable, instance):
+    assert retrainings(sensor, retrainable, instance) == []
+    cause(retrainable)
+    (request,) = retrainings(sensor, retrainable, instance)
+    assert request.run_key == f"{sensor.name}:{UNTRAINED_KEY}:{days_of(retrainable)[-1]}"
+    assert request.partition_key == UNTRAINED_KEY
+    assert request.tags[RETRAINED_BECAUSE]
+    assert retrainings(sensor, retrainable, instance) == []
+
+
+def test_experiment_is_retrained_once_in_five_sessions_by_all_sensors(retrainable, instance):
+    lose_account(retrainable)
+    requested = []
+    for n_new in (21, 22, 25, 26):
+        land(retrainable, N_SESSIONS + n_new)
+        write_index(retrainable, [1.0] * 27 + [0.8])
+        requested += [(n_new, sensor.name) for sensor in CAUSES for _ in retrainings(sensor, retrainable, instance)]
+    assert requested == [(21, "market_grew"), (26, "market_grew")]
+
+
+@pytest.mark.parametrize("sensor", CAUSES, ids=lambda each: each.name)
+def test_archived_experiment_is_not_retrained(sensor, retrainable, instance):
+    CAUSES[sensor](retrainable)
+    retrainable.ledger.archive([UNTRAINED.name])
+    assert retrainings(sensor, retrainable, instance) == []
 
 
 def ended(instance, how=None) -> tuple[dg.DagsterRun, dg.DagsterEvent]:

@@ -4,7 +4,8 @@ CAPTIONS = {  # by the beginning of the picture's name
     "equity": "Equity of one unit after costs, on a logarithmic scale, with the drawdown below: the policy thick, its "
     "seeds thin, the baselines in dashes. The reported period is shaded.",
     "ratio_curve": "Net Sharpe ratio of every completed run in the order of their ends, with its 95 % interval; below, "
-    "the probability that it exceeds what the best of all trials reaches by luck, and the largest drawdown.",
+    "the probability that it exceeds what the best of all trials reaches by luck, and the largest drawdown. "
+    "Small points are the trials of searches on their validation.",
     "information_ratio": "Information ratio of every trial against its best baseline and against its anchor or 1/N, "
     "with 95 % intervals; the dashed line is what the best of all trials would reach without skill.",
     "overfitting": "Left: how the trial that is best in one half of the sessions ranks in the other; right: its "

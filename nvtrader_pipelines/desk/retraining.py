@@ -1,0 +1,135 @@
+"""Whether to retrain an experiment: its market grew, the account drifted, or the regime changed."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import takewhile
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.evaluation.growth_interval import growth_interval
+from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
+from nvtrader_pipelines.evaluation.splits import Holdout
+from nvtrader_pipelines.market.bear_markets import bear_market_sessions
+from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
+from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL, REGIMES
+
+MIN_NEW_SESSIONS = 21  # after the tests
+MIN_TRADED_SESSIONS = 21  # a shorter account is noise
+MIN_SESSIONS_APART = 5  # of two retrainings of an experiment
+
+
+@dataclass(frozen=True)
+class RetrainingCheck:
+    """Check whether an experiment is to be retrained, as of the last session of its market."""
+
+    partition_key: str
+    as_of: date
+    is_due: bool
+    sentence: str  # figure and bound
+
+    @property
+    def recent_sessions(self) -> list[date]:
+        """Sessions as of which an earlier retraining is too recent for another."""
+        return sessions(self.as_of - timedelta(days=14), self.as_of)[-MIN_SESSIONS_APART:].tolist()
+
+
+def check_market_growth(store: Store, partition_keys: Collection[str]) -> list[RetrainingCheck]:
+    """Check for each experiment with a completed run whether its market has 21 more sessions to test."""
+    tested = _tested_experiments(store, partition_keys)
+    return [_check_growth(store, *row) for row in tested.iter_rows()]
+
+
+def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
+    """Check whether an account grew less than the 95 % interval of its policy's back-test over as many sessions.
+
+    Counted are the last sessions in a row that the active policy traded, without replays: at least 21, at most 126. One
+    account in forty that is as good as its back-test is below the interval at a session. None without an active policy
+    or its market.
+
+    Raises:
+        StorageError: if the audit or the account's book is damaged.
+    """
+    active = last_activation(store)
+    tested = _tested_experiments(store, [active.partition_key] if active else [])
+    if active is None or tested.is_empty():
+        return None
+    key, _, _, as_of = tested.row(0)
+    equity = _traded_equity(store, active, account)
+    n_sessions = len(equity) - 1
+    traded = (
+        f"the account {account} was traded by {active.policy} of run {active.run_id} for {max(n_sessions, 0)} sessions"
+    )
+    if n_sessions < MIN_TRADED_SESSIONS:
+        return RetrainingCheck(key, as_of, is_due=False, sentence=f"{traded}, of at least {MIN_TRADED_SESSIONS}")
+    growth = float(np.log(equity[-1] / equity[0]))
+    low, _ = growth_interval(_tested_returns(store, active), n_sessions)
+    bound = f"the 95 % interval of its back-test over as many sessions begins at {np.expm1(low):+.1%}"
+    sentence = f"{traded} and returned {np.expm1(growth):+.1%}; {bound}"
+    return RetrainingCheck(key, as_of, growth < low, sentence)
+
+
+def check_regime_change(store: Store) -> RetrainingCheck | None:
+    """Check whether the active policy's market is in another regime than at the end of its experiment's tests.
+
+    The regimes are bull and bear market of the source's equal-weight index, as known at each session; the labels of
+    `gold.regimes` look ahead and are not used. The tests are those of the experiment's newest run, so that one that was
+    retrained in the present regime is not retrained again. None without an active policy, its market or its index.
+
+    Raises:
+        StorageError: if the audit is damaged.
+    """
+    active = last_activation(store)
+    tested = _tested_experiments(store, [active.partition_key] if active else [])
+    if tested.is_empty():
+        return None
+    key, source, tested_to, as_of = tested.row(0)
+    index = store.tables.read(REGIMES, {"source": [source]}, ["session", "index_level"]).sort("session")
+    if index.is_empty():
+        return None
+    is_bear = bear_market_sessions(index["index_level"].to_numpy())
+    before, now = (
+        "bear" if is_bear[index["session"].search_sorted(day, "right") - 1] else "bull" for day in (tested_to, as_of)
+    )
+    sentence = f"{key} is tested to {tested_to} in a {before} market; on {as_of}, {source} is in a {now} market"
+    return RetrainingCheck(key, as_of, before != now, sentence)
+
+
+def _tested_experiments(store: Store, partition_keys: Collection[str]) -> pl.DataFrame:
+    """Experiments with a completed run: key, market source, last tested session, last session of the market."""
+    done = store.ledger.runs().filter(
+        pl.col("status") == "done", pl.col("kind") == WALK_FORWARD, pl.col("partition_key").is_in(partition_keys)
+    )
+    tested = done.group_by("partition_key", "source").agg(pl.col("window_last").max())
+    ends = store.tables.read_whole(MARKET_PANEL, ["source", "last_session"])
+    return tested.join(ends, on="source").sort("partition_key")
+
+
+def _check_growth(store: Store, partition_key: str, source: str, tested_to: date, as_of: date) -> RetrainingCheck:
+    splitter = store.ledger.read(partition_key).splitter
+    last = splitter.test_last if isinstance(splitter, Holdout) else None  # tests of other splitters end with the market
+    n_new = max(0, len(sessions(tested_to, min(last or as_of, as_of))) - 1)
+    sentence = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions to test"
+    return RetrainingCheck(
+        partition_key, as_of, n_new >= MIN_NEW_SESSIONS, f"{sentence} (required: {MIN_NEW_SESSIONS})"
+    )
+
+
+def _traded_equity(store: Store, active: ActivePolicy, account: str) -> list[float]:
+    """Equity of the account at the last closes in a row with the active policy in force, without replays."""
+    in_force = active.run_id, active.policy, False
+    states = SqliteBook(store.home, account).newest_states(ROLLING_SESSIONS + 1)
+    traded = takewhile(lambda state: (state.run_id, state.policy, state.in_replay) == in_force, states)
+    return [state.equity for state in traded][::-1]
+
+
+def _tested_returns(store: Store, active: ActivePolicy) -> NDArray[np.float64]:
+    where = {"spec_hash": [active.spec_hash], "run_id": [active.run_id]}
+    curves = store.tables.read(EQUITY_CURVES, where, ["policy", "session", "net_return"])
+    return curves.filter(pl.col("policy") == active.policy).sort("session")["net_return"].to_numpy()
