@@ -15,6 +15,7 @@ from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.tables import TABLES
+from nvtrader_pipelines.storage.tables.research import SPANS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, SITE = ROOT / "build" / "docs", ROOT / "site"  # `docs_dir` and `site_dir` of zensical.toml
@@ -55,7 +56,7 @@ def tables() -> str:
     """Write the page of tables with their columns."""
     parts = ["# Tables", "Every table that `nvtrader sql` reads; a schema of DuckDB is a namespace of Iceberg."]
     header = ("column", "type", "meaning")
-    for namespace, members in groupby(TABLES, key=lambda each: each.namespace):
+    for namespace, members in groupby((*TABLES, SPANS), key=lambda each: each.namespace):
         parts.append(f"## {namespace}")
         for member in members:
             parts.append(f"### {member.name}")

@@ -20,13 +20,14 @@ from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.tables import TABLES
+from nvtrader_pipelines.storage.tables.research import SPANS
 from tests.test_site import DOCS, PAGES, ROOT, command_names
 
 ABSENT = {"not built yet", "left out on purpose"}
 DEFINITIONS = (ROOT / "tests" / "orchestration" / "definitions.txt").read_text()  # equal to Dagster's, by its test
 MEMBERS = {family: {kind_of(member): member for member in members(union)} for family, union in FAMILIES.items()}
 COLUMNS = {
-    **{table.name: set(table.schema.names()) for table in TABLES},
+    **{table.name: set(table.schema.names()) for table in (*TABLES, SPANS)},
     **{f"ledger.{table.name}": set(table.columns.keys()) for table in LEDGER_TABLES},
 }
 COMMANDS = command_names(get_command(app), "nvtrader")

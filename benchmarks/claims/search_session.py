@@ -9,6 +9,7 @@ from benchmarks.harness import print_comment
 from benchmarks.sample_store import store_with
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.orchestration.mlflow_search import track_session
+from nvtrader_pipelines.orchestration.search_spans import trace_session
 from nvtrader_pipelines.research.journal import BaseJudged, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.session import run_session
@@ -25,7 +26,7 @@ def main() -> None:
         store = store_with(Home(Path(folder)), sample_panel())
         wall, cpu = perf_counter(), process_time()
         session = create_session(store, session_base(SearchMode.PPO_ONLY), budget=N_TRIALS, workers=N_WORKERS)
-        steps = run_session(store, session.session_id)
+        steps = trace_session(store.home, session, run_session(store, session.session_id), print_comment)
         lines = list(track_session(store.home, session, [], steps, print_comment))
         wall, cpu = perf_counter() - wall, process_time() - cpu
     busy = sum(line.seconds for line in lines)

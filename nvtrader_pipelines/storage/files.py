@@ -36,6 +36,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def append_rotated(path: Path, lines: str, max_bytes: int) -> None:
+    """Append lines to a file; one that they would make too long first replaces the earlier part, `<name>.1`."""
+    with file_lock(path.with_suffix(".lock")):
+        if path.exists() and path.stat().st_size + len(lines.encode()) > max_bytes:
+            path.replace(path.with_name(f"{path.name}.1"))
+        with path.open("a", encoding="utf-8") as file:
+            file.write(lines)
+
+
 @contextlib.contextmanager
 def create_aside(path: Path) -> Iterator[Path]:
     """Yield a temporary path for a new file or folder, and rename it to `path` at the end.

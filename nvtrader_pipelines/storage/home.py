@@ -35,6 +35,7 @@ class Home:
     policies = _Place("data/rl/policies")  # trained policies by experiment and run
     research_sessions = _Place("data/autoresearch/sessions")  # a folder per search session, with its journal
     research_policies = _Place("data/autoresearch/policies")  # policies of searches' winners, in a folder per session
+    spans_file = _Place("data/traces/spans.jsonl")  # OpenTelemetry spans of searches, as JSON lines
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
     audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL

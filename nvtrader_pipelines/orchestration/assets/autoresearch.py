@@ -88,13 +88,16 @@ def autoresearch_session(
 
     A retry of the run resumes it. Terminate ends it after its current trials, and a re-execution goes on.
     """
+    from nvtrader_pipelines.orchestration.search_spans import trace_session  # imports OpenTelemetry: 0.3 s
+
     folder = find_or_create(context.instance, context.run, config, store)
     recorded = read_session(folder)
     context.log.info("session %s in %s", folder.session_id, folder.path)
     progress = SessionProgress(recorded)
     with _stop_when_terminated(context, folder):
-        steps = run_session(store, folder.session_id)
-        for line in track_session(store.home, recorded.session, recorded.lines, steps, context.log.warning):
+        warn = context.log.warning
+        steps = trace_session(store.home, recorded.session, run_session(store, folder.session_id), warn)
+        for line in track_session(store.home, recorded.session, recorded.lines, steps, warn):
             progress.add(line)
             context.log.info("%s (%s)", progress.sentence(line), progress.remaining)
     ended = read_session(folder)

@@ -126,6 +126,7 @@ def resume(session: AnySession = None, *, workers: Workers = None, as_json: bool
 def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -> None:
     """Run a session with its progress shown, publish the views, and write how it ended."""
     from nvtrader_pipelines.orchestration.mlflow_search import track_session
+    from nvtrader_pipelines.orchestration.search_spans import trace_session
     from nvtrader_pipelines.research.recorded_session import read_session
     from nvtrader_pipelines.research.session import run_session
     from nvtrader_pipelines.service.cli.pages.search_pages import print_session
@@ -142,7 +143,7 @@ def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -
         _stop_on_interrupt(folder, quiet=as_json) as interruption,
         show_session(recorded, wide_console(), quiet=as_json) as on_line,
     ):
-        steps = run_session(store, session_id, workers)
+        steps = trace_session(store.home, recorded.session, run_session(store, session_id, workers), _warn)
         for line in track_session(store.home, recorded.session, recorded.lines, steps, _warn):
             on_line(line)
             if interruption:

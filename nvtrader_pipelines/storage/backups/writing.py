@@ -38,7 +38,7 @@ RECORDS = (  # of finished work
     "data/autoresearch/sessions/*/journal.jsonl",  # before the ledger with their looks
     "data/runtime/active_policy.json",
 )
-REBUILT_FOLDERS = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs")  # folders not walked
+NOT_WALKED = ("warehouse/iceberg", "warehouse/dagster/storage", "warehouse/dagster/logs", "data/traces")
 SQLITE = b"SQLite format 3\0"
 
 
@@ -193,12 +193,12 @@ def _require_new(home: Home, path: Path) -> None:
 
 
 def _walk(home: Home) -> Iterator[Path]:
-    """Files of a home outside the rebuilt folders; links are followed, each folder once."""
-    seen, rebuilt = set(), {home.root / place for place in REBUILT_FOLDERS}
+    """Files of a home outside folders that are rebuilt or hold logs; links are followed, each folder once."""
+    seen, skipped = set(), {home.root / place for place in NOT_WALKED}
     for top in (home.root / "data", home.warehouse):
         for folder, folders, names in os.walk(top, followlinks=True):
             place = Path(folder)
-            if place in rebuilt or (real := place.resolve()) in seen:
+            if place in skipped or (real := place.resolve()) in seen:
                 folders.clear()
                 continue
             seen.add(real)

@@ -8,6 +8,9 @@ from nvtrader_pipelines.storage.table import Table
 SESSION_ID = Column("session_id", pl.String, "id of the search session")
 MODE = Column("mode", pl.String, "groups of knobs that it varies: ppo_only, cufolio_only or unified")
 SECONDS = Column("seconds", pl.Float64, "seconds of trainings and walks, in all processes")
+PROPOSAL = Column("proposal", pl.Int64, "number of the proposal, from 1")
+TRIAL_ID = Column("trial_id", pl.Int64, "number of the configuration in its session, from 1")
+SHARPE = Column("sharpe", pl.Float64, "annual net Sharpe ratio on validation, first seed")
 FINISHED_AT = Column("finished_at", UTC_TIME, "when it ended, UTC")
 SESSIONS = Table(
     "research",
@@ -42,8 +45,8 @@ TRIALS = Table(
     "trials",
     TableSchema(
         SESSION_ID,
-        Column("trial_id", pl.Int64, "number of the configuration in its session, from 1"),
-        Column("proposal", pl.Int64, "number of the proposal, from 1"),
+        TRIAL_ID,
+        PROPOSAL,
         Column("spec_hash", pl.String, "SHA-256 of the configuration: market, environment, agent and pipeline"),
         MODE,
         Column("proposer", pl.String, "kind of the proposer"),
@@ -52,7 +55,7 @@ TRIALS = Table(
         Column("adjustments", pl.String, "JSON of clips and snaps"),
         Column("status", pl.String, "judged, pruned, infeasible or failed"),
         Column("message", pl.String, "why it has no result, or where it is from; empty otherwise"),
-        Column("sharpe", pl.Float64, "annual net Sharpe ratio on validation, first seed"),
+        SHARPE,
         Column("fresh_sharpes", pl.List(pl.Float64), "the same of the fresh seeds; null unless rerun"),
         Column("max_drawdown", pl.Float64, "largest loss from the peak on validation, a positive fraction"),
         Column("lead", pl.Float64, "Sharpe ratio less that of the base, mean over its seeds"),
@@ -63,5 +66,21 @@ TRIALS = Table(
         Column("standing", pl.String, "decision on the trial: kept, seed noise and others"),
         SECONDS,
         FINISHED_AT,
+    ),
+)
+ITERATION = "autoresearch.iteration"  # name of its span
+SPANS = Table(  # a view of the file of spans
+    "research",
+    "spans",
+    TableSchema(
+        SESSION_ID,
+        PROPOSAL,
+        TRIAL_ID,
+        MODE,
+        Column("status", pl.String, "judged, known, pruned, infeasible or failed"),
+        SHARPE,
+        Column("n_clips", pl.Int64, "values that were clipped to their bounds"),
+        Column("started_at", UTC_TIME, "when it began, UTC: its end less its seconds"),
+        Column("seconds", pl.Float64, "seconds of training and walk; 0 where nothing was trained"),
     ),
 )

@@ -12,6 +12,7 @@ from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import RUNS, TABLES
+from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
 from nvtrader_pipelines.storage.views.run_views import BY_RUN, run_views
 
 BY_ASSET = """
@@ -21,6 +22,17 @@ SELECT spec_hash, run_id, policy, kind, fold, step, session,
        unnest(executed_weights) AS executed_weight, unnest(trades) AS trade
 FROM {prefix}rl.action_logs
 """
+
+BY_ITERATION = """
+CREATE OR REPLACE VIEW {prefix}{view} AS
+SELECT span ->> '$.attributes.session' AS session_id, (span ->> '$.attributes.proposal')::BIGINT AS proposal,
+       (span ->> '$.attributes.trial')::BIGINT AS trial_id, span ->> '$.attributes.mode' AS mode,
+       span ->> '$.attributes.status' AS status, (span ->> '$.attributes.sharpe')::DOUBLE AS sharpe,
+       (span ->> '$.attributes.n_clips')::BIGINT AS n_clips, (span ->> '$.start_time')::TIMESTAMPTZ AS started_at,
+       date_diff('microsecond', started_at, (span ->> '$.end_time')::TIMESTAMPTZ) / 1e6 AS seconds
+FROM (SELECT TRY_CAST(unnest(string_split(content, chr(10))) AS JSON) AS span FROM read_text({files}))
+WHERE span ->> '$.name' = {iteration}
+"""  # without the files it is empty, and a torn line is left out
 
 
 def quote_literal(text: str) -> str:
@@ -76,6 +88,10 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
         for column in table.schema.columns:
             _comment_column(connection, name, column.name, column.doc)
     connection.execute(BY_ASSET.format(prefix=prefix))
+    files, iteration = quote_literal(f"{store.home.spans_file}*"), quote_literal(ITERATION)
+    connection.execute(BY_ITERATION.format(prefix=prefix, view=SPANS.name, files=files, iteration=iteration))
+    for column in SPANS.schema.columns:
+        _comment_column(connection, f"{prefix}{SPANS.name}", column.name, column.doc)
     runs = store.tables.read(RUNS, columns=["run_id"])
     for run_id in runs.filter(~pl.col("run_id").is_in(store.ledger.deleted_ids()))["run_id"]:
         for table, view in zip(BY_RUN, run_views(run_id), strict=True):

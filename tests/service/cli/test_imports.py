@@ -26,7 +26,7 @@ print(json.dumps(modules))
 """
 TRADING = {"torch", "stable_baselines3", "sb3_contrib", "gymnasium", "cvxpy", "skfolio", "highspy"}
 JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_calendars"}
-NEVER = TRADING | JUDGING | {"dagster"}
+NEVER = TRADING | JUDGING | {"dagster", "opentelemetry"}
 TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
 SPEC = "nvtrader_pipelines.experiments.spec"
 LISTS = {  # on a home with runs and a scoreboard, each in a process of its own

@@ -35,7 +35,8 @@ def test_backup_holds_a_digest_of_every_file_and_no_transient_one(store, home, t
     with session.lock():
         session.append('{"event":"base"}')
     (home.runtime / "accounts").mkdir(parents=True)
-    for transient in (home.runtime / ".active_policy.lock", home.landing / ".prices.csv.x.tmp", home.duckdb_file):
+    transients = (home.runtime / ".active_policy.lock", home.landing / ".prices.csv.x.tmp", home.duckdb_file)
+    for transient in (*transients, home.spans_file):
         transient.parent.mkdir(parents=True, exist_ok=True)
         transient.touch()
     seen = []
