@@ -1,6 +1,8 @@
 """Dagster instance of a home folder, with its DAGSTER_HOME under the warehouse."""
 
+import json
 import os
+import socket
 from pathlib import Path
 
 import dagster as dg
@@ -26,6 +28,7 @@ UNFINISHED_STATUSES = [
 ]
 COPY_MESSAGE = "the home was copied while this run was under way; run it again to resume it"
 PROCESS_TAG = "nvtrader/process"
+CODE_SERVER_TAG = ".dagster/grpc_info"  # Dagster's, of a run that a code server launched: JSON
 # Dagster documents this class, and dagster.yaml names one by the path of its module.
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
@@ -104,6 +107,28 @@ def cancel_dead_runs(instance: dg.DagsterInstance) -> None:
         run = instance.get_run_by_id(run_id)
         if run is None or run.is_finished:  # as in a copy made while it ran: the next run would wait for ever
             storage.free_concurrency_slots_for_run(run_id)
+
+
+def fail_lost_runs(instance: dg.DagsterInstance) -> None:
+    """Fail the runs under way that a UI launched which is gone, killed or with its machine; Dagster retries them.
+
+    A run of a UI has the socket of that UI's code server, and ends with it.
+    """
+    under_way = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+    for run in instance.get_runs(dg.RunsFilter(statuses=under_way)):
+        path = json.loads(run.tags.get(CODE_SERVER_TAG, "{}")).get("socket")
+        if path and not _is_listening(path):
+            instance.report_run_failed(run, "The UI that had launched this run was killed.")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def _is_listening(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except OSError:
+            return False
+        return True
 
 
 def _cancel(instance: dg.DagsterInstance, run: dg.DagsterRun, message: str) -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+import dagster as dg
 from dagster_webserver import cli
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.datastructures import Headers
@@ -9,6 +10,8 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
+
+from nvtrader_pipelines.orchestration.instance import fail_lost_runs
 
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?")  # any port: the near end of an SSH tunnel may differ
 GRAPHQL = "/graphql"
@@ -54,7 +57,12 @@ def refusal(scope: Scope) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Run the command `dagster-webserver` with the check in front of its application."""
+    """Run the command `dagster-webserver` with the check in front of its application.
+
+    It belongs to the only UI of its home, so runs of another code server are lost.
+    """
+    with dg.DagsterInstance.get() as instance:
+        fail_lost_runs(instance)
     build_middleware = DagsterWebserver.build_middleware
     DagsterWebserver.build_middleware = lambda self: [Middleware(OwnPageOnly), *build_middleware(self)]
     cli.main()

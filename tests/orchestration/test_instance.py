@@ -1,4 +1,6 @@
+import json
 import os
+import socket
 import subprocess
 import sys
 from uuid import uuid4
@@ -9,9 +11,11 @@ import pytest
 import yaml
 
 from nvtrader_pipelines.orchestration.instance import (
+    CODE_SERVER_TAG,
     PROCESS_TAG,
     close_copied_runs,
     dagster_home,
+    fail_lost_runs,
     open_instance,
     process_tag,
 )
@@ -99,6 +103,21 @@ def test_run_of_a_live_process_is_not_canceled(home, tags):
     with open_instance(Store(home)) as instance:
         assert instance.get_run_by_id(running).status is dg.DagsterRunStatus.STARTED
         assert len(instance.event_log_storage.get_concurrency_info("training").claimed_slots) == 1
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_run_of_a_ui_that_was_killed_fails_and_is_retried(home, tmp_path, is_alive):
+    path = str(tmp_path / "code")
+    with socket.socket(socket.AF_UNIX) as server, open_instance(Store(home)) as instance:
+        server.bind(path)
+        if is_alive:
+            server.listen()
+        running = started(instance, {CODE_SERVER_TAG: json.dumps({"socket": path})})
+        fail_lost_runs(instance)
+        run = instance.get_run_by_id(running)
+        assert run.status is (dg.DagsterRunStatus.STARTED if is_alive else dg.DagsterRunStatus.FAILURE)
+        assert run.tags.get("dagster/will_retry") == (None if is_alive else "true")
+        assert len(instance.event_log_storage.get_concurrency_info("training").claimed_slots) == is_alive
 
 
 @pytest.mark.parametrize(
