@@ -48,16 +48,19 @@ class Runtime:
         yield self._progress("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
 
     def adopt(self, archives: Mapping[FoldSeed, bytes]) -> Phase:
-        """Store policies that were trained elsewhere by the settings of this run, with cards of this run.
+        """Store policies that this experiment's settings have trained elsewhere, with cards of this run.
+
+        On the market of their training the files are the same, byte for byte.
 
         Raises:
             PolicyArchiveError: if a file is damaged.
         """
-        for key, content in archives.items():
-            card, tensors = read_archive(content)
-            task = self.plan.task(key)
+        done = set(self.store.done())
+        training = TrainingProgress(self.plan.keys, done, (), self.clock)
+        for key in archives.keys() - done:
+            card, tensors = read_archive(archives[key])
             fit = Fit(tensors, card.scaler, list(card.learning_curve))
-            yield self._store_event(Finished(task, fit), TrainingProgress(self.plan.keys, (), (), self.clock))
+            yield self._store_event(Finished(self.plan.task(key), fit), training)
 
     def walk(self) -> Generator[Progress, None, BacktestRecord]:
         """Walk the policies of a sealed run and the baselines through the plan's window; return the stored record.

@@ -119,8 +119,8 @@ class PromotionGate(Component):
     difference of two policies whose returns are equal or multiples of each other, to a millionth of their spread, is 0,
     so that a retrained policy with the same decisions does not pass. A policy whose returns never vary does not pass.
 
-    By `best_sharpe`, a Sharpe ratio above that of the active policy on the same sessions is enough, and without an
-    active policy any: a new best Sharpe ratio alone is handed on, which is often luck. The same figures are shown.
+    By `best_sharpe`, a Sharpe ratio above 0 and above that of the active policy on the same sessions is enough: a new
+    best Sharpe ratio alone is handed on, which is often luck. The same figures are shown.
 
     Source: Continuous RL for the second rule.
     """
@@ -139,7 +139,7 @@ class PromotionGate(Component):
             f"The lower bound of the {level} interval of the Sharpe ratio less that of the active policy, and "
             "less that of the best baseline, must be above 0"
             if self.rule == "lower_bound"
-            else "The Sharpe ratio alone must be above that of the active policy"
+            else "The Sharpe ratio alone must be above 0 and above that of the active policy"
         )
         return (
             f"{bound}, on at least {self.least_sessions} sessions of the reported period. A deflated information ratio "
@@ -190,19 +190,20 @@ class PromotionGate(Component):
             against.insert(0, ("active", active.name, active.restrict_to(common)[0]))
         differences = self._differences(own, against)
         is_deflated_enough = deflated is not None and deflated >= MIN_DEFLATED
-        passed = self._is_better(differences) and (is_deflated_enough or not self.require_deflated)
+        sharpe = sharpe_ratio(own)
+        passed = self._is_better(sharpe, differences) and (is_deflated_enough or not self.require_deflated)
         figures = "; ".join([*(each.sentence for each in differences), self._format_deflated(deflated)])
         sessions = f"{len(common)} sessions{candidate.period_suffix}, {first} to {last}"
         result = f"{'is' if passed else 'is not'} promoted: on {sessions}, {figures}"
         by_rule = "" if self.rule == "lower_bound" else "; by best_sharpe, the Sharpe ratio alone decides"
         sentence = f"{candidate.name} {result}{by_rule}"
-        return replace(verdict, passed=passed, sentence=sentence, sharpe=sharpe_ratio(own), differences=differences)
+        return replace(verdict, passed=passed, sentence=sentence, sharpe=sharpe, differences=differences)
 
-    def _is_better(self, differences: tuple[SharpeDifference, ...]) -> bool:
+    def _is_better(self, sharpe: float, differences: tuple[SharpeDifference, ...]) -> bool:
         """Whether the rule is satisfied, the deflated information ratio left out."""
         if self.rule == "lower_bound":
             return all(each.passed for each in differences)
-        return all(each.difference > 0.0 for each in differences if each.against == "active")
+        return all(each.difference > 0.0 for each in differences if each.against == "active") and sharpe > 0.0
 
     def _differences(
         self, own: FloatArray, against: list[tuple[Opponent, str, FloatArray]]

@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import panel_digest
+from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.research.config_delta import DeltaRefused
 from nvtrader_pipelines.research.hand_over import hand_over
 from nvtrader_pipelines.research.journal import (
@@ -92,12 +93,13 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
     It ends without a verdict, after the current trials, if a stop is requested; it can then be resumed.
 
     Raises:
-        StorageError: if there is no such session, another process runs it, or its files are unusable.
+        StorageError: if there is no such session, another process runs it, or its files or the gate's are unusable.
         ValueError: if the market before the seal or the code has changed since it began.
         RunHalted: if the kill switch is engaged.
     """
     folder = SessionFolder.of(store.home, session_id)
     read_session(folder)  # fails before the lock makes a folder
+    read_gate(store.home)  # fails before the search
     with folder.lock():
         folder.cut_torn_line()
         folder.stop_request.unlink(missing_ok=True)

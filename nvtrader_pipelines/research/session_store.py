@@ -15,6 +15,9 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.policies.baselines import Cufolio
+from nvtrader_pipelines.portfolio.pipeline.allocators import PolicyAction
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
@@ -124,7 +127,10 @@ def before_seal(panel: MarketPanel, windows: SearchWindows) -> MarketPanel:
 
 
 def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> ExperimentSpec:
-    """Return an experiment that trains a configuration before the sealed window and tests it there."""
+    """Return an experiment that trains a configuration before the sealed window and tests it there, as it would trade.
+
+    The weights of a policy other than `cufolio` pass that allocator, unless the experiment has one already.
+    """
     document = spec.model_dump(mode="json") | {
         "name": name,
         "splitter": {"kind": "holdout", "test_first": sealed_from, "purge_size": spec.splitter.purge_size},
@@ -132,6 +138,9 @@ def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> Exp
         "seeds": list(BASE_SEEDS) if isinstance(spec.agent, Learner) else [0],
         "report_from": sealed_from,  # as the base of another search, it has the same seal
     }
+    if not isinstance(spec.agent, Cufolio) and isinstance(spec.pipeline.allocator, PolicyAction):
+        cap = min(CufolioAllocator().max_position_pct, spec.pipeline.risk_limits.max_position)
+        document["pipeline"]["allocator"] = CufolioAllocator(max_position_pct=cap).model_dump(mode="json")
     return ExperimentSpec.model_validate(document)
 
 

@@ -21,7 +21,6 @@ from nvtrader_pipelines.storage.training_curve_file import append_point
 
 Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
-ADOPTED = "its policies are those of a search session; run it to test them"
 Track = Callable[[RunPlan], AbstractContextManager[Tracker]]
 
 
@@ -34,15 +33,9 @@ def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
     return record_run(store, launch.row(plan), steps, closes=False)
 
 
-def adopt_policies(store: Store, plan: RunPlan, archives: Mapping[FoldSeed, bytes], launch: Launch) -> None:
-    """Store policies that were trained elsewhere as those of a run, which is then left to be walked and judged.
-
-    Raises:
-        PolicyArchiveError: if a file is damaged.
-    """
-    for _ in record_run(store, launch.row(plan), _runtime(store, plan, launch).adopt(archives), closes=False):
-        pass
-    store.ledger.finish(plan.run_id, "interrupted", message=ADOPTED)
+def adopt_policies(store: Store, plan: RunPlan, archives: Mapping[FoldSeed, bytes], launch: Launch) -> Steps:
+    """Store policies that the experiment has trained elsewhere as those of a run; the run stays open."""
+    return record_run(store, launch.row(plan), _runtime(store, plan, launch).adopt(archives), closes=False)
 
 
 def walk_run(store: Store, plan: RunPlan, launch: Launch) -> Generator[Progress, None, BacktestRecord]:

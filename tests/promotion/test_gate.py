@@ -204,3 +204,13 @@ def test_gate_rule_states_its_requirements(required, requirement):
     assert "300 sessions" in gate.requirement
     assert "95 %" in gate.requirement
     assert gate.requirement.endswith(f"A deflated information ratio of {MIN_DEFLATED} {requirement}.")
+
+
+@pytest.mark.parametrize(("drift", "passed"), [(0.00001, True), (0.0, False), (-0.001, False)])
+def test_gate_by_best_sharpe_compares_the_ratios_alone(drift, passed):
+    gate = PromotionGate(rule="best_sharpe", intervals=GATE.intervals)
+    verdict = gate.judge(record("new", better(drift), baselines={"other": MARKET + 0.01}), record("old", MARKET))
+    assert verdict.passed == passed
+    assert not over(verdict, "baseline").passed
+    alone = gate.judge(record("new", better(drift)), None)
+    assert alone.passed == (sharpe_ratio(better(drift)) > 0.0)

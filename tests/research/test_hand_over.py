@@ -1,81 +1,110 @@
 import pytest
 
 from nvtrader_pipelines.evaluation.step_generators import drain
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.agents.ppo import PpoAgent
-from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
+from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.research import hand_over as module
-from nvtrader_pipelines.research.hand_over import hand_over
+from nvtrader_pipelines.research.hand_over import hand_over, judged_policies, record_retrained
 from nvtrader_pipelines.research.recorded_session import handed_on, read_session
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.train_walk_judge import judge_run, train_run, walk_run
+from nvtrader_pipelines.runs.train_walk_judge import adopt_policies, judge_run, train_run, walk_run
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
-from tests.research.search_homes import CAP, EVEN, cufolio, new_session, run
+from tests.research.search_homes import (
+    CAP,
+    EVEN,
+    N_SESSIONS,
+    bars_of,
+    cufolio,
+    land,
+    market,
+    new_session,
+    run,
+    trials_of,
+)
 
 pytestmark = pytest.mark.slow
 
 GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 
 
-def chain(store):
-    """Events of a hand-over, in the order of the audit."""
+def events(store):
+    """Events of hand-overs, in the order of the audit."""
     return [event for event in store.audit.events() if event.kind in ("NewBest", "PolicyRetrained")]
 
 
-def test_winner_becomes_an_experiment_whose_run_has_the_judged_files(planted_home):
+def run_handed_on(store, spec):
+    """Train, walk and judge a handed-on experiment as its assets do."""
+    store.ledger.register(spec)
+    plan, launch = read_plan(store, spec.partition_key), Launch("t")
+    drain(adopt_policies(store, plan, judged_policies(store, spec), launch))
+    for steps in (train_run, walk_run, judge_run):
+        drain(steps(store, plan, launch))
+    run = store.policies.read_latest(spec.partition_key)
+    record_retrained(store, run)
+    return run
+
+
+def test_runs_of_a_winner_have_the_judged_files_also_on_a_longer_market(planted_home):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     closed = run(planted_home, folder)[-1]
     path = handed_on(planted_home, folder.session_id)
     assert path.stem == f"{folder.session_id}-winner"
     spec = read_experiment(path)
-    plan = read_plan(store, spec.partition_key)
-    steps = [*train_run(store, plan, Launch("t")), *walk_run(store, plan, Launch("t"))]
-    drain(judge_run(store, plan, Launch("t")))
-    assert "train.step" not in {step.stage for step in steps}
-    sealed = store.policies.read_run(store.policies.read_latest(spec.partition_key))
     (judged,) = (planted_home.research_policies / folder.session_id).glob("*.zip")
-    assert sealed == {(0, 0): judged.read_bytes()}
-    new_best, retrained = chain(store)
+    first = run_handed_on(store, spec)
+    land(store, bars_of(market(drift=0.004, n_sessions=N_SESSIONS + 1)))
+    second = run_handed_on(store, spec)
+    assert first.run_id != second.run_id
+    assert store.policies.read_run(first) == {(0, 0): judged.read_bytes()}
+    (longer,) = store.policies.read_run(second).values()
+    cards = [read_card(content).model_dump(exclude={"panel_digest"}) for content in (judged.read_bytes(), longer)]
+    assert cards[0] == cards[1]
+    new_best, *retrained = events(store)
     assert (new_best.kind, new_best.detail["rule"], new_best.detail["trial"]) == ("NewBest", "winner", closed.trial)
-    assert (retrained.run_id, retrained.policy, retrained.spec_hash) == (plan.run_id, spec.name, spec.spec_hash)
+    assert [event.run_id for event in retrained] == [first.run_id, second.run_id]
+    assert retrained[0].detail["policies"] == first.policies
+    record_retrained(store, first)
+    assert len(events(store)) == 3  # once per run
 
 
 def test_hand_over_that_was_killed_is_completed_and_then_left_alone(planted_home, monkeypatch):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     with monkeypatch.context() as killing:
-        killing.setattr(module, "adopt_policies", lambda *_: 1 / 0)
+        killing.setattr(module, "write_atomically", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(planted_home, folder)
     assert handed_on(planted_home, folder.session_id) is None
     assert run(planted_home, folder) == []  # the session is closed
     path = handed_on(planted_home, folder.session_id)
-    assert len(chain(store)) == 2
+    assert len(events(store)) == 1
     path.unlink()
     recorded = read_session(folder)
     hand_over(store, recorded.session, recorded.lines)
-    assert (path.exists(), len(chain(store))) == (False, 2)
+    assert (path.exists(), len(events(store))) == (False, 1)
 
 
 @pytest.mark.parametrize("rule", ["lower_bound", "best_sharpe"])
-def test_best_sharpe_alone_is_handed_on_only_by_that_rule(noise_home, rule):
+def test_best_sharpe_alone_is_handed_on_only_by_that_rule_and_only_if_new(noise_home, rule):
     noise_home.promotion_file.write_text(f"rule: {rule}\n")
-    folder = new_session(noise_home, **GRID)
-    assert run(noise_home, folder)[-1].outcome == "nothing found"
-    path = handed_on(noise_home, folder.session_id)
+    first, second = (new_session(noise_home, seed=seed, **GRID) for seed in (1, 2))
+    for folder in (first, second):
+        assert run(noise_home, folder)[-1].outcome == "nothing found"
+    path, store = handed_on(noise_home, first.session_id), Store(noise_home)
     assert (path is not None) == (rule == "best_sharpe")
-    events = chain(Store(noise_home))
-    assert [event.detail["rule"] for event in events] == ["best_sharpe"] * 2 * (rule == "best_sharpe")
+    assert handed_on(noise_home, second.session_id) is None  # it has the same trials
     if path:
-        trials = {line.trial: line.sharpe for line in read_session(folder).lines if line.event == "trial"}
-        assert trials[events[0].detail["trial"]] == max(filter(None, trials.values()))
-        assert read_experiment(path).report_from == read_session(folder).session.spec.sealed_from
+        (new_best,) = events(store)
+        assert new_best.detail["sharpe"] == max(line.sharpe for line in trials_of(first, "judged"))
+        run_handed_on(store, read_experiment(path))
+        assert [event.kind for event in events(store)] == ["NewBest", "PolicyRetrained"]
+        assert read_experiment(path).report_from == read_session(first).session.spec.sealed_from
 
 
-def test_policy_without_an_allocator_is_traded_through_cufolio():
-    plain = ExperimentSpec(name="plain", agent=PpoAgent())
-    allocator = module._with_cufolio(plain).pipeline.allocator
-    assert isinstance(allocator, CufolioAllocator)
-    assert allocator.max_position_pct <= plain.pipeline.risk_limits.max_position
-    assert module._with_cufolio(cufolio()) == cufolio()
+def test_unreadable_gate_is_refused_before_the_search(noise_home):
+    noise_home.promotion_file.write_text("rule: nonsense\n")
+    folder = new_session(noise_home)
+    with pytest.raises(StorageError, match="rule"):
+        run(noise_home, folder)
+    assert read_session(folder).lines == ()

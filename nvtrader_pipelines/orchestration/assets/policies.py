@@ -11,10 +11,11 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, store_pictures, table_result
+from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.run_tables import replace_run
-from nvtrader_pipelines.runs.train_walk_judge import train_run
+from nvtrader_pipelines.runs.train_walk_judge import adopt_policies, train_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 
@@ -41,8 +42,11 @@ def trained_policy(
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.track(plan, context.log.warning) as tracked:
         with tracked.live_curves(plan.spec.name) as log, event_files.live_curves(context.partition_key) as write_event:
-            drain(train_run(store, plan, launch), progress.reporter(context, log, write_event))
+            report = progress.reporter(context, log, write_event)
+            drain(adopt_policies(store, plan, judged_policies(store, plan.spec), launch), report)
+            drain(train_run(store, plan, launch), report)
         run = store.policies.read_latest(context.partition_key)
+        record_retrained(store, run)
         archives = store.policies.read_run(run)
         curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
         tracked.log(lambda run: run.log_training(curves, folder))
