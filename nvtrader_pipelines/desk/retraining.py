@@ -1,7 +1,7 @@
 """Whether to retrain an experiment: its market grew, the account drifted, or the regime changed."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import takewhile
 
@@ -54,7 +54,7 @@ def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
     or its market.
 
     Raises:
-        StorageError: if the audit or the account's book is damaged.
+        StorageError: if the audit, the account's book or the policy's experiment is damaged.
     """
     active = last_activation(store)
     tested = _tested_experiments(store, [active.partition_key] if active else [])
@@ -68,11 +68,14 @@ def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
     )
     if n_sessions < MIN_TRADED_SESSIONS:
         return RetrainingCheck(key, as_of, is_due=False, sentence=f"{traded}, of at least {MIN_TRADED_SESSIONS}")
+    tested_returns = _tested_returns(store, active)
+    if not len(tested_returns):
+        return RetrainingCheck(key, as_of, is_due=False, sentence=f"{traded}, but its back-test has no stored curves")
     growth = float(np.log(equity[-1] / equity[0]))
-    low, _ = growth_interval(_tested_returns(store, active), n_sessions)
+    low, _ = growth_interval(tested_returns, n_sessions)
     bound = f"the 95 % interval of its back-test over as many sessions begins at {np.expm1(low):+.1%}"
     sentence = f"{traded} and returned {np.expm1(growth):+.1%}; {bound}"
-    return RetrainingCheck(key, as_of, growth < low, sentence)
+    return _refuse_holdout(store, RetrainingCheck(key, as_of, growth < low, sentence))
 
 
 def check_regime_change(store: Store) -> RetrainingCheck | None:
@@ -80,10 +83,11 @@ def check_regime_change(store: Store) -> RetrainingCheck | None:
 
     The regimes are bull and bear market of the source's equal-weight index, as known at each session; the labels of
     `gold.regimes` look ahead and are not used. The tests are those of the experiment's newest run, so that one that was
-    retrained in the present regime is not retrained again. None without an active policy, its market or its index.
+    retrained in the present regime is not retrained again. None without an active policy, its market or an index that
+    reaches back to the tests.
 
     Raises:
-        StorageError: if the audit is damaged.
+        StorageError: if the audit or the policy's experiment is damaged.
     """
     active = last_activation(store)
     tested = _tested_experiments(store, [active.partition_key] if active else [])
@@ -91,14 +95,14 @@ def check_regime_change(store: Store) -> RetrainingCheck | None:
         return None
     key, source, tested_to, as_of = tested.row(0)
     index = store.tables.read(REGIMES, {"source": [source]}, ["session", "index_level"]).sort("session")
-    if index.is_empty():
+    if not (index["session"] <= tested_to).any():
         return None
     is_bear = bear_market_sessions(index["index_level"].to_numpy())
     before, now = (
         "bear" if is_bear[index["session"].search_sorted(day, "right") - 1] else "bull" for day in (tested_to, as_of)
     )
     sentence = f"{key} is tested to {tested_to} in a {before} market; on {as_of}, {source} is in a {now} market"
-    return RetrainingCheck(key, as_of, before != now, sentence)
+    return _refuse_holdout(store, RetrainingCheck(key, as_of, before != now, sentence))
 
 
 def _tested_experiments(store: Store, partition_keys: Collection[str]) -> pl.DataFrame:
@@ -112,13 +116,20 @@ def _tested_experiments(store: Store, partition_keys: Collection[str]) -> pl.Dat
 
 
 def _check_growth(store: Store, partition_key: str, source: str, tested_to: date, as_of: date) -> RetrainingCheck:
-    splitter = store.ledger.read(partition_key).splitter
-    last = splitter.test_last if isinstance(splitter, Holdout) else None  # tests of other splitters end with the market
-    n_new = max(0, len(sessions(tested_to, min(last or as_of, as_of))) - 1)
-    sentence = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions to test"
-    return RetrainingCheck(
-        partition_key, as_of, n_new >= MIN_NEW_SESSIONS, f"{sentence} (required: {MIN_NEW_SESSIONS})"
-    )
+    n_new = max(0, len(sessions(tested_to, as_of)) - 1)
+    figures = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions"
+    sentence = f"{figures} (required: {MIN_NEW_SESSIONS})"
+    return _refuse_holdout(store, RetrainingCheck(partition_key, as_of, n_new >= MIN_NEW_SESSIONS, sentence))
+
+
+def _refuse_holdout(store: Store, check: RetrainingCheck) -> RetrainingCheck:
+    """Return the check, not due for a holdout, whose retraining repeats its policies."""
+    splitter = store.ledger.read(check.partition_key).splitter if check.is_due else None
+    if not isinstance(splitter, Holdout):
+        return check
+    fixed = f"the training of {check.partition_key} ends before {splitter.test_first} in every run"
+    remedy = "a new search or experiment trains on later sessions"
+    return replace(check, is_due=False, sentence=f"{check.sentence}, but {fixed}; {remedy}")
 
 
 def _traded_equity(store: Store, active: ActivePolicy, account: str) -> list[float]:

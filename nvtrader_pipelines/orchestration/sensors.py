@@ -223,7 +223,10 @@ def _skip_reason(instance: dg.DagsterInstance, current: Collection[str], check: 
         return check.sentence
     if check.partition_key not in current:
         return f"{check.partition_key} is no current experiment of data/experiments ({check.sentence})"
-    recent = {PARTITION_TAG: check.partition_key, RETRAINED_AS_OF: list(map(str, check.recent_sessions))}
+    partition = {PARTITION_TAG: check.partition_key}
+    if instance.get_runs_count(dg.RunsFilter(job_name=EXPERIMENT.name, tags=partition, statuses=UNFINISHED_STATUSES)):
+        return f"a run of {check.partition_key} is not finished ({check.sentence})"
+    recent = {**partition, RETRAINED_AS_OF: list(map(str, check.recent_sessions))}
     runs = instance.get_runs(dg.RunsFilter(job_name=EXPERIMENT.name, tags=recent), limit=1)
     if runs:
         return f"{check.partition_key} was retrained as of {runs[0].tags[RETRAINED_AS_OF]} ({check.sentence})"

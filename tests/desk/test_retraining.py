@@ -1,12 +1,14 @@
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.retraining import check_account_drift, check_market_growth, check_regime_change
 from nvtrader_pipelines.evaluation.splits import Holdout
 from nvtrader_pipelines.storage.store import Store
-from tests.desk.desks import days_of, evening, settle_returns, trade, write_index
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+from tests.desk.desks import days_of, evening, make_active, settle_returns, trade, write_index
 from tests.homes import copy_home
 from tests.runs.small_runs import N_SESSIONS, land
-from tests.runs.untrained import EXPERIMENT, KEY, planned, sealed
+from tests.runs.untrained import EXPERIMENT, KEY, judged, planned, sealed
 
 FALLEN = [1.0] * 30 + [0.79]
 
@@ -33,13 +35,26 @@ def test_market_growth_is_due_after_21_sessions(store, n_new, is_due):
     assert len(days_of(store)) - days_of(store).index(tested_to) - 1 == n_new
 
 
-def test_experiment_tested_to_a_fixed_day_never_outgrows_its_market(store):
+def test_holdout_is_never_due_since_it_trains_to_a_fixed_day(store):
     days = days_of(store)
-    holdout = Holdout(test_first=days[-90], test_last=days[-40])
+    holdout = Holdout(test_first=days[-90])
     fixed = EXPERIMENT.model_copy(update={"name": "fixed", "splitter": holdout})
-    sealed(store, planned(store, fixed))
-    (check,) = check_market_growth(store, [fixed.partition_key])
-    assert (check.as_of, check.is_due) == (days[-1], False)
+    run = judged(store, planned(store, fixed))
+    make_active(store, run)
+    trade(store, at=evening(store))
+    settle_returns(store, -0.01, 21)
+    land(store, N_SESSIONS + 21)
+    write_index(store, FALLEN)
+    checks = [
+        *check_market_growth(store, [fixed.partition_key]),
+        check_account_drift(store, "paper"),
+        check_regime_change(store),
+    ]
+    for check in checks:
+        assert check is not None
+        assert (check.partition_key, check.is_due) == (fixed.partition_key, False)
+        assert f"ends before {holdout.test_first}" in check.sentence
+    assert len(checks) == 3
 
 
 def test_growth_counts_from_the_newest_run(store):
@@ -83,6 +98,15 @@ def test_drift_counts_the_last_126_sessions_alone(store):
     assert "for 126 sessions and returned +0.0%" in check.sentence
 
 
+@pytest.mark.usefixtures("account")
+def test_drift_without_stored_curves_is_not_due(store):
+    settle_returns(store, -0.01, 21)
+    store.tables.replace(EQUITY_CURVES, pl.DataFrame(schema=EQUITY_CURVES.schema), {})
+    check = check_account_drift(store, "paper")
+    assert check is not None
+    assert (check.partition_key, check.is_due) == (KEY, False)
+
+
 def test_regime_change_is_due_until_a_run_is_tested_in_it(store):
     land(store, N_SESSIONS + 1)
     write_index(store, [1.0] * 30 + [0.81])
@@ -98,6 +122,12 @@ def is_regime_changed(store) -> bool:
     assert check is not None
     assert (check.partition_key, check.as_of) == (KEY, days_of(store)[-1])
     return check.is_due
+
+
+def test_index_that_begins_after_the_tests_has_no_regime_change(store):
+    land(store, N_SESSIONS + 21)
+    write_index(store, [1.0] * 20 + [0.79])
+    assert check_regime_change(store) is None
 
 
 def test_home_without_active_policy_has_neither_drift_nor_regime(store):

@@ -10,6 +10,7 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.jobs import CONTEST, RETRAINED_BECAUSE
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START, remove_unused_partitions
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
+from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
 from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS
@@ -289,7 +290,7 @@ def retrainable(traded, tmp_path, instance):
 
 
 def retrainings(sensor, store, instance) -> list[dg.RunRequest]:
-    """Requests of one tick, for each of which the daemon creates a run."""
+    """Requests of one tick, each of which the daemon runs to its end."""
     resources = {"store": StoreResource(root=str(store.home.root)), "desk": DeskResource()}
     defs = build_defs(home=store.home)
     with (
@@ -304,7 +305,7 @@ def retrainings(sensor, store, instance) -> list[dg.RunRequest]:
     def experiment() -> None: ...
 
     for request in requests:
-        instance.create_run_for_job(experiment, tags=dict(request.tags))
+        instance.create_run_for_job(experiment, tags=dict(request.tags), status=dg.DagsterRunStatus.SUCCESS)
     return requests
 
 
@@ -350,6 +351,24 @@ def test_experiment_is_retrained_once_in_five_sessions_by_all_sensors(retrainabl
         write_index(retrainable, [1.0] * 27 + [0.8])
         requested += [(n_new, sensor.name) for sensor in CAUSES for _ in retrainings(sensor, retrainable, instance)]
     assert requested == [(21, "market_grew"), (26, "market_grew")]
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "n_requests"),
+    [
+        (UNTRAINED_KEY, dg.DagsterRunStatus.NOT_STARTED, 0),
+        (UNTRAINED_KEY, dg.DagsterRunStatus.STARTED, 0),
+        (UNTRAINED_KEY, dg.DagsterRunStatus.FAILURE, 1),
+        (KEY, dg.DagsterRunStatus.STARTED, 1),
+    ],
+)
+def test_experiment_with_an_unfinished_run_is_not_retrained(key, status, n_requests, retrainable, instance):
+    @dg.job(name="experiment")
+    def experiment() -> None: ...
+
+    grow_market(retrainable)
+    instance.create_run_for_job(experiment, tags={PARTITION_TAG: key}, status=status)
+    assert len(retrainings(sensors.market_grew, retrainable, instance)) == n_requests
 
 
 @pytest.mark.parametrize("sensor", CAUSES, ids=lambda each: each.name)
