@@ -27,6 +27,7 @@ UNFINISHED_STATUSES = [
     dg.DagsterRunStatus.CANCELING,
 ]
 COPY_MESSAGE = "the home was copied while this run was under way; run it again to resume it"
+LOST_MESSAGE = "the UI that had launched this run was killed"
 PROCESS_TAG = "nvtrader/process"
 CODE_SERVER_TAG = ".dagster/grpc_info"  # Dagster's, of a run that a code server launched: JSON
 # Dagster documents this class, and dagster.yaml names one by the path of its module.
@@ -112,13 +113,17 @@ def cancel_dead_runs(instance: dg.DagsterInstance) -> None:
 def fail_lost_runs(instance: dg.DagsterInstance) -> None:
     """Fail the runs under way that a UI launched which is gone, killed or with its machine; Dagster retries them.
 
-    A run of a UI has the socket of that UI's code server, and ends with it.
+    A run of a UI has the socket of that UI's code server, and ends with it. One that was terminated is canceled.
     """
     under_way = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
     for run in instance.get_runs(dg.RunsFilter(statuses=under_way)):
         path = json.loads(run.tags.get(CODE_SERVER_TAG, "{}")).get("socket")
-        if path and not _is_listening(path):
-            instance.report_run_failed(run, "The UI that had launched this run was killed.")
+        if not path or _is_listening(path):
+            continue
+        if run.status is dg.DagsterRunStatus.CANCELING:
+            _cancel(instance, run, LOST_MESSAGE)
+        else:
+            instance.report_run_failed(run, LOST_MESSAGE)
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 

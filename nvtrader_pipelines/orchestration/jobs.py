@@ -53,7 +53,12 @@ AUTORESEARCH = dg.define_asset_job(
     "autoresearch",
     dg.AssetSelection.assets(SESSION_KEY, TRIALS_KEY, sharpe_ratio_curve),
     description="Search for better settings of an experiment within a budget, and look once at the sealed window.",
-    run_tags={"nvtrader/layer": "research", "nvtrader/training": "yes", "dagster/max_retries": "5"},  # it resumes
+    run_tags={
+        "nvtrader/layer": "research",
+        "nvtrader/training": "yes",
+        "dagster/max_retries": "5",  # it resumes
+        "dagster/max_runtime": "604800",  # seconds: a week
+    },
     executor_def=dg.in_process_executor,  # by which a stopped session counts as a success
 )
 JUDGEMENT = dg.define_asset_job(

@@ -1,6 +1,6 @@
 """MLflow runs of a search session: one for the session, and one nested below it for each trial."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ _NONE: Mapping[str, Any] = {}
 
 def track_session(
     home: Home, session: Session, lines: Sequence[Line], steps: Iterable[Line], warn: Callable[[str], None]
-) -> Iterator[Line]:
+) -> Generator[Line, None, None]:
     """Yield the lines of a session as they come, each logged to MLflow by a thread of its own.
 
     MLflow takes seconds to import, for which no trial waits. A store that fails is one warning; the session does not

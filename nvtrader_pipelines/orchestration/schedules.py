@@ -19,7 +19,8 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.runs.market_state import has_panel
+from nvtrader_pipelines.promotion.active_policy import last_activation
+from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import read_unarchived_experiments
 from nvtrader_pipelines.storage.store import Store
 
@@ -120,11 +121,15 @@ def weekly_retrain(
 def weekly_autoresearch(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request one session per week, whose seed is the week."""
-    if not has_panel(store):
+    """Request one session per week, whose seed is the week, on the market that is traded, else the first one."""
+    sources = panel_sources(store)
+    if not sources:
         return dg.SkipReason("the market has no panel yet; run the market job or `nvtrader materialize`")
+    active = last_activation(store)
+    traded = store.ledger.read(active.partition_key).market.source if active else ""
     week = context.scheduled_execution_time.strftime("%G-W%V")
-    config = {"seed": int(context.scheduled_execution_time.strftime("%G%V"))}
+    seed = int(context.scheduled_execution_time.strftime("%G%V"))
+    config = {"seed": seed, "source": traded if traded in sources else sources[0]}
     return dg.RunRequest(run_key=week, run_config={"ops": {"autoresearch_session": {"config": config}}})
 
 

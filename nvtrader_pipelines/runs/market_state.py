@@ -54,4 +54,9 @@ def record_market_digest(home: Home, state: str) -> None:
 
 def has_panel(store: Store) -> bool:
     """Whether any source has a panel."""
-    return not store.tables.read(MARKET_PANEL, columns=["source"]).is_empty()
+    return bool(panel_sources(store))
+
+
+def panel_sources(store: Store) -> list[str]:
+    """Sources that have a panel, in alphabetical order."""
+    return sorted(store.tables.read(MARKET_PANEL, columns=["source"])["source"])

@@ -9,6 +9,7 @@ from nvtrader_pipelines.orchestration.assets import autoresearch
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
 from nvtrader_pipelines.research.session_report import write_report
+from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
 from nvtrader_pipelines.storage.store import Store
@@ -52,6 +53,12 @@ def metadata_of(done):
     return event.materialization.metadata
 
 
+def terminate(instance):
+    """Do what Terminate does to the newest run, in this process."""
+    instance.report_run_canceling(instance.get_runs(limit=1)[0])
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_run_is_a_session_with_its_verdict_pictures_and_rows(home, instance):
     done = search(home, instance)
     (folder,) = session_folders(home)
@@ -93,16 +100,41 @@ def test_retry_of_a_failed_run_resumes_its_session(home, instance, monkeypatch):
     assert metadata_of(again)["session"].value != folder.session_id
 
 
+def test_terminate_before_the_first_result_is_a_success_without_one(home, instance, monkeypatch):
+    submit = TrialPool.submit
+
+    def submit_and_terminate(pool, job):
+        submit(pool, job)
+        if job.number == 1:
+            terminate(instance)
+
+    with monkeypatch.context() as terminating:
+        terminating.setattr(TrialPool, "submit", submit_and_terminate)
+        stopped = search(home, instance)
+    (folder,) = session_folders(home)
+    assert read_session(folder).lines == ()
+    assert metadata_of(stopped)["n_trials"].value == 0
+
+
+def test_reexecution_with_other_settings_is_refused(home, instance, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(autoresearch, "session_metadata", lambda *_: 1 / 0)
+        failed = search(home, instance, raises=False)
+    with pytest.raises(ValueError, match="budget, seed"):
+        search(home, instance, parent=failed, budget=7, seed=9)
+    (folder,) = session_folders(home)
+    assert read_session(folder).session.spec.budget == 3
+
+
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.STARTED])
 def test_terminate_ends_after_the_current_trial_and_other_interrupts_at_once(home, instance, monkeypatch, status):
     append = SessionFolder.append
 
     def append_and_interrupt(folder, line):
         append(folder, line)
-        if '"event":"trial"' in line:
-            run = instance.get_runs(limit=1)[0]
-            if status is dg.DagsterRunStatus.CANCELING:
-                instance.report_run_canceling(run)
+        if '"event":"trial"' in line and status is dg.DagsterRunStatus.CANCELING:
+            terminate(instance)
+        elif '"event":"trial"' in line:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as interrupting:

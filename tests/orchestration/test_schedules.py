@@ -19,6 +19,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import small_home, write_experiment
+from tests.research.search_homes import market, search_home
 from tests.runs.untrained import AT, market_home, planned, sealed
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -211,6 +212,16 @@ def test_current_experiments_are_extracted_nightly_and_trained_weekly(instance, 
     assert [request.run_key for request in night] == [f"2024-07-02:{key}" for key in current]
     assert [request.partition_key for request in week] == current
     assert [request.run_key for request in week] == [f"2024-W27:{key}" for key in current]
+
+
+def test_search_of_the_week_is_on_a_market_that_exists(tmp_path):
+    saturday = dt.datetime(2024, 7, 6, 6, tzinfo=NEW_YORK)
+    empty = tick(schedules.weekly_autoresearch, saturday, home=small_home(tmp_path / "empty"))
+    assert isinstance(empty, dg.SkipReason)
+    home = search_home(tmp_path / "landed", market())
+    request = tick(schedules.weekly_autoresearch, saturday, home=home)
+    config = request.run_config["ops"]["autoresearch_session"]["config"]
+    assert (request.run_key, config) == ("2024-W27", {"seed": 202427, "source": "landing"})
 
 
 def test_pairs_are_checked_nightly_and_warehouse_tidied_weekly():

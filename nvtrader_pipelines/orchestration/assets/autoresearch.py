@@ -3,9 +3,10 @@
 import hashlib
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from enum import Enum
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -80,28 +81,34 @@ class AutoresearchConfig(dg.Config):
         ),
     ],
     name="autoresearch_session",
+    pool="training",
 )
 def autoresearch_session(
     context: dg.AssetExecutionContext, config: AutoresearchConfig, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.MaterializeResult]:
     """Run a search session to its verdict.
 
-    A retry of the run resumes it. Terminate ends it after its current trials, and a re-execution goes on.
+    A retry of the run resumes it. Terminate ends it after its current trials, and a re-execution resumes it, too.
     """
     from nvtrader_pipelines.orchestration.search_spans import trace_session  # imports OpenTelemetry: 0.3 s
 
     folder = find_or_create(context.instance, context.run, config, store)
     recorded = read_session(folder)
     context.log.info("session %s in %s", folder.session_id, folder.path)
-    progress = SessionProgress(recorded)
-    with _stop_when_terminated(context, folder):
-        warn = context.log.warning
-        steps = trace_session(store.home, recorded.session, run_session(store, folder.session_id), warn)
-        for line in track_session(store.home, recorded.session, recorded.lines, steps, warn):
+    progress, warn = SessionProgress(recorded), context.log.warning
+    steps = run_session(store, folder.session_id, config.workers)
+    traced = trace_session(store.home, recorded.session, steps, warn)
+    with (
+        closing(track_session(store.home, recorded.session, recorded.lines, traced, warn)) as tracked,
+        _stop_when_terminated(context, folder) as is_terminated,
+    ):
+        for line in tracked:
             progress.add(line)
             context.log.info("%s (%s)", progress.sentence(line), progress.remaining)
+            if is_terminated:
+                folder.stop_request.touch()  # a session that begins removes an earlier request
     ended = read_session(folder)
-    digest = hashlib.sha256(folder.journal.read_bytes()).hexdigest()
+    digest = hashlib.sha256(b"\n".join(folder.read_lines())).hexdigest()
     yield dg.MaterializeResult(
         asset_key=SESSION_KEY, metadata=session_metadata(store, ended), data_version=dg.DataVersion(digest)
     )
@@ -115,17 +122,22 @@ def find_or_create(
 
     Raises:
         StorageError, ValueError: as `create_session`.
+        ValueError: if the session has other settings than the run.
     """
+    mode = config.eval_mode.value
+    timesteps = None if mode is SearchMode.CUFOLIO_ONLY else config.total_timesteps
+    base = session_base(mode, None, config.source, config.symbols or None, timesteps)
+    settings = {"eval_mode": mode, **config.model_dump(include={"goal", "budget", "seed"})}
     folder = session_of(instance, run, store.home)
     if not folder.settings.exists():
-        mode = config.eval_mode.value
-        timesteps = None if mode is SearchMode.CUFOLIO_ONLY else config.total_timesteps
-        create_session(
-            store,
-            session_base(mode, None, config.source, config.symbols or None, timesteps),
-            session_id=folder.session_id,
-            eval_mode=mode,
-            **config.model_dump(include={"goal", "budget", "seed", "workers"}),
+        create_session(store, base, session_id=folder.session_id, workers=config.workers, **settings)
+        return folder
+    spec = read_session(folder).session.spec
+    changed = [name for name, value in {"base": base, **settings}.items() if getattr(spec, name) != value]
+    if changed:
+        raise ValueError(
+            f"a retry or re-execution resumes session {folder.session_id} and must have its settings, but "
+            f"{', '.join(changed)} differ; launch the job anew for another session"
         )
     return folder
 
@@ -165,22 +177,28 @@ def session_metadata(store: Store, recorded: RecordedSession) -> dict[str, Any]:
 
 
 @contextmanager
-def _stop_when_terminated(context: dg.AssetExecutionContext, folder: SessionFolder) -> Iterator[None]:
-    """Let Terminate end the session after its current trials; other interrupts, as at the end of the UI, pass."""
-    before: Any = signal.getsignal(signal.SIGINT)
+def _stop_when_terminated(context: dg.AssetExecutionContext, folder: SessionFolder) -> Iterator[list[int]]:
+    """Let Terminate end the session after its current trials; its signal is then in the list.
+
+    Other interrupts, as at the end of the UI, pass. Outside the main thread there are none.
+    """
+    signals: list[int] = []
+    if current_thread() is not main_thread():
+        yield signals
+        return
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def stop(number: int, frame: FrameType | None) -> None:
         run = context.instance.get_run_by_id(context.run.run_id)
-        if run is not None and run.status is dg.DagsterRunStatus.CANCELING:
-            folder.stop_request.touch()
-        else:
-            before(number, frame)
+        if run is None or run.status is not dg.DagsterRunStatus.CANCELING:
+            before[number](number, frame)
+        signals.append(number)
+        folder.stop_request.touch()
 
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for each in signals:
-        signal.signal(each, stop)
+    for number in before:
+        signal.signal(number, stop)
     try:
-        yield
+        yield signals
     finally:
-        for each in signals:
-            signal.signal(each, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
