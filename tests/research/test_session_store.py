@@ -3,11 +3,18 @@ from datetime import date
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.session_spec import SearchWindows
-from nvtrader_pipelines.research.session_store import earlier_configurations, known_results, validation_digest
+from nvtrader_pipelines.research.session_store import (
+    earlier_configurations,
+    known_results,
+    sealed_experiment,
+    validation_digest,
+)
 from nvtrader_pipelines.research.space import configuration_hash
+from tests.research.search_homes import cufolio
 from tests.research.sessions import SPACE, JournalBuilder, a_session, write_session
 from tests.storage.ledger.run_rows import run_row
 
@@ -105,3 +112,12 @@ def test_results_are_known_of_judged_trials_on_equal_data_only(store):
 def test_results_on_other_data_are_not_known(store):
     other_session(store.home)
     assert known_results(store.home, SESSION) == {}
+
+
+def test_sealed_experiment_trades_through_cufolio_within_the_risk_limits():
+    sealed = sealed_experiment(SPACE.base, SESSION.spec.sealed_from, "sealed")
+    assert isinstance(sealed.pipeline.allocator, CufolioAllocator)
+    assert sealed.pipeline.allocator.max_position_pct <= sealed.pipeline.risk_limits.max_position
+    assert sealed_experiment(sealed, SESSION.spec.sealed_from, "sealed") == sealed
+    rule = sealed_experiment(cufolio(), SESSION.spec.sealed_from, "rule")
+    assert rule.pipeline == cufolio().pipeline
