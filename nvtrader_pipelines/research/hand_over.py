@@ -34,12 +34,12 @@ def hand_over(store: Store, session: Session, lines: Sequence[Line]) -> None:
         StorageError: if the gate's settings, the experiment or the audit cannot be read.
     """
     event = event_id("NewBest", session.session_id)
-    earlier = [each for each in store.audit.events() if each.kind == "NewBest"]
-    if event in [each.event_id for each in earlier]:
+    earlier = _new_bests(store)
+    if event in [new_best.event_id for new_best in earlier]:
         return
     closed = next(line for line in lines if isinstance(line, SessionClosed))
     window = {"source": session.spec.base.market.source, "sealed_from": session.spec.sealed_from.isoformat()}
-    sharpes = [each.detail["sharpe"] for each in earlier if window.items() <= each.detail.items()]
+    sharpes = [new_best.detail["sharpe"] for new_best in earlier if window.items() <= new_best.detail.items()]
     best = _best(store, session, closed, lines, max(sharpes, default=-inf))
     if best is None:
         return
@@ -87,8 +87,8 @@ def record_retrained(store: Store, run: SealedRun) -> None:
     Raises:
         StorageError: if the audit cannot be read.
     """
-    for event in store.audit.events():
-        if event.kind == "NewBest" and event.spec_hash == run.spec_hash:
+    for new_best in _new_bests(store):
+        if new_best.spec_hash == run.spec_hash:
             retrained = AuditEvent(
                 event_id=event_id("PolicyRetrained", run.run_id),
                 kind="PolicyRetrained",
@@ -98,12 +98,17 @@ def record_retrained(store: Store, run: SealedRun) -> None:
                 run_id=run.run_id,
                 spec_hash=run.spec_hash,
                 detail={
-                    **{name: event.detail[name] for name in ("session", "rule", "experiment")},
+                    **{name: new_best.detail[name] for name in ("session", "rule", "experiment")},
                     "policies": dict(run.policies),
                     "policies_sha256": run.sha256,
                 },
             )
             store.audit.append([retrained])
+
+
+def _new_bests(store: Store) -> list[AuditEvent]:
+    """Events of earlier hand-overs; no other row of the audit is parsed."""
+    return [row.event for row in store.audit.rows() if row.kind == "NewBest"]
 
 
 def _best(
