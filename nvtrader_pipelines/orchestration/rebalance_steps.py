@@ -60,7 +60,7 @@ def clear_plan(desk: Desk, *, acknowledge: bool) -> None:
         desk.clear()
         plans = desk.plans()
         if acknowledge and len(plans) and plans["status"][0] == "waiting":
-            reason = "soft findings are acknowledged by the run's configuration"
+            reason = "soft findings acknowledged by the configuration"
             desk.approve(plans["plan_id"][0], by="dagster", reason=reason)
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -25,9 +27,16 @@ class DeskResource(dg.ConfigurableResource):
 
     account: str = Field(default="paper", description="account in data/accounts/<name>.yaml")
     acknowledge: bool = Field(
-        default=False, description="acknowledge soft compliance findings, which otherwise wait for a person"
+        default=False,
+        description="acknowledge soft compliance findings, as an account with `acknowledge: true` does; otherwise they "
+        "wait for a person",
     )
 
     def of(self, store: Store) -> Desk:
         """Open the desk of the account."""
         return Desk(store, self.account, by="dagster")
+
+    def acknowledges(self, store: Store) -> bool:
+        """Whether this run acknowledges soft findings, by its configuration or the account's file."""
+        spec = read_account(store.home, self.account)
+        return self.acknowledge or (isinstance(spec, SimulatedAccountSpec) and spec.acknowledge)

@@ -23,6 +23,7 @@ class SimulatedAccountSpec(Component):
     skip_below: Weight = 0.0  # absolute change of weight; a smaller one makes no order
     slippage_bps: Annotated[float, Field(ge=0.0, le=500.0)] = 0.0  # of the price, against every order
     volume_share: Share | None = None  # maximum share of the session's volume per order; None: no limit
+    acknowledge: bool = False  # runs of Dagster acknowledge soft findings, which otherwise wait for a person
 
     @property
     def kept_at(self) -> str:

@@ -59,7 +59,7 @@ def orders(
     trading = desk.of(store)
     require_checks_passed(trading)
     wait_for_bars(trading.store, context.run.tags.get(SESSION))
-    execute_due_sessions(trading, progress.reporter(context), acknowledge=desk.acknowledge)
+    execute_due_sessions(trading, progress.reporter(context), acknowledge=desk.acknowledges(store))
     events = audit_events_since(trading, context.instance, context.run.run_id)
     trading.mirror()
     return account_result(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(event_rows(events)))})
@@ -105,7 +105,7 @@ def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Mat
 def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """Plan for the next session with its compliance findings and status."""
     trading = desk.of(store)
-    clear_plan(trading, acknowledge=desk.acknowledge)
+    clear_plan(trading, acknowledge=desk.acknowledges(store))
     trading.mirror()
     plans = read_account_rows(trading, REBALANCE_PLAN)
     pictures = store_pictures(store.home, "rebalance_plan", plan_figures(plans), desk.account)
