@@ -1,0 +1,1 @@
+"""REST service: the use cases of the command line over HTTP, safe by default."""

@@ -1,0 +1,70 @@
+"""What the routes share: the store, the kept answers, and who acts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.responses import Response
+
+from nvtrader_pipelines.service.api.answers import Answers
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Context:
+    """Store of the home, answers that are kept, and the name that decisions are recorded under."""
+
+    store: Store
+    by: str
+    answers: Answers = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", Answers(self.store.home))
+
+    @property
+    def home(self) -> Home:
+        """Home that is served."""
+        return self.store.home
+
+    def answer(
+        self, name: str, read: Callable[[], object], *sources: tuple[Path, ...], of: tuple[object, ...] = ()
+    ) -> Response:
+        """Answer with what `read` returns, kept until a source changes.
+
+        Args:
+            name: name of the answer.
+            read: returns a document, or rows.
+            sources: groups of files and folders that it comes from.
+            of: arguments that it depends on.
+        """
+        return self.answers.get((name, *of), [path for group in sources for path in group], read)
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """Files of runs and their figures."""
+        return self.home.ledger, self.home.catalog, self.home.training_curves
+
+    @property
+    def desk(self) -> tuple[Path, ...]:
+        """Files of accounts, plans and the kill switch."""
+        return self.home.audit, self.home.runtime, self.home.accounts, self.home.compliance
+
+    @property
+    def searches(self) -> tuple[Path, ...]:
+        """Files of search sessions."""
+        return self.home.research_sessions, self.home.research_policies
+
+    @property
+    def experiments(self) -> tuple[Path, ...]:
+        """Files of experiments and of the market."""
+        return self.home.experiments, self.home.market_file, self.home.promotion_file
+
+
+def _context(request: Request) -> Context:
+    return request.app.state.context
+
+
+Shared = Annotated[Context, Depends(_context)]

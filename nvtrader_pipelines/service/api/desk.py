@@ -1,0 +1,185 @@
+"""Routes of the desk: environment, plans, accounts, scoreboard, schedules and kill switch."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.halt import resume, stop_trading
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.orchestration.launching import ScheduleState, run_now, schedule_states
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.scoreboard.board import read_scoreboard
+from nvtrader_pipelines.service.api.body import Body, Text
+from nvtrader_pipelines.service.api.context import Context, Shared
+from nvtrader_pipelines.service.api.launches import Launched
+from nvtrader_pipelines.service.api.problems import NotFound, not_found
+from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
+from nvtrader_pipelines.service.documents.short_samples import mask_short
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.views.publishing import publish
+
+router = APIRouter(prefix="/api", tags=["desk"])
+PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
+Reason = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class Approval(Body):
+    """Why a plan is approved."""
+
+    reason: Text = ""
+
+
+class Refusal(Body):
+    """Why a plan is overridden or rejected."""
+
+    reason: Reason
+
+
+class KillSwitchRequest(Body):
+    """Whether trading is stopped, and why."""
+
+    engaged: bool
+    reason: Reason
+
+
+class KillSwitchState(BaseModel):
+    """State of the kill switch."""
+
+    model_config = ConfigDict(frozen=True)
+    halted: str | None  # why trading is stopped; null if it is not
+    message: str = ""  # what the request did
+    cancelled: tuple[str, ...] = ()  # orders at brokers
+    still_open: dict[str, str] = Field(default_factory=dict)  # accounts where orders may be open, with the reason
+
+
+@router.get("/env")
+def environment() -> dict[str, Any]:
+    """Environment that trains unless an experiment says otherwise."""
+    return EnvSpec().model_dump(mode="json")
+
+
+@router.get("/plans")
+def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None = None) -> list[dict[str, Any]]:
+    """Rebalance plans with findings and status, newest first."""
+    with not_found():
+        if account is not None:
+            read_account(shared.home, account)
+
+    def read() -> object:
+        records = plan_records(shared.store.audit.events(account))
+        return [plan_document(record) for record in reversed(records.values())]
+
+    return shared.answer("plans", read, shared.desk, of=(account,))  # pyright: ignore[reportReturnType]
+
+
+@router.post("/plans/{plan_id}/approve")
+def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> dict[str, Any]:
+    """Approve a waiting plan despite its soft findings."""
+    return decide(shared, plan_id, "approve", body.reason if body else "")
+
+
+@router.post("/plans/{plan_id}/override")
+def override(shared: Shared, plan_id: PlanId, body: Refusal) -> dict[str, Any]:
+    """Override a plan: keep what is held, place no order."""
+    return decide(shared, plan_id, "override", body.reason)
+
+
+@router.post("/plans/{plan_id}/reject")
+def reject(shared: Shared, plan_id: PlanId, body: Refusal) -> dict[str, Any]:
+    """Reject a plan: place no order."""
+    return decide(shared, plan_id, "reject", body.reason)
+
+
+def decide(
+    shared: Context, plan_id: str, decision: Literal["approve", "override", "reject"], reason: str
+) -> dict[str, Any]:
+    """Record a decision on a plan and return its audit event.
+
+    Raises:
+        NotFound: if there is no such plan.
+        ExecutionError: if it is not waiting, was decided on, or expired.
+    """
+    record = plan_records(shared.store.audit.events()).get(plan_id)
+    if record is None:
+        raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")
+    trading = Desk(shared.store, record.plan.account, by=shared.by)
+    event = getattr(trading, decision)(plan_id, shared.by, reason)
+    trading.mirror()
+    publish(shared.store)
+    return event.model_dump(mode="json")
+
+
+def plan_document(record: PlanRecord) -> dict[str, Any]:
+    """Plan with its status and findings."""
+    findings = [finding.model_dump(mode="json") for finding in record.findings]
+    return record.plan.model_dump(mode="json") | {"status": record.status, "findings": findings, "reason": record.reason}
+
+
+@router.get("/portfolio")
+def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DEFAULT_ACCOUNT) -> dict[str, Any]:
+    """State of an account: positions, cash, equity, last plan, waiting plans."""
+    with not_found():
+        read_account(shared.home, account)
+
+    def read() -> object:
+        return snapshot(AccountFacts.of(shared.store, account))
+
+    return shared.answer("portfolio", read, shared.desk, of=(account,))  # pyright: ignore[reportReturnType]
+
+
+@router.get("/scoreboard")
+def scoreboard(shared: Shared) -> list[dict[str, Any]]:
+    """All entrants as scored last, ranked within contests."""
+
+    def read() -> object:
+        return mask_short(read_scoreboard(shared.store)).to_dicts()
+
+    return shared.answer("scoreboard", read, shared.runs)  # pyright: ignore[reportReturnType]
+
+
+@router.get("/scheduler")
+def scheduler(shared: Shared) -> tuple[ScheduleState, ...]:
+    """Schedules with their last and next runs."""
+    return schedule_states(shared.store)
+
+
+@router.post("/scheduler/{name}/run", status_code=202)
+def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> Launched:
+    """Launch what a schedule would launch now."""
+    names = [state.name for state in schedule_states(shared.store)]
+    if name not in names:
+        raise NotFound(f"there is no schedule {name!r}; there are {', '.join(names)}")
+    return Launched(task_id=run_now(shared.store, name))
+
+
+@router.get("/kill-switch")
+def kill_switch(shared: Shared) -> KillSwitchState:
+    """Whether trading is stopped, and why."""
+    return KillSwitchState(halted=FileKillSwitch(shared.home).halt_reason())
+
+
+@router.post("/kill-switch")
+def set_kill_switch(shared: Shared, body: KillSwitchRequest) -> KillSwitchState:
+    """Stop trading and runs on every account, or let them resume."""
+    return engage(shared, body.reason) if body.engaged else release(shared, body.reason)
+
+
+def engage(shared: Context, reason: str) -> KillSwitchState:
+    """Stop trading and cancel open orders at brokers."""
+    outcome = stop_trading(shared.store, shared.by, reason, now)
+    return KillSwitchState(
+        halted=FileKillSwitch(shared.home).halt_reason(),
+        message=outcome.message,
+        cancelled=outcome.cancelled,
+        still_open=outcome.still_open,
+    )
+
+
+def release(shared: Context, reason: str) -> KillSwitchState:
+    """Release the kill switch."""
+    message = resume(shared.store, shared.by, reason, now)
+    return KillSwitchState(halted=FileKillSwitch(shared.home).halt_reason(), message=message)

@@ -1,0 +1,159 @@
+"""Guard in front of the service: hosts, tokens, origins, sizes of bodies, and headers of safety.
+
+Any page in a browser can send requests to this machine, so a write needs the token that the start prints.
+"""
+
+import hmac
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nvtrader_pipelines.service.api.problems import problem_response
+
+LOG = logging.getLogger(__name__)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+READS = {"GET", "HEAD"}
+MAX_BODY = 8 << 20  # bytes; a chart as PNG, in base 64
+PAGE_POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
+SAFETY = {
+    "content-security-policy": PAGE_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",  # the link of the start holds the token
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use a service: the address it is bound to, and its token."""
+
+    host: str
+    port: int
+    token: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in LOOPBACK
+
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie; cookies are shared by all ports of a host."""
+        return f"nvtrader-{self.port}"
+
+    @property
+    def link(self) -> str:
+        """Link that lets a browser in."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/?token={self.token}"
+
+    def holds(self, token: str) -> bool:
+        """Whether a token is the right one, in constant time."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+
+class Guard:
+    """Outermost ASGI application: what it refuses never reaches a route, and no error leaves it."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer why not."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        sender = _Sender(send)
+        try:
+            status, reason = refusal(scope, self._access)
+            if status:
+                challenge = {"www-authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004
+                await problem_response(status, reason, challenge)(scope, receive, sender)
+            else:
+                await self._app(scope, _Limited(receive), sender)
+        except _TooLarge:
+            await problem_response(413, TOO_LARGE)(scope, receive, sender)
+        except Exception:  # the last resort: with the traceback in the log, and no reset connection
+            LOG.exception("%s %s failed", scope["method"], scope["path"])
+            if not sender.has_begun:
+                await problem_response(500, "the service failed; its log has the trace")(scope, receive, sender)
+
+
+def refusal(scope: Scope, access: Access) -> tuple[int, str]:
+    """Status and reason for which a request is refused; 0 if it is not."""
+    headers, is_read = Headers(scope=scope), scope["method"] in READS
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or (access.is_loopback and _host_name(hosts[0]) not in LOOPBACK):
+        return 421, "the host must be 127.0.0.1 or localhost; open the link that `nvtrader serve` prints"
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY:
+        return 413, TOO_LARGE
+    if is_read and (access.is_loopback or scope["path"] == "/"):  # the page of the link checks its token itself
+        return 0, ""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and access.holds(bearer.strip()):
+        return 0, ""
+    if not access.holds(_cookies(headers).get(access.cookie, "")):
+        return 401, "the token is missing or wrong; send `Authorization: Bearer TOKEN`, or open the link of the start"
+    is_own = all(origin == f"{scope['scheme']}://{hosts[0]}" for origin in headers.getlist("origin"))
+    if not is_own or headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
+        return 403, "the request must come from the page of this service, but another page sent it"
+    return 0, ""
+
+
+def _host_name(host: str) -> str:
+    """Name without port; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _cookies(headers: Headers) -> Mapping[str, str]:
+    try:
+        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
+    except CookieError:
+        return {}
+
+
+class _TooLarge(Exception):  # noqa: N818
+    """Body above the limit."""
+
+
+TOO_LARGE = f"a body may have {MAX_BODY >> 20} MB at most, but is larger; send a smaller one"
+
+
+class _Limited:
+    """Reader of a body that ends at the limit, also where no length was stated."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._n_bytes = receive, 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._n_bytes += len(message.get("body", b""))
+        if self._n_bytes > MAX_BODY:
+            raise _TooLarge
+        return message
+
+
+class _Sender:
+    """Sender that adds the headers of safety."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in SAFETY.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+        await self._send(message)

@@ -1,0 +1,72 @@
+"""Launches through Dagster, and what the answer to a launch says."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.orchestration.launching import launch, run_session_id
+from nvtrader_pipelines.runs.registration import register_experiments
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.problems import Conflict, not_found
+from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
+from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+
+
+class Launched(BaseModel):
+    """Run that was launched."""
+
+    model_config = ConfigDict(frozen=True)
+    task_id: str  # of the Dagster run; its progress is at /chat/stream/{task_id}
+    version_id: str | None = None  # of the experiment
+    spec_hash: str | None = None
+    session_id: str | None = None  # of a search
+
+
+def register(shared: Context, spec: ExperimentSpec) -> bool:
+    """Register an experiment, and return whether it is new.
+
+    Raises:
+        Conflict: if the market cannot run it.
+    """
+    is_new = spec.partition_key not in set(shared.store.ledger.versions()["partition_key"])
+    problem = register_experiments(shared.store, [spec]).problems.get(spec.name)
+    if problem is not None:
+        raise Conflict(problem)
+    return is_new
+
+
+def launch_named(shared: Context, name: str) -> Launched:
+    """Train and evaluate an experiment, named as its file, or as a version."""
+    if "@" in name:
+        with not_found():
+            return _launch_version(shared, shared.store.ledger.read(name))
+    with not_found():
+        spec = read_named_experiment(shared.home, name)
+    return launch_experiment(shared, spec)
+
+
+def launch_experiment(shared: Context, spec: ExperimentSpec) -> Launched:
+    """Register an experiment, and train and evaluate it."""
+    register(shared, spec)
+    return _launch_version(shared, spec)
+
+
+def _launch_version(shared: Context, spec: ExperimentSpec) -> Launched:
+    task_id = launch(shared.store, "experiment", partition=spec.partition_key)
+    return Launched(task_id=task_id, version_id=spec.partition_key, spec_hash=spec.spec_hash)
+
+
+def launch_replay(shared: Context, run_id: str, config: dict[str, Any]) -> Launched:
+    """Walk the policies of a run through another window."""
+    with not_found():
+        run = find_run_by_name(shared.store.ledger, run_id)
+    settings = {"ops": {"replay_policies": {"config": {**config, "run_id": run.run_id}}}}
+    task_id = launch(shared.store, "replay", config=settings)
+    return Launched(task_id=task_id, version_id=run.partition_key, spec_hash=run.spec_hash)
+
+
+def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
+    """Start a search session."""
+    task_id = launch(shared.store, "autoresearch", config={"ops": {"autoresearch_session": {"config": settings}}})
+    return Launched(task_id=task_id, session_id=run_session_id(shared.store, task_id))

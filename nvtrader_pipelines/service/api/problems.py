@@ -1,0 +1,101 @@
+"""Errors as problem documents (RFC 9457), with the sentence of the command line."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from nvtrader_pipelines.desk.account_access import AccountInUse
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+
+MEDIA_TYPE = "application/problem+json"
+LOG = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """Why a request was refused or failed."""
+
+    model_config = ConfigDict(frozen=True)
+    title: str  # the status in words
+    status: int
+    detail: str  # what must hold, what was found, what to do
+
+
+class NotFound(Exception):  # noqa: N818 - named after the status
+    """Thing that a path or a body names and that does not exist."""
+
+
+def problem_response(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    """Build the answer to a request that is refused or failed."""
+    problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+    return Response(problem.model_dump_json(), status, headers, MEDIA_TYPE)
+
+
+@contextmanager
+def not_found() -> Iterator[None]:
+    """Answer 404 where a lookup by name finds nothing, or several."""
+    try:
+        yield
+    except DamagedFileError:
+        raise
+    except (StorageError, ValueError) as error:
+        raise NotFound(str(error)) from error
+
+
+class Conflict(Exception):  # noqa: N818 - named after the status
+    """State that forbids a request."""
+
+
+@contextmanager
+def conflict() -> Iterator[None]:
+    """Answer 409 where the state forbids what is asked for."""
+    try:
+        yield
+    except (StorageError, ValueError) as error:
+        raise Conflict(str(error)) from error
+
+
+def status_of(error: Exception) -> int:
+    """Status of an error that a use case raises: bad input, unless its state forbids it."""
+    match error:
+        case NotFound():
+            return 404
+        case Conflict() | AccountInUse() | ExecutionError():
+            return 409
+        case DamagedFileError():
+            return 503
+        case _:
+            return 422
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Let an application answer with problem documents."""
+
+    def refuse(_: Request, error: Exception) -> Response:
+        return problem_response(status_of(error), str(error))
+
+    def fail(_: Request, error: Exception) -> Response:
+        LOG.warning("%s", error)
+        return problem_response(503, f"a file cannot be read or written: {error}; check permissions and free space")
+
+    def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - as registered
+        sentences = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return problem_response(422, "; ".join(sentences))
+
+    def http(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - as registered
+        return problem_response(error.status_code, str(error.detail), dict(error.headers or {}))
+
+    for kind in (NotFound, Conflict, StorageError, ValueError):
+        app.add_exception_handler(kind, refuse)
+    app.add_exception_handler(OSError, fail)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)

@@ -1,0 +1,164 @@
+"""Progress of runs as server-sent events: one reader a run, however many clients follow it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Header, Path
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.orchestration.launching import RunState, run_state
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.service.api.context import Shared
+from nvtrader_pipelines.service.api.problems import not_found
+from nvtrader_pipelines.storage.store import Store
+
+router = APIRouter(tags=["rl"])
+POLL_SECONDS = 0.25
+ENDS = ("done", "error")  # stages
+TaskId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
+
+
+class Step(NamedTuple):
+    """Progress message with its number."""
+
+    number: int
+    progress: Progress
+
+
+class News(NamedTuple):
+    """New messages of a task, and whether they are the last."""
+
+    steps: list[Step]
+    is_last: bool
+
+
+class Streams:
+    """Streams of all tasks that anybody follows; they end when the server is asked to end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._streams = store, dict[str, _Stream]()
+        self.stop = asyncio.Event()
+
+    async def follow(self, task_id: str, after: int) -> AsyncIterator[Step]:
+        """Yield the messages of a task with a number above `after`, then those to come, up to its end."""
+        stream = self._streams.get(task_id)
+        if stream is None:
+            stream = self._streams[task_id] = _Stream(lambda number: read_news(self._store, task_id, number), self.stop)
+        stream.n_followers += 1
+        try:
+            async for step in stream.follow(after):
+                yield step
+        finally:
+            stream.n_followers -= 1
+            if not stream.n_followers and self._streams.get(task_id) is stream:
+                del self._streams[task_id]
+                stream.cancel()
+
+
+class _Stream:
+    """Messages of a task so far, and a reader that adds those to come."""
+
+    def __init__(self, read: Callable[[int], News], stop: asyncio.Event) -> None:
+        self._read, self._stop, self.n_followers = read, stop, 0
+        self._steps: list[Step] = []
+        self._is_ended, self._news = False, asyncio.Event()
+        self._reader = asyncio.create_task(self._poll())
+
+    def cancel(self) -> None:
+        """End the reader."""
+        self._reader.cancel()
+
+    async def follow(self, after: int) -> AsyncIterator[Step]:
+        """Yield messages with a number above `after` as they come."""
+        position = 0
+        while True:
+            news = self._news  # taken before the messages are looked at, so that none is missed
+            for step in self._steps[position:]:
+                if step.number > after:
+                    yield step
+            position = len(self._steps)
+            if self._stop.is_set() or (self._is_ended and news is self._news):
+                return
+            await news.wait()
+
+    async def _poll(self) -> None:
+        while not (self._stop.is_set() or self._is_ended):
+            news = await asyncio.to_thread(self._read, self._steps[-1].number if self._steps else 0)
+            self._steps += news.steps
+            self._is_ended = news.is_last
+            if news.steps or news.is_last:
+                self._wake()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), POLL_SECONDS)
+        self._wake()
+
+    def _wake(self) -> None:
+        woken, self._news = self._news, asyncio.Event()
+        woken.set()
+
+
+def read_news(store: Store, task_id: str, after: int) -> News:
+    """Read the messages of a task above a number.
+
+    One `done` or `error` is the last, once its Dagster run has ended: a run has several parts that end.
+    """
+    state = run_state(store, task_id)  # before the messages, so that none comes after the end
+    read = read_search if state.job == "autoresearch" else read_run
+    steps = read(store, task_id, after)
+    *before, last = steps or [None]
+    steps = [step for step in before if step and step.progress.stage not in ENDS]
+    if last and (state.is_finished or last.progress.stage not in ENDS):
+        steps.append(last)
+    if state.is_finished and not (last and last.progress.stage in ENDS):
+        steps.append(Step(max([after, *(step.number for step in steps)]) + 1, end_of(state, task_id)))
+    return News(steps, state.is_finished)
+
+
+def read_run(store: Store, task_id: str, after: int) -> list[Step]:
+    """Read messages of a training, an evaluation or a replay from the ledger."""
+    rows = store.ledger.task_events(task_id, after).rows(named=True)
+    return [Step(row.pop("id"), Progress.model_validate(row)) for row in rows]
+
+
+def read_search(store: Store, task_id: str, after: int) -> list[Step]:
+    """Read lines of a search session's journal as messages."""
+    folder = SessionFolder.of(store.home, run_session_id(store, task_id))
+    if not folder.settings.exists() or len(folder.read_lines()) <= after:
+        return []
+    recorded = read_session(folder)
+    progress = SessionProgress(recorded._replace(lines=()))
+    steps = []
+    for number, line in enumerate(recorded.lines, start=1):
+        progress.add(line)
+        budget = recorded.session.spec.budget
+        message = Progress(
+            task_id=task_id,
+            run_id=folder.session_id,
+            stage="start" if number == 1 else "evaluate.step",
+            message=progress.sentence(line),
+            timestamp=now(),
+            share=min(1.0, progress.n_trials / budget) if budget else None,
+        )
+        steps.append(Step(number, message))
+    return steps[after:]
+
+
+def end_of(state: RunState, task_id: str) -> Progress:
+    """Last message of a run that left none, such as one with nothing to do, or that failed before it began."""
+    stage, message = ("done", "the run has ended") if state.status == "SUCCESS" else ("error", f"the run is {state.status}")
+    return Progress(task_id=task_id, run_id=task_id, stage=stage, message=message, timestamp=state.ended or now())
+
+
+@router.get("/chat/stream/{task_id}", response_class=EventSourceResponse)
+async def stream(
+    streams: Annotated[Streams, Depends(_streams)],
+    shared: Shared,
+    task_id: TaskId,
+    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow a run: progress messages from `start` to `done` or `error`; `Last-Event-ID` resumes after one."""
+    async for step in streams.follow(task_id, last_event_id or 0):
+        yield ServerSentEvent(raw_data=step.progress.model_dump_json(), id=str(step.number), event="progress")

@@ -1,0 +1,131 @@
+"""Routes `/rl`: versions of experiments, runs, components and the stop of everything."""
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.service.api.context import Shared
+from nvtrader_pipelines.service.api.desk import KillSwitchState, Reason, engage
+from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register
+from nvtrader_pipelines.service.api.problems import NotFound, not_found
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
+from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, list_runs, run_document
+from nvtrader_pipelines.storage.specs import store_experiment
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
+
+router = APIRouter(prefix="/rl", tags=["rl"])
+RunName = Annotated[str, Path(max_length=200, description="id of a run, its beginning, or an experiment")]
+TABLES = {"equity": EQUITY_CURVES, "trajectories": TRAJECTORIES}
+
+
+class Version(BaseModel):
+    """Registered version of an experiment."""
+
+    model_config = ConfigDict(frozen=True)
+    version_id: str  # name@hash8
+    spec_hash: str
+    created: bool  # whether it is new
+
+
+class TrainingRun(Body):
+    """Training and evaluation of an experiment."""
+
+    kind: Literal["train"] = "train"
+    experiment: Annotated[str, Field(min_length=1, max_length=200)]  # name, or version id
+
+
+class ReplayRun(Body):
+    """Walk of a run's policies through another window."""
+
+    kind: Literal["replay"]
+    run_id: Annotated[str, Field(min_length=1, max_length=200)]
+    first: date | None = None  # first session; null: of its tests
+    last: date | None = None
+    pinned: bool = False  # use the market data that the run recorded
+
+
+class HaltRequest(Body):
+    """Why everything is stopped."""
+
+    reason: Reason
+
+
+@router.post("/experiments", status_code=201)
+def create_experiment(shared: Shared, response: Response, spec: dict[str, Any]) -> Version:
+    """Register an experiment, given as the content of its YAML; equal content is one version."""
+    stored = store_experiment(shared.home, spec)
+    created = register(shared, stored)
+    response.status_code = 201 if created else 200
+    return Version(version_id=stored.partition_key, spec_hash=stored.spec_hash, created=created)
+
+
+@router.post("/runs", status_code=202)
+def create_run(shared: Shared, body: Annotated[TrainingRun | ReplayRun, Field(discriminator="kind")]) -> Launched:
+    """Start a training or a replay; its progress is at `/chat/stream/{task_id}`."""
+    if isinstance(body, ReplayRun):
+        config = body.model_dump(mode="json", exclude={"kind", "run_id"}, exclude_none=True)
+        return launch_replay(shared, body.run_id, config)
+    return launch_named(shared, body.experiment)
+
+
+@router.get("/runs")
+def runs(shared: Shared, *, everything: bool = False) -> list[dict[str, Any]]:
+    """List runs, newest first; with `everything`, those deleted or of archived experiments, too."""
+
+    def read() -> object:
+        return list_runs(shared.store, everything=everything).to_dicts()
+
+    return shared.answer("runs", read, shared.runs, of=(everything,))  # pyright: ignore[reportReturnType]
+
+
+@router.get("/runs/{run}")
+def run(shared: Shared, run: RunName) -> dict[str, Any]:
+    """All facts of a run: verdict, spec, policies, figures, events and warnings."""
+    with not_found():
+        row = find_run_by_name(shared.store.ledger, run)
+
+    def read() -> object:
+        return run_document(shared.store, find_run_by_name(shared.store.ledger, row.run_id))
+
+    return shared.answer("run", read, shared.runs, of=(row.run_id,))  # pyright: ignore[reportReturnType]
+
+
+@router.get("/runs/{run}/{table}")
+def run_rows(
+    shared: Shared,
+    run: RunName,
+    table: Literal["equity", "trajectories"],
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> list[dict[str, Any]]:
+    """First rows of a run in a table of the warehouse."""
+    with not_found():
+        row = find_run_by_name(shared.store.ledger, run)
+
+    def read() -> object:
+        where = {"spec_hash": [row.spec_hash], "run_id": [row.run_id]}
+        return shared.store.tables.read(TABLES[table], where).head(limit).to_dicts()
+
+    return shared.answer(f"run/{table}", read, shared.runs, of=(row.run_id, limit))  # pyright: ignore[reportReturnType]
+
+
+@router.get("/components")
+def components() -> dict[str, list[str]]:
+    """Kinds of every family of components."""
+    return {family: [member.kind for member in family_members(family)] for family in FAMILIES}
+
+
+@router.get("/components/{kind}")
+def family(kind: Annotated[str, Path(max_length=64)]) -> list[ComponentFacts]:
+    """Members of a family, with their fields, defaults and bounds."""
+    if kind not in FAMILIES:
+        raise NotFound(f"there is no family {kind!r}; there are {', '.join(FAMILIES)}")
+    return family_members(kind)
+
+
+@router.post("/halt-all")
+def halt_all(shared: Shared, body: HaltRequest) -> KillSwitchState:
+    """Stop trading and runs on every account, and cancel open orders at brokers."""
+    return engage(shared, body.reason)

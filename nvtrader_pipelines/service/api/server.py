@@ -1,0 +1,51 @@
+"""Web server of the service, which ends at once when it is asked to."""
+
+import secrets
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from nvtrader_pipelines.service.api.app import create_app
+from nvtrader_pipelines.service.api.guard import Access, Guard
+from nvtrader_pipelines.storage.store import Store
+
+KEEP_ALIVE_SECONDS = 5
+
+
+class Server(uvicorn.Server):
+    """Server that ends open streams before it ends itself; uvicorn waits for them."""
+
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None], on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_streams, self._on_start = end_streams, on_start
+
+    async def startup(self, sockets: list | None = None) -> None:
+        """Open the port, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """End the streams, then the server; a second signal ends it at once."""
+        self._end_streams()
+        self.force_exit, self.should_exit = self.should_exit, True
+
+
+def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -> None:
+    """Serve a home until a signal ends it.
+
+    Args:
+        store: store of the home.
+        access: who may use the service.
+        by: name that decisions are recorded under.
+        on_start: called once the port is open.
+
+    Raises:
+        OSError: if the port is taken.
+    """
+    app = create_app(store, access, by)
+    config = uvicorn.Config(
+        Guard(app, access), access.host, access.port, log_level="warning", access_log=False, server_header=False
+    )
+    Server(config, app.state.streams.end, on_start).run()
