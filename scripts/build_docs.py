@@ -1,6 +1,7 @@
 """Build the documentation site: the pages of `docs/` beside a reference made from the code."""
 
 import html
+import json
 import re
 import shutil
 import subprocess
@@ -9,11 +10,17 @@ from collections.abc import Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+from nvtrader_pipelines.service.api.app import create_app
+from nvtrader_pipelines.service.api.guard import Access
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
 
@@ -83,6 +90,50 @@ def commands() -> str:
     return text.replace("# `nvtrader`\n", f"# Command line\n\n{EPILOG}\n", 1)
 
 
+def routes() -> str:
+    """Write the page of the service's routes, from its OpenAPI."""
+    with TemporaryDirectory() as folder:
+        document = create_app(Store(Home(Path(folder))), Access("127.0.0.1", 8000, ""), "").openapi()
+    schemas = document["components"]["schemas"]
+    parts = ["# Routes", document["info"]["description"]]
+    for tag in document["tags"]:
+        parts += [f"## {tag['name']}", tag["description"]]
+        for path, methods in document["paths"].items():
+            for method, route in methods.items():
+                if route["tags"] == [tag["name"]]:
+                    parts += [f"### `{method.upper()} {path}`", route["summary"]]
+                    parts += _route_fields(route, schemas)
+    return "\n\n".join(parts) + "\n"
+
+
+def _route_fields(route: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
+    """Tables of the parameters of a route and of the fields of its body."""
+    rows = [
+        (f"`{each['name']}`", each["in"], _kind(each["schema"]), each.get("description", ""))
+        for each in route.get("parameters", ())
+    ]
+    body = next(iter(route.get("requestBody", {}).get("content", {}).values()), {}).get("schema", {})
+    references = [each["$ref"] for each in (body, *body.get("anyOf", ()), *body.get("oneOf", ())) if "$ref" in each]
+    for schema in (schemas[reference.rpartition("/")[2]] for reference in references):
+        for name, field in schema.get("properties", {}).items():
+            default = "" if name in schema.get("required", ()) else f"default `{json.dumps(field.get('default'))}`"
+            rows.append(
+                (f"`{name}`", "body", _kind(field), ", ".join(filter(None, (field.get("description"), default))))
+            )
+    return [table(("field", "in", "type", "meaning"), rows)] if rows else []
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Type of a field in a schema, in words."""
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
+    if "$ref" in schema:
+        return f"`{schema['$ref'].rpartition('/')[2]}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    return str(schema.get("const", schema.get("type", "any")))
+
+
 def results() -> str:
     """Write the page of results, from the README."""
     text = (ROOT / "README.md").read_text()
@@ -94,6 +145,7 @@ MADE = {  # pages made from the code and the README
     "reference/components.md": components,
     "reference/tables.md": tables,
     "reference/commands.md": commands,
+    "reference/routes.md": routes,
 }
 
 

@@ -12,7 +12,7 @@ from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.tables import TABLES
-from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, tables
+from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, routes, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -47,6 +47,14 @@ def test_links_of_a_page_have_targets(page):
     )
     found = [(folder / target).resolve().relative_to(DOCS).as_posix() for target in targets]
     assert [path for path in found if path not in PAGES and not (DOCS / path).is_file()] == []
+
+
+def test_routes_page_has_every_route_and_the_fields_of_bodies():
+    text = routes()
+    assert text.count("\n### `") == 32
+    assert "### `POST /api/nemorl/train`" in text
+    assert "| `total_timesteps` | body | integer or null | of each fold and seed" in text
+    assert "Ours" in text
 
 
 def test_components_page_has_every_member_and_field():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, event_id
 from nvtrader_pipelines.storage.errors import StorageError
@@ -28,6 +29,31 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> s
         again = order.model_copy(update={"reason": f"{reason}; it was stopped already: {before}"})
         _record(store, *([earlier] if earlier else []), again)
         return f"trading is stopped already: {before}"
+
+
+class StopOutcome(NamedTuple):
+    """What a stop of trading did."""
+
+    message: str
+    failure: StorageError | None  # why the switch or the audit could not be written
+    cancelled: list[str]  # orders at brokers
+    still_open: dict[str, str]  # accounts where orders may be open, with the reason
+
+
+def stop_trading(
+    store: Store, by: str, reason: str, clock: Callable[[], datetime], on_halt: Callable[[str], None] = lambda _: None
+) -> StopOutcome:
+    """Halt trading, tell `on_halt` so, and cancel open orders at brokers, also where the halt cannot be recorded."""
+    from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
+
+    failure = None
+    try:
+        message = halt(store, by, reason, clock)
+        on_halt(message)
+    except StorageError as error:
+        message, failure = str(error), error
+    request = CancelRequest(f"trading was stopped by {by}: {reason}", by, clock)
+    return StopOutcome(message, failure, *cancel_all_orders(store, request))
 
 
 def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> str:

@@ -65,15 +65,23 @@ def read_document(path: Path) -> Document:
     require_regular_file(path)
     try:
         _require_small(path)
-        content = yaml.load(path.read_text(encoding="utf-8"), DocumentLoader)  # a safe loader
-    except (yaml.YAMLError, RecursionError, *_BAD_TAG_ERRORS) as error:
-        raise StorageError(f"{path.name} is not valid YAML: {_describe(error)}") from error
+        return parse_document(path.read_bytes(), path.name)
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_document(text: bytes, name: str) -> Document:
+    """Parse a mapping in YAML.
+
+    Raises:
+        StorageError: if it is not a YAML mapping in UTF-8.
+    """
+    try:
+        content = yaml.load(text.decode(), DocumentLoader)  # a safe loader
+    except (yaml.YAMLError, RecursionError, *_BAD_TAG_ERRORS) as error:
+        raise StorageError(f"{name} is not valid YAML: {_describe(error)}") from error
     if not isinstance(content, dict):
-        raise StorageError(
-            f"{path.name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}"
-        )
+        raise StorageError(f"{name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}")
     return content
 
 

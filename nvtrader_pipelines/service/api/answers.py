@@ -24,7 +24,7 @@ class Answers:
         self._lock = Lock()
         self._kept: dict[tuple[object, ...], tuple[Stamp, bytes]] = {}
         self._locks: dict[tuple[object, ...], Lock] = {}
-        self._is_local = ledger_url(home).startswith("sqlite")  # no file tells that a ledger elsewhere changed
+        self._is_local = ledger_url(home).get_backend_name() == "sqlite"  # no file tells of changes elsewhere
 
     def get(self, key: tuple[object, ...], sources: Sequence[Path], read: Callable[[], object]) -> Response:
         """Answer with what `read` returns, read again if a source changed; others wait for it.
@@ -57,10 +57,8 @@ def _stamps(path: Path) -> list[tuple[str, int, int]]:
     try:
         with os.scandir(path) as entries:
             return [stamp for entry in sorted(entries, key=lambda e: e.name) for stamp in _stamps(Path(entry.path))]
-    except NotADirectoryError:
+    except (NotADirectoryError, FileNotFoundError):
         pass
-    except FileNotFoundError:
-        return []
     stamps = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:

@@ -1,20 +1,24 @@
 """Application of the service: routes, their documentation, and the guard in front of them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import re
+from base64 import b64encode
+from hashlib import sha256
 from importlib.metadata import version
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi_offline import FastAPIOffline
 from starlette.responses import RedirectResponse, Response
 
-from nvtrader_pipelines.service.api import desk, nemorl, rl, search
+from nvtrader_pipelines.service.api import desk, nemorl, progress_stream, rl, search
 from nvtrader_pipelines.service.api.context import Context
-from nvtrader_pipelines.service.api.guard import Access
+from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.problems import Problem, handle_problems, problem_response
+from nvtrader_pipelines.service.api.progress_stream import Streams
 from nvtrader_pipelines.storage.store import Store
 
+STATIC = "/static-offline-docs"  # of fastapi_offline
 PROBLEMS = {
     status: {"model": Problem, "description": description}
     for status, description in {
@@ -27,6 +31,12 @@ PROBLEMS = {
         422: "A value is not valid.",
         503: "A file of the home cannot be read or written.",
     }.items()
+}
+TAGS = {
+    "nemorl": "Manual training, learning curve, Sharpe ratio curve and policy library, as in NVTrader's Continuous RL.",
+    "autoresearch": "Search sessions and readings of charts, as in NVTrader's Continuous RL.",
+    "rl": "Experiments, runs, components, progress and the stop of everything, as in AlphaSwarm's RL framework.",
+    "desk": "Ours: environment, plans, accounts, scoreboard, schedules and the kill switch.",
 }
 DESCRIPTION = """Use cases of the command line over HTTP.
 
@@ -46,14 +56,30 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
         title="nvtrader",
         version=version("nvtrader-pipelines"),
         description=DESCRIPTION,
+        docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan,
         responses=PROBLEMS,
+        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
-    app.state.context = Context(store, by)
+    app.state.context = shared = Context(store, by)
+    app.state.streams = Streams(shared)
     handle_problems(app)
-    for routes in (nemorl.router, search.router, rl.router, desk.router):
-        app.include_router(routes)
+    for module in (nemorl, search, rl, progress_stream, desk):
+        app.include_router(module.routes)
+
+    page = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="nvtrader: routes",
+        swagger_js_url=f"{STATIC}/swagger-ui-bundle.js",
+        swagger_css_url=f"{STATIC}/swagger-ui.css",
+        swagger_favicon_url=f"{STATIC}/favicon.png",
+    )
+    page.headers["content-security-policy"] = f"{PAGE_POLICY}; script-src 'self' {_hashes(bytes(page.body))}"
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        """Show the routes, and let them be tried."""
+        return page
 
     @app.get("/", include_in_schema=False)
     def enter(request: Request, token: Annotated[str, Query()] = "") -> Response:
@@ -70,6 +96,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     return app
 
 
-@asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
+def _hashes(page: bytes) -> str:
+    """Hashes of the scripts within a page, by which its policy allows them."""
+    scripts = re.findall(rb"<script>(.*?)</script>", page, re.DOTALL)
+    return " ".join(f"'sha256-{b64encode(sha256(script).digest()).decode()}'" for script in scripts)

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import itertools
 import time
 from collections.abc import Sequence
 from statistics import fmean, median, pstdev
@@ -35,7 +36,9 @@ class ChartRequest(Body):
 
     kind: ChartKind
     image_b64: Annotated[str, AfterValidator(_require_png)] = ""  # PNG; the built-in reading does not look at it
-    context: dict[str, JsonValue] | list[JsonValue] = Field(default_factory=dict)  # rows of the chart, as our routes send
+    context: dict[str, JsonValue] | list[JsonValue] = Field(
+        default_factory=dict
+    )  # rows of the chart, as our routes send
 
 
 class ChartReading(BaseModel):
@@ -56,7 +59,7 @@ def read_chart(request: ChartRequest) -> ChartReading:
     began = time.perf_counter()
     rows, name = _rows(request.context), VALUES[request.kind]
     points = [(row, float(row[name])) for row in rows if _is_number(row.get(name))]
-    if len(points) < 2:  # noqa: PLR2004 - a change needs two
+    if len(points) < 2:
         raise ValueError(
             f"the context of a {request.kind} must hold at least 2 rows with a number {name!r} in one of its lists "
             f"{', '.join(SERIES)}, but holds {len(points)}; send the rows that the chart draws"
@@ -97,7 +100,7 @@ def _bullets(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]]) ->
 def _remarks(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]], values: Sequence[float]) -> list[str]:
     """What else to mind, by kind."""
     if kind == "training_curve":
-        swing = sum(abs(after - before) for before, after in zip(values, values[1:], strict=False)) / (len(values) - 1)
+        swing = sum(abs(after - before) for before, after in itertools.pairwise(values)) / (len(values) - 1)
         return [f"From point to point it moves by {swing:.4g} on average; a rise below that is noise."]
     if kind == "autoresearch":
         kept = sum(row.get("status") == "kept" or row.get("standing") == "kept" for row, _ in points)
@@ -108,8 +111,10 @@ def _remarks(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]], va
     drawdowns = [float(row["max_drawdown"]) for row, _ in points if _is_number(row.get("max_drawdown"))]
     worst = [f"The largest maximum drawdown is {max(drawdowns):.1%}, the median {median(drawdowns):.1%}."]
     deflated = [float(row["deflated_sharpe"]) for row, _ in points if _is_number(row.get("deflated_sharpe"))]
-    passed = sum(value >= 0.95 for value in deflated)  # noqa: PLR2004 - as the gate asks
-    honest = [f"{passed} of {len(deflated)} keep a probability of .95 once deflated for all trials."] if deflated else []
+    passed = sum(value >= 0.95 for value in deflated)
+    honest = (
+        [f"{passed} of {len(deflated)} keep a probability of .95 once deflated for all trials."] if deflated else []
+    )
     return [*(worst if drawdowns else []), *honest]
 
 

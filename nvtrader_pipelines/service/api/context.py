@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from nvtrader_pipelines.service.api.answers import Answers
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.orchestration.job_runs import JobRuns
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,13 @@ class Context:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "answers", Answers(self.store.home))
+
+    @cached_property
+    def job_runs(self) -> "JobRuns":
+        """Runs in Dagster."""
+        from nvtrader_pipelines.orchestration.job_runs import JobRuns  # imports Dagster: a second
+
+        return JobRuns(self.store)
 
     @property
     def home(self) -> Home:
@@ -68,3 +80,16 @@ def _context(request: Request) -> Context:
 
 
 Shared = Annotated[Context, Depends(_context)]
+
+
+class Route(APIRoute):
+    """Route whose summary is the first line of its docstring."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        summary, _, rest = (endpoint.__doc__ or "").partition("\n")
+        super().__init__(path, endpoint, **{**options, "summary": summary, "description": rest.strip() or summary})
+
+
+def router(tag: str, prefix: str = "") -> APIRouter:
+    """Make the router of a group of routes."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=Route)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
@@ -10,19 +10,20 @@ from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
-from nvtrader_pipelines.orchestration.launching import ScheduleState, run_now, schedule_states
+from nvtrader_pipelines.orchestration.job_runs import ScheduleState
+from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, run_now
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.scoreboard.board import read_scoreboard
 from nvtrader_pipelines.service.api.body import Body, Text
-from nvtrader_pipelines.service.api.context import Context, Shared
+from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.launches import Launched
-from nvtrader_pipelines.service.api.problems import NotFound, not_found
+from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.views.publishing import publish
 
-router = APIRouter(prefix="/api", tags=["desk"])
+routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
 Reason = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -56,13 +57,13 @@ class KillSwitchState(BaseModel):
     still_open: dict[str, str] = Field(default_factory=dict)  # accounts where orders may be open, with the reason
 
 
-@router.get("/env")
+@routes.get("/env")
 def environment() -> dict[str, Any]:
     """Environment that trains unless an experiment says otherwise."""
     return EnvSpec().model_dump(mode="json")
 
 
-@router.get("/plans")
+@routes.get("/plans")
 def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None = None) -> list[dict[str, Any]]:
     """Rebalance plans with findings and status, newest first."""
     with not_found():
@@ -76,19 +77,19 @@ def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None =
     return shared.answer("plans", read, shared.desk, of=(account,))  # pyright: ignore[reportReturnType]
 
 
-@router.post("/plans/{plan_id}/approve")
+@routes.post("/plans/{plan_id}/approve")
 def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> dict[str, Any]:
     """Approve a waiting plan despite its soft findings."""
     return decide(shared, plan_id, "approve", body.reason if body else "")
 
 
-@router.post("/plans/{plan_id}/override")
+@routes.post("/plans/{plan_id}/override")
 def override(shared: Shared, plan_id: PlanId, body: Refusal) -> dict[str, Any]:
     """Override a plan: keep what is held, place no order."""
     return decide(shared, plan_id, "override", body.reason)
 
 
-@router.post("/plans/{plan_id}/reject")
+@routes.post("/plans/{plan_id}/reject")
 def reject(shared: Shared, plan_id: PlanId, body: Refusal) -> dict[str, Any]:
     """Reject a plan: place no order."""
     return decide(shared, plan_id, "reject", body.reason)
@@ -116,10 +117,14 @@ def decide(
 def plan_document(record: PlanRecord) -> dict[str, Any]:
     """Plan with its status and findings."""
     findings = [finding.model_dump(mode="json") for finding in record.findings]
-    return record.plan.model_dump(mode="json") | {"status": record.status, "findings": findings, "reason": record.reason}
+    return record.plan.model_dump(mode="json") | {
+        "status": record.status,
+        "findings": findings,
+        "reason": record.reason,
+    }
 
 
-@router.get("/portfolio")
+@routes.get("/portfolio")
 def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DEFAULT_ACCOUNT) -> dict[str, Any]:
     """State of an account: positions, cash, equity, last plan, waiting plans."""
     with not_found():
@@ -131,7 +136,7 @@ def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DE
     return shared.answer("portfolio", read, shared.desk, of=(account,))  # pyright: ignore[reportReturnType]
 
 
-@router.get("/scoreboard")
+@routes.get("/scoreboard")
 def scoreboard(shared: Shared) -> list[dict[str, Any]]:
     """All entrants as scored last, ranked within contests."""
 
@@ -141,28 +146,28 @@ def scoreboard(shared: Shared) -> list[dict[str, Any]]:
     return shared.answer("scoreboard", read, shared.runs)  # pyright: ignore[reportReturnType]
 
 
-@router.get("/scheduler")
-def scheduler(shared: Shared) -> tuple[ScheduleState, ...]:
+@routes.get("/scheduler")
+def scheduler(shared: Shared) -> list[ScheduleState]:
     """Schedules with their last and next runs."""
-    return schedule_states(shared.store)
+    return shared.job_runs.schedules()
 
 
-@router.post("/scheduler/{name}/run", status_code=202)
+@routes.post("/scheduler/{name}/run", status_code=202)
 def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> Launched:
     """Launch what a schedule would launch now."""
-    names = [state.name for state in schedule_states(shared.store)]
-    if name not in names:
-        raise NotFound(f"there is no schedule {name!r}; there are {', '.join(names)}")
-    return Launched(task_id=run_now(shared.store, name))
+    if name not in SCHEDULED_JOBS:
+        raise NotFound(f"there is no schedule {name!r}; there are {', '.join(SCHEDULED_JOBS)}")
+    with conflict():
+        return Launched(task_id=run_now(shared.store, name))
 
 
-@router.get("/kill-switch")
+@routes.get("/kill-switch")
 def kill_switch(shared: Shared) -> KillSwitchState:
     """Whether trading is stopped, and why."""
     return KillSwitchState(halted=FileKillSwitch(shared.home).halt_reason())
 
 
-@router.post("/kill-switch")
+@routes.post("/kill-switch")
 def set_kill_switch(shared: Shared, body: KillSwitchRequest) -> KillSwitchState:
     """Stop trading and runs on every account, or let them resume."""
     return engage(shared, body.reason) if body.engaged else release(shared, body.reason)
@@ -171,10 +176,12 @@ def set_kill_switch(shared: Shared, body: KillSwitchRequest) -> KillSwitchState:
 def engage(shared: Context, reason: str) -> KillSwitchState:
     """Stop trading and cancel open orders at brokers."""
     outcome = stop_trading(shared.store, shared.by, reason, now)
+    if outcome.failure is not None:
+        raise outcome.failure
     return KillSwitchState(
         halted=FileKillSwitch(shared.home).halt_reason(),
         message=outcome.message,
-        cancelled=outcome.cancelled,
+        cancelled=tuple(outcome.cancelled),
         still_open=outcome.still_open,
     )
 

@@ -73,7 +73,7 @@ class Guard:
         try:
             status, reason = refusal(scope, self._access)
             if status:
-                challenge = {"www-authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004
+                challenge = {"www-authenticate": "Bearer"} if status == 401 else None
                 await problem_response(status, reason, challenge)(scope, receive, sender)
             else:
                 await self._app(scope, _Limited(receive), sender)

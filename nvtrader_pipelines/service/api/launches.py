@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.orchestration.launching import launch, run_session_id
+from nvtrader_pipelines.orchestration.launching import launch
 from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.problems import Conflict, not_found
@@ -53,6 +53,7 @@ def launch_experiment(shared: Context, spec: ExperimentSpec) -> Launched:
 
 
 def _launch_version(shared: Context, spec: ExperimentSpec) -> Launched:
+    shared.job_runs.add_experiment(spec.partition_key)
     task_id = launch(shared.store, "experiment", partition=spec.partition_key)
     return Launched(task_id=task_id, version_id=spec.partition_key, spec_hash=spec.spec_hash)
 
@@ -69,4 +70,4 @@ def launch_replay(shared: Context, run_id: str, config: dict[str, Any]) -> Launc
 def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
     """Start a search session."""
     task_id = launch(shared.store, "autoresearch", config={"ops": {"autoresearch_session": {"config": settings}}})
-    return Launched(task_id=task_id, session_id=run_session_id(shared.store, task_id))
+    return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id))

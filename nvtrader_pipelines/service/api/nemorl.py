@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library
@@ -12,23 +11,22 @@ from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.service.api.body import Body, Symbols, Text
-from nvtrader_pipelines.service.api.context import Shared
+from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_experiment
 from nvtrader_pipelines.service.api.problems import not_found
 from nvtrader_pipelines.service.documents.home_status import running_runs
-from nvtrader_pipelines.service.documents.policy_facts import policy_document
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
 from nvtrader_pipelines.storage.views.publishing import publish
 
-router = APIRouter(prefix="/api/nemorl", tags=["nemorl"])
+routes = router("nemorl", "/api/nemorl")
 
 
 class TrainingRequest(Body):
     """A manual run of PPO with its defaults."""
 
-    symbols: Symbols = []  # none: all of the source
+    symbols: Symbols = ()  # none: all of the source
     total_timesteps: Annotated[int, Field(ge=1, le=10**9)] | None = None  # of each fold and seed; null: the agent's
     source: Annotated[str, Field(max_length=32)] = "sample"  # sample, landing or yahoo
 
@@ -59,13 +57,13 @@ class TrainingStatus(BaseModel):
     curve: tuple[CurvePoint, ...]  # at most 200 points, of the fold and seed that reported last
 
 
-@router.get("/status", response_model=TrainingStatus)
+@routes.get("/status", response_model=TrainingStatus)
 def status(shared: Shared) -> Any:
     """Training in progress with its learning curve of at most 200 points."""
     return shared.answer("nemorl/status", lambda: read_training(shared), shared.runs)
 
 
-@router.get("/curve", response_model=tuple[CurvePoint, ...])
+@routes.get("/curve", response_model=tuple[CurvePoint, ...])
 def curve(shared: Shared) -> Any:
     """Points of the learning curve of the training in progress."""
     return shared.answer("nemorl/curve", lambda: read_training(shared).curve, shared.runs)
@@ -87,14 +85,14 @@ def read_training(shared: Shared) -> TrainingStatus:
     return TrainingStatus(active=active, curve=run.curve)
 
 
-@router.post("/train", status_code=202)
+@routes.post("/train", status_code=202)
 def train(shared: Shared, body: TrainingRequest) -> Launched:
     """Start a manual run of PPO; equal bodies continue the same experiment."""
     name = store_manual_experiment(shared.store, body.source, body.symbols or None, body.total_timesteps)
     return launch_experiment(shared, read_experiment(shared.home.experiments / f"{name}.yaml"))
 
 
-@router.get("/ratio-curve")
+@routes.get("/ratio-curve")
 def ratio_curve(shared: Shared) -> list[dict[str, Any]]:
     """Sharpe ratio and maximum drawdown of every completed run and search trial, oldest first."""
 
@@ -104,20 +102,20 @@ def ratio_curve(shared: Shared) -> list[dict[str, Any]]:
     return shared.answer("nemorl/ratio-curve", read, shared.runs)  # pyright: ignore[reportReturnType]
 
 
-@router.get("/policies")
+@routes.get("/policies")
 def policies(shared: Shared, *, seeds: bool = False) -> dict[str, Any]:
     """Trained policies with their cards, newest run first; with `seeds`, those of single seeds, too."""
 
     def read() -> object:
         library = read_library(shared.store, seeds=seeds)
         newer = newer_run_message(shared.store, library.active) if library.active else None
-        return {"policies": [policy_document(card) for card in library.cards], "newer": newer, "problems": library.problems}
+        return {"policies": [card.document() for card in library.cards], "newer": newer, "problems": library.problems}
 
     sources = shared.runs, shared.desk, shared.experiments, (shared.home.policies,)
     return shared.answer("nemorl/policies", read, *sources, of=(seeds,))  # pyright: ignore[reportReturnType]
 
 
-@router.post("/policies/activate")
+@routes.post("/policies/activate")
 def activate(shared: Shared, body: Activation) -> dict[str, Any]:
     """Activate a policy from the next close on; the gate's verdict is only recorded."""
     with not_found():

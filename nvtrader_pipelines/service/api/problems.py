@@ -86,12 +86,12 @@ def handle_problems(app: FastAPI) -> None:
         return problem_response(503, f"a file cannot be read or written: {error}; check permissions and free space")
 
     def invalid(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 - as registered
+        assert isinstance(error, RequestValidationError)
         sentences = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return problem_response(422, "; ".join(sentences))
 
     def http(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - as registered
+        assert isinstance(error, HTTPException)
         return problem_response(error.status_code, str(error.detail), dict(error.headers or {}))
 
     for kind in (NotFound, Conflict, StorageError, ValueError):

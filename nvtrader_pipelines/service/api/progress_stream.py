@@ -1,21 +1,25 @@
 """Progress of runs as server-sent events: one reader a run, however many clients follow it."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Header, Path
+from fastapi import Depends, Header, Path, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.orchestration.launching import RunState, run_state
+from nvtrader_pipelines.orchestration.job_runs import JobRun
+from nvtrader_pipelines.research.recorded_session import read_session
+from nvtrader_pipelines.research.session_progress import SessionProgress
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.service.api.context import Shared
+from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.problems import not_found
-from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.research_files import SessionFolder
 
-router = APIRouter(tags=["rl"])
+routes = router("rl")
 POLL_SECONDS = 0.25
 ENDS = ("done", "error")  # stages
 TaskId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
@@ -38,15 +42,23 @@ class News(NamedTuple):
 class Streams:
     """Streams of all tasks that anybody follows; they end when the server is asked to end."""
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._streams = store, dict[str, _Stream]()
+    def __init__(self, shared: Context) -> None:
+        self._shared, self._streams = shared, dict[str, _Stream]()
         self.stop = asyncio.Event()
+
+    def end(self) -> None:
+        """End all streams; safe in a signal handler."""
+        self.stop.set()
+        for stream in self._streams.values():
+            stream.wake()
 
     async def follow(self, task_id: str, after: int) -> AsyncIterator[Step]:
         """Yield the messages of a task with a number above `after`, then those to come, up to its end."""
         stream = self._streams.get(task_id)
         if stream is None:
-            stream = self._streams[task_id] = _Stream(lambda number: read_news(self._store, task_id, number), self.stop)
+            stream = self._streams[task_id] = _Stream(
+                lambda number: read_news(self._shared, task_id, number), self.stop
+            )
         stream.n_followers += 1
         try:
             async for step in stream.follow(after):
@@ -80,34 +92,52 @@ class _Stream:
                 if step.number > after:
                     yield step
             position = len(self._steps)
-            if self._stop.is_set() or (self._is_ended and news is self._news):
+            if self._stop.is_set():
+                return
+            if self._is_ended and news is self._news:
+                if self._reader.done() and not self._reader.cancelled():
+                    self._reader.result()  # raises what the reader raised
                 return
             await news.wait()
 
     async def _poll(self) -> None:
-        while not (self._stop.is_set() or self._is_ended):
-            news = await asyncio.to_thread(self._read, self._steps[-1].number if self._steps else 0)
-            self._steps += news.steps
-            self._is_ended = news.is_last
-            if news.steps or news.is_last:
-                self._wake()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), POLL_SECONDS)
-        self._wake()
+        try:
+            while not (self._stop.is_set() or self._is_ended):
+                news = await asyncio.to_thread(self._read, self._steps[-1].number if self._steps else 0)
+                self._steps += news.steps
+                self._is_ended = news.is_last
+                if news.steps or news.is_last:
+                    self.wake()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), POLL_SECONDS)
+        finally:  # a reader that fails ends its followers, too
+            self._is_ended = True
+            self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the followers look again."""
         woken, self._news = self._news, asyncio.Event()
         woken.set()
 
 
-def read_news(store: Store, task_id: str, after: int) -> News:
+def _streams(request: Request) -> Streams:
+    return request.app.state.streams
+
+
+def _require_run(shared: Shared, task_id: TaskId) -> None:
+    """Answer 404 before the stream begins, unless Dagster has such a run."""
+    with not_found():
+        shared.job_runs.run(task_id)
+
+
+def read_news(shared: Context, task_id: str, after: int) -> News:
     """Read the messages of a task above a number.
 
     One `done` or `error` is the last, once its Dagster run has ended: a run has several parts that end.
     """
-    state = run_state(store, task_id)  # before the messages, so that none comes after the end
+    state = shared.job_runs.run(task_id)  # before the messages, so that none comes after the end
     read = read_search if state.job == "autoresearch" else read_run
-    steps = read(store, task_id, after)
+    steps = read(shared, task_id, after)
     *before, last = steps or [None]
     steps = [step for step in before if step and step.progress.stage not in ENDS]
     if last and (state.is_finished or last.progress.stage not in ENDS):
@@ -117,19 +147,19 @@ def read_news(store: Store, task_id: str, after: int) -> News:
     return News(steps, state.is_finished)
 
 
-def read_run(store: Store, task_id: str, after: int) -> list[Step]:
+def read_run(shared: Context, task_id: str, after: int) -> list[Step]:
     """Read messages of a training, an evaluation or a replay from the ledger."""
-    rows = store.ledger.task_events(task_id, after).rows(named=True)
-    return [Step(row.pop("id"), Progress.model_validate(row)) for row in rows]
+    rows = shared.store.ledger.task_events(task_id, after).rows(named=True)
+    return [Step(row.pop("id"), Progress.model_validate(row | {"metrics": json.loads(row["metrics"])})) for row in rows]
 
 
-def read_search(store: Store, task_id: str, after: int) -> list[Step]:
+def read_search(shared: Context, task_id: str, after: int) -> list[Step]:
     """Read lines of a search session's journal as messages."""
-    folder = SessionFolder.of(store.home, run_session_id(store, task_id))
+    folder = SessionFolder.of(shared.home, shared.job_runs.session_id(task_id))
     if not folder.settings.exists() or len(folder.read_lines()) <= after:
         return []
     recorded = read_session(folder)
-    progress = SessionProgress(recorded._replace(lines=()))
+    progress = SessionProgress(replace(recorded, lines=()))
     steps = []
     for number, line in enumerate(recorded.lines, start=1):
         progress.add(line)
@@ -146,16 +176,18 @@ def read_search(store: Store, task_id: str, after: int) -> list[Step]:
     return steps[after:]
 
 
-def end_of(state: RunState, task_id: str) -> Progress:
+def end_of(state: JobRun, task_id: str) -> Progress:
     """Last message of a run that left none, such as one with nothing to do, or that failed before it began."""
-    stage, message = ("done", "the run has ended") if state.status == "SUCCESS" else ("error", f"the run is {state.status}")
-    return Progress(task_id=task_id, run_id=task_id, stage=stage, message=message, timestamp=state.ended or now())
+    stage, message = (
+        ("done", "the run has ended") if state.status == "SUCCESS" else ("error", f"the run is {state.status}")
+    )
+    return Progress(task_id=task_id, run_id=task_id, stage=stage, message=message, timestamp=state.ended_at or now())
 
 
-@router.get("/chat/stream/{task_id}", response_class=EventSourceResponse)
+@routes.get("/chat/stream/{task_id}", response_class=EventSourceResponse)
 async def stream(
     streams: Annotated[Streams, Depends(_streams)],
-    shared: Shared,
+    _known: Annotated[None, Depends(_require_run)],
     task_id: TaskId,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
 ) -> AsyncIterator[ServerSentEvent]:

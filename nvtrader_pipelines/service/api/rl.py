@@ -1,23 +1,26 @@
 """Routes `/rl`: versions of experiments, runs, components and the stop of everything."""
 
+import json
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Depends, HTTPException, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from nvtrader_pipelines.service.api.body import Body
-from nvtrader_pipelines.service.api.context import Shared
+from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.desk import KillSwitchState, Reason, engage
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register
 from nvtrader_pipelines.service.api.problems import NotFound, not_found
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, list_runs, run_document
+from nvtrader_pipelines.storage.documents import MAX_BYTES, Document, parse_document
 from nvtrader_pipelines.storage.specs import store_experiment
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
 
-router = APIRouter(prefix="/rl", tags=["rl"])
+routes = router("rl", "/rl")
 RunName = Annotated[str, Path(max_length=200, description="id of a run, its beginning, or an experiment")]
+SPEC_TYPES = ("application/json", "application/yaml")
 TABLES = {"equity": EQUITY_CURVES, "trajectories": TRAJECTORIES}
 
 
@@ -53,8 +56,29 @@ class HaltRequest(Body):
     reason: Reason
 
 
-@router.post("/experiments", status_code=201)
-def create_experiment(shared: Shared, response: Response, spec: dict[str, Any]) -> Version:
+async def _posted_spec(request: Request) -> Document:
+    """Content of an experiment, as JSON or YAML."""
+    kind, body = request.headers.get("content-type", "").partition(";")[0].strip(), await request.body()
+    if kind not in SPEC_TYPES:
+        raise HTTPException(415, f"an experiment must be posted as {' or '.join(SPEC_TYPES)}, but is {kind!r}")
+    if len(body) > MAX_BYTES:
+        raise HTTPException(413, f"an experiment must have {MAX_BYTES >> 10} KB at most, but has {len(body):,} bytes")
+    if kind == "application/json":
+        try:
+            json.loads(body)  # YAML allows more
+        except RecursionError as error:
+            raise ValueError("the body must be JSON of few levels, but has too many") from error
+    return parse_document(body, "the body")
+
+
+@routes.post(
+    "/experiments",
+    status_code=201,
+    openapi_extra={
+        "requestBody": {"required": True, "content": {key: {"schema": {"type": "object"}} for key in SPEC_TYPES}}
+    },
+)
+def create_experiment(shared: Shared, response: Response, spec: Annotated[Document, Depends(_posted_spec)]) -> Version:
     """Register an experiment, given as the content of its YAML; equal content is one version."""
     stored = store_experiment(shared.home, spec)
     created = register(shared, stored)
@@ -62,7 +86,7 @@ def create_experiment(shared: Shared, response: Response, spec: dict[str, Any]) 
     return Version(version_id=stored.partition_key, spec_hash=stored.spec_hash, created=created)
 
 
-@router.post("/runs", status_code=202)
+@routes.post("/runs", status_code=202)
 def create_run(shared: Shared, body: Annotated[TrainingRun | ReplayRun, Field(discriminator="kind")]) -> Launched:
     """Start a training or a replay; its progress is at `/chat/stream/{task_id}`."""
     if isinstance(body, ReplayRun):
@@ -71,7 +95,7 @@ def create_run(shared: Shared, body: Annotated[TrainingRun | ReplayRun, Field(di
     return launch_named(shared, body.experiment)
 
 
-@router.get("/runs")
+@routes.get("/runs")
 def runs(shared: Shared, *, everything: bool = False) -> list[dict[str, Any]]:
     """List runs, newest first; with `everything`, those deleted or of archived experiments, too."""
 
@@ -81,7 +105,7 @@ def runs(shared: Shared, *, everything: bool = False) -> list[dict[str, Any]]:
     return shared.answer("runs", read, shared.runs, of=(everything,))  # pyright: ignore[reportReturnType]
 
 
-@router.get("/runs/{run}")
+@routes.get("/runs/{run}")
 def run(shared: Shared, run: RunName) -> dict[str, Any]:
     """All facts of a run: verdict, spec, policies, figures, events and warnings."""
     with not_found():
@@ -93,7 +117,7 @@ def run(shared: Shared, run: RunName) -> dict[str, Any]:
     return shared.answer("run", read, shared.runs, of=(row.run_id,))  # pyright: ignore[reportReturnType]
 
 
-@router.get("/runs/{run}/{table}")
+@routes.get("/runs/{run}/{table}")
 def run_rows(
     shared: Shared,
     run: RunName,
@@ -111,13 +135,13 @@ def run_rows(
     return shared.answer(f"run/{table}", read, shared.runs, of=(row.run_id, limit))  # pyright: ignore[reportReturnType]
 
 
-@router.get("/components")
+@routes.get("/components")
 def components() -> dict[str, list[str]]:
     """Kinds of every family of components."""
     return {family: [member.kind for member in family_members(family)] for family in FAMILIES}
 
 
-@router.get("/components/{kind}")
+@routes.get("/components/{kind}")
 def family(kind: Annotated[str, Path(max_length=64)]) -> list[ComponentFacts]:
     """Members of a family, with their fields, defaults and bounds."""
     if kind not in FAMILIES:
@@ -125,7 +149,7 @@ def family(kind: Annotated[str, Path(max_length=64)]) -> list[ComponentFacts]:
     return family_members(kind)
 
 
-@router.post("/halt-all")
+@routes.post("/halt-all")
 def halt_all(shared: Shared, body: HaltRequest) -> KillSwitchState:
     """Stop trading and runs on every account, and cancel open orders at brokers."""
     return engage(shared, body.reason)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from nvtrader_pipelines.research.knobs import SearchMode
@@ -11,7 +11,7 @@ from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
 from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.service.api.body import Body, Symbols, Text
 from nvtrader_pipelines.service.api.chart_reading import ChartReading, ChartRequest, read_chart
-from nvtrader_pipelines.service.api.context import Shared
+from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_search
 from nvtrader_pipelines.service.api.problems import conflict, not_found
 from nvtrader_pipelines.service.documents.search_facts import (
@@ -25,7 +25,7 @@ from nvtrader_pipelines.service.documents.search_facts import (
 )
 from nvtrader_pipelines.storage.research_files import session_folders
 
-router = APIRouter(tags=["autoresearch"])
+routes = router("autoresearch")
 PREFIX = "/api/nemorl-autoresearch"
 SessionId = Annotated[str, Path(max_length=100, description="id of a session, or its beginning")]
 
@@ -34,7 +34,7 @@ class SearchRequest(Body):
     """Settings of a search session."""
 
     goal: Text = GOAL  # one line in your words, kept in the journal
-    symbols: Symbols = []  # none: all of the source
+    symbols: Symbols = ()  # none: all of the source
     budget: Annotated[int, Field(ge=1, le=10**6)] = BUDGET  # trials
     total_timesteps: Annotated[int, Field(ge=1, le=10**9)] = TIMESTEPS  # of a trial; cufolio_only does not train
     eval_mode: SearchMode = SearchMode.PPO_ONLY  # groups of knobs to vary
@@ -55,13 +55,13 @@ class Stopping(Body):
     session_id: str
 
 
-@router.post(f"{PREFIX}/start", status_code=202)
+@routes.post(f"{PREFIX}/start", status_code=202)
 def start(shared: Shared, body: SearchRequest) -> Launched:
     """Start a search session."""
     return launch_search(shared, body.model_dump(mode="json"))
 
 
-@router.post(f"{PREFIX}/stop", status_code=202)
+@routes.post(f"{PREFIX}/stop", status_code=202)
 def stop(shared: Shared, body: StopRequest | None = None) -> Stopping:
     """End a running session after its current trials."""
     with not_found():
@@ -71,7 +71,7 @@ def stop(shared: Shared, body: StopRequest | None = None) -> Stopping:
     return Stopping(session_id=folder.session_id)
 
 
-@router.get(f"{PREFIX}/status", response_model=SessionDocument | None)
+@routes.get(f"{PREFIX}/status", response_model=SessionDocument | None)
 def status(shared: Shared) -> Any:
     """State of the running session, else of the newest; null where there is none."""
 
@@ -82,7 +82,7 @@ def status(shared: Shared) -> Any:
     return shared.answer("search/status", read, shared.searches, of=running)
 
 
-@router.get(f"{PREFIX}/journal/{{sid}}", response_model=list[JournalRow])
+@routes.get(f"{PREFIX}/journal/{{sid}}", response_model=list[JournalRow])
 def journal(shared: Shared, sid: SessionId) -> Any:
     """Proposals of a session with their results, reruns and the verdict."""
     with not_found():
@@ -94,14 +94,14 @@ def journal(shared: Shared, sid: SessionId) -> Any:
     return shared.answer("search/journal", read, (folder.path,), of=(folder.session_id,))
 
 
-@router.get(f"{PREFIX}/sessions", response_model=list[SessionSummary])
+@routes.get(f"{PREFIX}/sessions", response_model=list[SessionSummary])
 def sessions(shared: Shared) -> Any:
     """List sessions, newest first; those that cannot be read are left out."""
     running = tuple(folder.session_id for folder in session_folders(shared.home) if folder.is_running)
     return shared.answer("search/sessions", lambda: list_sessions(shared.home)[0], shared.searches, of=running)
 
 
-@router.post("/api/continuous-rl/interpret-chart")
+@routes.post("/api/continuous-rl/interpret-chart")
 def interpret_chart(body: ChartRequest) -> ChartReading:
     """Read a chart in four to six bullets, computed from its data."""
     return read_chart(body)

@@ -1,6 +1,5 @@
 """Web server of the service, which ends at once when it is asked to."""
 
-import secrets
 from collections.abc import Callable
 from types import FrameType
 

@@ -20,6 +20,7 @@ from nvtrader_pipelines.service.cli import (
     research_commands,
     run_commands,
     scoreboard_commands,
+    serve_command,
     trade_command,
     train_command,
 )
@@ -44,7 +45,7 @@ app = typer.Typer(
 for commands in (
     *(experiment_commands, run_commands, policy_commands, component_commands, scoreboard_commands),
     *(train_command, research_commands, trade_command, portfolio_commands, plan_commands, halt_commands),
-    backup_commands,
+    *(serve_command, backup_commands),
 ):
     app.add_typer(commands.app)
 

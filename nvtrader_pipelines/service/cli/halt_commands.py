@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import typer
 
@@ -10,7 +11,6 @@ from nvtrader_pipelines.service.cli.exit_codes import FAILED
 from nvtrader_pipelines.service.cli.options import Reason, current_user
 from nvtrader_pipelines.service.cli.output import print_line, write_json
 from nvtrader_pipelines.service.open_home import require_home
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 NO_REASON = "no reason was given"
@@ -26,30 +26,22 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     If an order may still be open, the command names it and exits with 1; trading is stopped all the same. If the audit
     is damaged or the disk is full, orders are cancelled too, and the command exits with 3 and the reason.
     """
-    from nvtrader_pipelines.desk.halt import halt as engage
+    from nvtrader_pipelines.desk.halt import stop_trading
 
-    store, by = Store(require_home()), current_user()
-    failure = None
-    try:
-        message = engage(store, by, reason, _now)
-    except StorageError as error:  # open orders at brokers must be cancelled all the same
-        message, failure = str(error), error
-    if failure is None and not as_json:
-        _print_message(store, message)
-    from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
-
-    cancelled, still_open = cancel_all_orders(store, CancelRequest(f"trading was stopped by {by}: {reason}", by, _now))
+    store = Store(require_home())
+    on_halt = (lambda _: None) if as_json else partial(_print_message, store)
+    outcome = stop_trading(store, current_user(), reason, _now, on_halt)
     if as_json:
-        found = {"message": message, "kill_switch": _halt_reason(store)}
-        write_json(found | {"cancelled": cancelled, "still_open": still_open})
+        found = {"message": outcome.message, "kill_switch": _halt_reason(store)}
+        write_json(found | {"cancelled": outcome.cancelled, "still_open": outcome.still_open})
     else:
-        _print_cancelled(cancelled, still_open)
+        _print_cancelled(outcome.cancelled, outcome.still_open)
     from nvtrader_pipelines.service.cli.notify_at_end import notify
 
     notify(store)
-    if failure is not None:
-        raise failure
-    if still_open:
+    if outcome.failure is not None:
+        raise outcome.failure
+    if outcome.still_open:
         raise typer.Exit(FAILED)
 
 

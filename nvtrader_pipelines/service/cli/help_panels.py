@@ -9,7 +9,7 @@ PANELS: Mapping[str, Sequence[str]] = {
     "Research": ("ingest", "components", "schema", "experiments", "train", "materialize", "mlflow", "research"),
     "Results": ("runs", "scoreboard", "report", "tables", "sql"),
     "Trading": ("policies", "trade", "portfolio", "plans", "halt", "resume"),
-    "Home": ("init", "status", "ui", "doctor", "notify", "backup", "restore"),
+    "Home": ("init", "status", "ui", "serve", "doctor", "notify", "backup", "restore"),
 }
 
 

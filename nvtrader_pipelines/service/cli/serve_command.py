@@ -2,6 +2,10 @@
 
 import os
 import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 import typer
@@ -10,9 +14,11 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import current_user
 from nvtrader_pipelines.service.cli.output import print_line
 from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 app = typer.Typer()
-TOKEN = "NVTRADER_TOKEN"  # noqa: S105 - name of the environment variable
+TOKEN = "NVTRADER_TOKEN"
 
 
 @command(app.command, "nvtrader serve", "nvtrader serve --port 8080 --with-ui")
@@ -29,3 +35,25 @@ def serve(
     The printed link lets a browser in. Programs send its token: `Authorization: Bearer TOKEN`. $NVTRADER_TOKEN sets it;
     otherwise each start has a new one.
     """
+    from nvtrader_pipelines.service.api.guard import Access
+    from nvtrader_pipelines.service.api.server import serve as serve_home
+
+    store = open_store()
+    access = Access(host, port, os.environ.get(TOKEN) or secrets.token_urlsafe(32))
+    with _ui(store.home) if with_ui else nullcontext():
+        serve_home(store, access, current_user(), lambda: print_line(f"{access.link} (Ctrl-C stops it)"))
+
+
+@contextmanager
+def _ui(home: Home) -> Iterator[None]:
+    """Run the Dagster UI beside the service, unless one runs already."""
+    if running_url(home.dagster):
+        yield
+        return
+    command_line = [sys.executable, "-m", "nvtrader_pipelines.service.cli.app", "ui"]
+    process = subprocess.Popen(command_line, stdin=subprocess.DEVNULL, env=os.environ | {VARIABLE: str(home.root)})
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()

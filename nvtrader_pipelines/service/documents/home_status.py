@@ -139,6 +139,11 @@ def _has_completed_run(store: Store) -> bool:
     return bool((store.ledger.runs()["status"] == "done").any())
 
 
+def running_runs(store: Store) -> Sequence[RunState]:
+    """Runs in progress, with the learning curve of each training."""
+    return [run for run in _read_runs(store) if run.status == "running"]
+
+
 def _read_runs(store: Store) -> Sequence[RunState]:
     """Last runs by version and kind that are not done, newest first, without archived experiments."""
     if Database.connect(ledger_url(store.home)).revision() is None:  # opening the ledger would create it

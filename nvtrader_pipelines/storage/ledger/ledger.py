@@ -309,6 +309,11 @@ class Ledger:
         """Events of a run, oldest first."""
         return self._frame(EVENTS, sa.select(EVENTS).where(EVENTS.c.run_id == run_id).order_by(EVENTS.c.id))
 
+    def task_events(self, task_id: str, after: int = 0) -> pl.DataFrame:
+        """Events of an execution with an id above `after`, oldest first."""
+        query = sa.select(EVENTS).where(EVENTS.c.id > after, EVENTS.c.task_id == task_id).order_by(EVENTS.c.id)
+        return self._frame(EVENTS, query)
+
     def trained_keys(self, run_id: str) -> set[tuple[int, int]]:
         """Folds and seeds whose training has ended, by the events of a run."""
         ended = (pl.col("stage") == "train.checkpoint") & pl.col("timesteps").is_not_null()

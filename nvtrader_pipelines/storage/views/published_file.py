@@ -1,6 +1,7 @@
 """DuckDB file with the published views, opened to read without Iceberg and the ledger."""
 
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import duckdb
@@ -11,6 +12,8 @@ from nvtrader_pipelines.storage.home import Home
 
 ROOT_TABLE = "main.published"  # one row: the root of the home whose files the views read
 NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+IN_THIS_PROCESS = RLock()  # DuckDB keeps one instance a file and process, whose restrictions all connections share
 
 
 class DamagedViewsError(StorageError):

@@ -7,7 +7,7 @@ import duckdb
 
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS, ROOT_TABLE
+from nvtrader_pipelines.storage.views.published_file import IN_THIS_PROCESS, NO_DOWNLOADS, ROOT_TABLE
 from nvtrader_pipelines.storage.views.view_definitions import create_views, quote_literal
 
 STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
@@ -17,7 +17,7 @@ def publish(store: Store) -> Path:
     """Build the DuckDB file aside and rename it over the old one, so readers never wait."""
     path, root = store.home.duckdb_file, str(store.home.root.absolute())
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with file_lock(path.with_suffix(".lock")):
+    with IN_THIS_PROCESS, file_lock(path.with_suffix(".lock")):
         for left in path.parent.glob(f".{path.name}.*.tmp*"):  # by a killed publisher
             left.unlink()
         with duckdb.connect(config=NO_DOWNLOADS) as connection:

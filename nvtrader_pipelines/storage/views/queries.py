@@ -10,6 +10,7 @@ from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.published_file import (
+    IN_THIS_PROCESS,
     DamagedViewsError,
     one_line,
     open_published,
@@ -34,7 +35,7 @@ def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.Da
     if not home.catalog.exists():
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
     try:
-        with _open_current(store) as connection:
+        with IN_THIS_PROCESS, _open_current(store) as connection:
             return read_query(connection, query) if allow_files else run_restricted(connection, home, query)
     except duckdb.Error as error:
         if "No files found" in str(error) and str(home.iceberg) in str(error):

@@ -1,4 +1,5 @@
 import errno
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import pytest
@@ -104,3 +105,15 @@ def test_query_while_a_client_writes_names_the_read_only_way(store, home):
         with pytest.raises(StorageError, match=rf"PID {client.pid}.*duckdb -readonly nvtrader.duckdb.*read_only=True"):
             query_views(store, "SELECT 1")
         client.kill()
+
+
+def test_queries_and_publications_of_eight_threads_do_not_fail(store):
+    publish(store)
+
+    def query(number):
+        if number % 8 == 0:
+            publish(store)
+        return query_views(store, f"SELECT {number} AS n")["n"][0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(query, range(64))) == list(range(64))

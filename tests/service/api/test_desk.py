@@ -1,0 +1,74 @@
+"""Routes of plans, accounts, scoreboard and kill switch."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home
+from tests.service.api.conftest import AUTHORIZED, client_of
+
+
+@pytest.fixture(scope="module")
+def waiting(built_home, tmp_path_factory):
+    """Home whose account has a plan that waits."""
+    home = copy_home(built_home, tmp_path_factory.mktemp("waiting") / "home")
+    client = client_of(home)
+    name = client.get("/api/nemorl/policies").json()["policies"][0]["policy"]
+    client.post("/api/nemorl/policies/activate", json={"policy": name}, headers=AUTHORIZED)
+    for _ in Desk(Store(home), by="ann").trade(until_waiting=True):
+        pass
+    return home
+
+
+def test_environment_is_the_default_of_experiments(client):
+    assert client.get("/api/env").json()["lookback"] >= 1
+
+
+def test_scoreboard_is_that_of_the_command_line(client, invoke):
+    of_api, of_command = client.get("/api/scoreboard").json(), json.loads(invoke("scoreboard", "--json").stdout)
+    names = ("entrant", "rank", "sharpe", "max_drawdown")
+    assert [[row[name] for name in names] for row in of_api] == [[row[name] for name in names] for row in of_command]
+
+
+def test_portfolio_of_an_unknown_account_is_404(client):
+    assert client.get("/api/portfolio").json()["account"] == "paper"
+    assert client.get("/api/portfolio", params={"account": "none"}).status_code == 404
+    assert client.get("/api/plans", params={"account": "../x"}).status_code == 404
+
+
+def test_plan_of_two_writers_is_decided_once_and_the_other_gets_409(waiting, tmp_path):
+    home = copy_home(waiting, tmp_path / "home")
+    clients = [client_of(home), client_of(home)]
+    (plan,) = clients[0].get("/api/plans").json()
+    assert plan["status"] == "waiting"
+
+    def approve(client):
+        return client.post(f"/api/plans/{plan['plan_id']}/approve", headers=AUTHORIZED).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(approve, clients)) == [200, 409]
+    assert clients[1].get("/api/plans").json()[0]["status"] == "approved"
+    reject = {"url": f"/api/plans/{plan['plan_id']}/reject", "headers": AUTHORIZED}
+    assert clients[0].post(**reject, json={"reason": "late"}).status_code == 409
+    assert clients[0].post(**reject, json={}).status_code == 422
+
+
+def test_decision_on_an_unknown_plan_is_404(client):
+    body = {"reason": "why not"}
+    assert client.post("/api/plans/none/override", json=body, headers=AUTHORIZED).status_code == 404
+    assert client.post("/api/plans/..%2Fx/override", json=body, headers=AUTHORIZED).status_code in {404, 422}
+
+
+def test_kill_switch_stops_and_resumes(waiting, tmp_path):
+    client = client_of(copy_home(waiting, tmp_path / "home"))
+    body = {"engaged": True, "reason": "a drill"}
+    stopped = client.post("/api/kill-switch", json=body, headers=AUTHORIZED).json()
+    assert "a drill" in stopped["halted"]
+    assert client.get("/api/kill-switch").json()["halted"] == stopped["halted"]
+    again = client.post("/rl/halt-all", json={"reason": "once more"}, headers=AUTHORIZED).json()
+    assert "already" in again["message"]
+    resumed = client.post("/api/kill-switch", json={**body, "engaged": False}, headers=AUTHORIZED).json()
+    assert resumed["halted"] is None

@@ -1,0 +1,94 @@
+"""Routes of experiments, runs and components."""
+
+import json
+
+import pytest
+import yaml
+
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES
+from tests.homes import EXPERIMENT, copy_home
+from tests.service.api.conftest import AUTHORIZED, client_of
+
+
+def test_runs_are_those_of_the_command_line(client, invoke):
+    of_command = json.loads(invoke("runs", "--json").stdout)
+    assert [row["run_id"] for row in client.get("/rl/runs").json()] == [row["run_id"] for row in of_command]
+
+
+def test_run_is_found_by_id_and_by_experiment(client, invoke):
+    run_id = client.get("/rl/runs").json()[-1]["run_id"]
+    document = client.get(f"/rl/runs/{run_id[:8]}").json()
+    of_command = json.loads(invoke("runs", "show", run_id, "--json").stdout)
+    assert list(document) == list(of_command)
+    assert [document[name] for name in ("verdict", "spec", "figures")] == [
+        of_command[name] for name in ("verdict", "spec", "figures")
+    ]
+    name = document["run"]["partition_key"].partition("@")[0]
+    assert client.get(f"/rl/runs/{name}").json()["run"]["partition_key"].startswith(name)
+    assert client.get("/rl/runs/none").status_code == 404
+
+
+@pytest.mark.parametrize(("table", "column"), [("equity", "equity"), ("trajectories", "action")])
+def test_rows_of_a_run_are_limited(client, table, column):
+    run_id = client.get("/rl/runs").json()[-1]["run_id"]
+    rows = client.get(f"/rl/runs/{run_id}/{table}", params={"limit": 3}).json()
+    assert len(rows) == 3
+    assert {row["run_id"] for row in rows} == {run_id}
+    assert column in rows[0]
+    assert client.get(f"/rl/runs/{run_id}/{table}", params={"limit": 10**6}).status_code == 422
+
+
+def test_components_are_listed_by_family(client):
+    kinds = client.get("/rl/components").json()
+    assert list(kinds) == list(FAMILIES)
+    assert "ppo" in kinds["agents"]
+    (ppo,) = [member for member in client.get("/rl/components/agents").json() if member["kind"] == "ppo"]
+    assert "learning_rate" in [field["name"] for field in ppo["fields"]]
+    assert client.get("/rl/components/none").status_code == 404
+
+
+def test_experiment_is_registered_once_per_content(built_home, tmp_path):
+    client = client_of(copy_home(built_home, tmp_path / "home"))
+    spec = {**EXPERIMENT, "name": "posted", "seeds": [3, 4, 5]}
+    first, again, other = (
+        client.post("/rl/experiments", json=body, headers=AUTHORIZED)
+        for body in (spec, spec, {**spec, "seeds": [6, 7, 8]})
+    )
+    assert [answer.status_code for answer in (first, again, other)] == [201, 200, 201]
+    assert [answer.json()["created"] for answer in (first, again, other)] == [True, False, True]
+    assert first.json()["version_id"] == again.json()["version_id"] != other.json()["version_id"]
+    assert first.json()["spec_hash"].startswith(first.json()["version_id"].partition("@")[2])
+    wrong = client.post("/rl/experiments", json={**spec, "agent": {"kind": "none"}}, headers=AUTHORIZED)
+    assert wrong.status_code == 422
+    assert "none" in wrong.json()["detail"]
+
+
+def test_experiment_as_yaml_is_the_same_version(built_home, tmp_path):
+    client = client_of(copy_home(built_home, tmp_path / "home"))
+    spec = {**EXPERIMENT, "name": "posted"}
+    of_json = client.post("/rl/experiments", json=spec, headers=AUTHORIZED)
+    headers = {**AUTHORIZED, "content-type": "application/yaml; charset=utf-8"}
+    of_yaml = client.post("/rl/experiments", content=yaml.safe_dump(spec), headers=headers)
+    assert of_yaml.json() == {**of_json.json(), "created": False}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/yaml", b"!!python/object/apply:os.system ['id']", 422),
+        ("application/yaml", b"a: 1\na: 2", 422),
+        ("application/yaml", b"- 1", 422),
+        ("application/yaml", b"\xff", 422),
+        ("application/yaml", b"[" * 30_000, 422),
+        ("application/json", b"name: x", 422),
+        ("application/json", b"[" * 30_000, 422),
+        ("application/json", b"[]", 422),
+        ("application/json", b'{"name": "../../x"}', 422),
+        ("application/json", b" " * 300_000, 413),
+        ("text/plain", b"{}", 415),
+        ("application/x-www-form-urlencoded", b"name=x", 415),
+    ],
+)
+def test_experiment_that_is_none_is_refused(client, kind, body, status):
+    answer = client.post("/rl/experiments", content=body, headers={**AUTHORIZED, "content-type": kind})
+    assert (answer.status_code, answer.json()["status"]) == (status, status)

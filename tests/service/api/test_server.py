@@ -1,0 +1,85 @@
+"""The service as a process: start, signals and ends."""
+
+import signal
+import socket
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import NVTRADER, copy_home, environment
+from tests.service.api.conftest import TOKEN
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def served(home, *options):
+    """Service of a home as a process; yields it, its URL, and its first line."""
+    port = free_port()
+    process = subprocess.Popen(
+        [NVTRADER, "serve", "--port", str(port), *options],
+        env=environment(home) | {"NVTRADER_TOKEN": TOKEN},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process, f"http://127.0.0.1:{port}", process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_link_of_the_start_lets_in_and_the_log_keeps_the_token_out(built_home):
+    with served(built_home) as (process, url, line):
+        assert line.startswith(f"{url}/?token={TOKEN}")
+        with urlopen(f"{url}/?token={TOKEN}", timeout=10) as answer:
+            assert answer.url == f"{url}/docs"
+        with pytest.raises(HTTPError) as wrong:
+            urlopen(f"{url}/?token=other", timeout=10)
+        with wrong.value as refused:
+            assert refused.code == 401
+        process.send_signal(signal.SIGTERM)
+        output = "".join(process.communicate(timeout=10))
+    assert (process.returncode, output) == (0, "")
+
+
+def test_end_with_twenty_open_streams_is_quick_and_silent(built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    store = Store(home)
+    run_id = store.ledger.runs()["run_id"][0]
+    task = store.ledger.run(run_id).task_id
+    with served(home) as (process, url, _), ExitStack() as stack:
+        streams = [stack.enter_context(urlopen(f"{url}/chat/stream/{task}", timeout=10)) for _ in range(20)]
+        first = [stream.readline() for stream in streams]
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        output = "".join(process.communicate(timeout=10))
+        seconds = time.monotonic() - began
+    assert len(first) == 20
+    assert (process.returncode, output) == (0, "")
+    assert seconds < 5  # 1 s where the machine is quiet
+
+
+def test_port_that_is_taken_is_one_sentence(built_home):
+    with served(built_home) as (_, url, _):
+        again = subprocess.run(
+            [NVTRADER, "serve", "--port", url.rpartition(":")[2]],
+            env=environment(built_home),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert again.returncode == 3
+    assert again.stderr.count("\n") == 1
+    assert "in use" in again.stderr
