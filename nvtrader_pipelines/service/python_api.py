@@ -122,7 +122,7 @@ class Pipeline:
             PipelineError: if a step fails.
         """
         from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
-        from nvtrader_pipelines.service.cli.summary import summary_rows
+        from nvtrader_pipelines.service.documents.run_facts import summary_rows
         from nvtrader_pipelines.storage.specs import store_experiment
 
         names = [each if isinstance(each, str) else store_experiment(self.home, each).name for each in experiments]

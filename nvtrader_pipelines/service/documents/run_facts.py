@@ -10,7 +10,6 @@ import polars as pl
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.board import with_openings
-from nvtrader_pipelines.service.cli.summary import sort_accounts
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.document_differences import document_differences
@@ -109,6 +108,26 @@ def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
     """Rows of the verdict on a run by account and period; no folds, short samples masked."""
     rows = store.tables.read(EVALUATIONS, {"run_id": [run_id]}).filter(pl.col("period") != "fold")
     return mask_short(sort_accounts(rows)).drop(KEYS)
+
+
+def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
+    """Read the verdicts of the latest run per experiment and market, without folds and seeds.
+
+    The columns are those of the verdicts, with annualized figures of short samples null, and `validation_only`.
+    Without names, all experiments are read.
+    """
+    runs = walk_forward_runs(store)
+    chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
+    latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
+    verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
+    shown = verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
+    return mask_short(with_openings(store, shown))
+
+
+def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Sort by period, then experiments, single policies and baselines, best first."""
+    order = pl.col("kind").replace_strict({"ensemble": 0, "policy": 1, "baseline": 2}, return_dtype=pl.Int8)
+    return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
 
 
 def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
