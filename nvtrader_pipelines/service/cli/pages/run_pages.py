@@ -31,7 +31,7 @@ from nvtrader_pipelines.service.documents.run_facts import stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.orchestration.run_deletion import Deletion
+    from nvtrader_pipelines.runs.run_deletion import Deletion
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
     from nvtrader_pipelines.service.documents.run_facts import RunComparison
 
