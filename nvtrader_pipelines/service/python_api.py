@@ -144,7 +144,7 @@ class Pipeline:
         return list_runs(self.store, everything=everything)
 
     def describe_run(self, run: str) -> dict[str, Any]:
-        """Describe a run: verdict in words, spec, policies by digest, figures, events, warnings.
+        """Describe a run as `nvtrader runs show --json`: verdict in words, spec, policies by digest, figures, events.
 
         Args:
             run: its id, the first characters of its id, or the name of an experiment for its newest run.
@@ -155,7 +155,7 @@ class Pipeline:
         from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, find_run_by_name, run_document
 
         close_dead_runs(self.store)
-        return run_document(self.store, find_run_by_name(self.store.ledger, run))
+        return run_document(self.store, find_run_by_name(self.store.ledger, run)).model_dump(mode="json")
 
     def compare(self, *runs: str, picture: str | Path | None = None) -> "RunComparison":
         """Compare runs: figures over all and over shared test sessions, and differences of specs.

@@ -223,7 +223,7 @@ def show(
 
     document = experiment_document(open_store(), experiment)
     if as_json:
-        write_json(document)
+        write_json(document.model_dump(mode="json"))
     else:
         print_experiment(document)
 

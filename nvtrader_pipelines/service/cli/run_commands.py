@@ -67,7 +67,7 @@ def show(
     store = _current_store()
     document = run_document(store, find_run_by_name(store.ledger, run))
     if as_json:
-        write_json(document)
+        write_json(document.model_dump(mode="json"))
     else:
         details = {"spec": spec, "files": files, "events": events}
         print_run(document, [name for name, is_shown in details.items() if is_shown])
