@@ -253,10 +253,9 @@ class Pipeline:
         Raises:
             StorageError: if nothing was judged yet.
         """
-        from nvtrader_pipelines.scoreboard.board import read_scoreboard
-        from nvtrader_pipelines.service.documents.short_samples import mask_short
+        from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 
-        return mask_short(read_scoreboard(self.store))
+        return read_ranking(self.store)
 
     def sql(self, query: str) -> "pl.DataFrame":
         """Run a query of DuckDB's SQL over all tables; COPY writes as in `nvtrader sql`.

@@ -26,7 +26,20 @@ if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
-LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
+LIST_COLUMNS = (
+    *("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id"),
+    *("started_at", "finished_at", "message"),
+)
+LIST_FIGURES = ("sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "n_sessions")
+LISTED_RUNS = TableSchema(
+    schema.polars_schema(schema.RUNS).only(*LIST_COLUMNS),
+    EVALUATIONS.schema.only(*LIST_FIGURES),
+    RUNS.schema.only("validation_only"),
+)
+
+
+class ListedRun(row_model(LISTED_RUNS)):
+    """Run of the list, with the figures of its account over all test sessions."""
 
 
 class PolicyFile(row_model(schema.polars_schema(schema.POLICIES).without("run_id"))):
@@ -132,11 +145,9 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
 
     Deleted runs and those of archived experiments are only listed with `everything`.
     """
-    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
-        "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "n_sessions"
-    )
+    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select("run_id", *LIST_FIGURES)
     runs = store.ledger.runs(with_deleted=everything).with_columns(SHOWN_STATUS)
-    runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
+    runs = runs.select(LIST_COLUMNS)
     if not everything:
         name = pl.col("partition_key").str.split("@").list.first()
         runs = runs.filter(~name.is_in(list(store.ledger.archived_names())))
