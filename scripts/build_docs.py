@@ -13,17 +13,44 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pydantic import BaseModel
+
 from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.service.api.guard import Access
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
-from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
+from nvtrader_pipelines.service.documents.experiment_facts import ExperimentDocument
+from nvtrader_pipelines.service.documents.home_status import HomeStatus
+from nvtrader_pipelines.service.documents.plan_facts import PlanDocument
+from nvtrader_pipelines.service.documents.policy_facts import PolicyDocument, PolicyList
+from nvtrader_pipelines.service.documents.run_facts import RunDocument
+from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant
+from nvtrader_pipelines.service.documents.search_facts import JournalRow, ReportDocument, SessionDocument
+from nvtrader_pipelines.service.documents.space_facts import SpaceDocument
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
 
+DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with --json
+    "nvtrader status": HomeStatus,
+    "nvtrader experiments show": ExperimentDocument,
+    "nvtrader runs show": RunDocument,
+    "nvtrader scoreboard": RankedEntrant,  # rows
+    "nvtrader policies": PolicyList,
+    "nvtrader policies show": PolicyDocument,
+    "nvtrader portfolio": AccountSnapshot,
+    "nvtrader trade": AccountActivity,
+    "nvtrader plans show": PlanDocument,
+    "nvtrader components FAMILY": ComponentFacts,  # rows
+    "nvtrader research space": SpaceDocument,
+    "nvtrader research status": SessionDocument,
+    "nvtrader research journal": JournalRow,  # rows
+    "nvtrader research report": ReportDocument,
+}
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, SITE = ROOT / "build" / "docs", ROOT / "site"  # `docs_dir` and `site_dir` of zensical.toml
 ELSEWHERE = {  # pages that lie outside `docs/`, for people who read the repository
@@ -74,6 +101,21 @@ def tables() -> str:
     for member in LEDGER_TABLES:
         rows = [(f"`{column.name}`", str(column.type).lower(), column.doc or "") for column in member.columns]
         parts += [f"### ledger.{member.name}", table(header, rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def documents() -> str:
+    """Write the page of the documents of `--json`, with their JSON Schemas."""
+    parts = [
+        "# Documents",
+        "JSON that commands write with `--json`, and their schemas. A list is an array of the rows described here; a "
+        "field that is not required is left out where it does not apply.",
+    ]
+    for command, model in DOCUMENTS.items():
+        schema = json.dumps(model.model_json_schema(), indent=1)
+        summary, code = "<summary>JSON Schema</summary>", f"```json\n{schema}\n```"
+        parts += [f"## `{command}`", (model.__doc__ or "").partition("\n")[0]]
+        parts.append(f'<details markdown="1">{summary}\n\n{code}\n\n</details>')
     return "\n\n".join(parts) + "\n"
 
 
@@ -146,6 +188,7 @@ MADE = {  # pages made from the code and the README
     "reference/tables.md": tables,
     "reference/commands.md": commands,
     "reference/routes.md": routes,
+    "reference/documents.md": documents,
 }
 
 

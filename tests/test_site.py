@@ -1,5 +1,6 @@
 """Documentation site: generated reference, navigation and links."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,7 +13,7 @@ from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
 from nvtrader_pipelines.storage.tables import TABLES
-from scripts.build_docs import ELSEWHERE, MADE, commands, components, results, routes, tables
+from scripts.build_docs import DOCUMENTS, ELSEWHERE, MADE, commands, components, documents, results, routes, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -71,6 +72,14 @@ def test_tables_page_has_every_table_and_column():
     sections = {part.partition("\n")[0]: part for part in re.split(r"^### ", tables(), flags=re.MULTILINE)}
     for table in TABLES:
         assert all(f"| `{name}` |" in sections[table.name] for name in table.schema)
+
+
+def test_documents_page_has_the_schema_of_every_document():
+    schemas = re.findall(r"^```json\n(.*?)\n```$", documents(), flags=re.MULTILINE | re.DOTALL)
+    properties = [set(json.loads(schema)["properties"]) for schema in schemas]
+    assert properties == [set(model.model_fields) for model in DOCUMENTS.values()]
+    root = get_command(app)
+    assert {name.removesuffix(" FAMILY") for name in DOCUMENTS} <= command_names(root, "nvtrader")
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
 """Cards of trained policies: one for every policy of every sealed run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
@@ -28,10 +29,10 @@ OTHER_METRICS = ("cagr", "max_drawdown", "turnover_per_year")
 OVER_BASELINE = ("best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
 
 
-@dataclass(frozen=True)
-class LibraryCard:
+class LibraryCard(BaseModel):
     """Recorded facts of one policy; nothing is recomputed."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
     policy: str  # account name in the evaluation
     kind: str  # ensemble, or policy of one seed
     experiment: str
@@ -55,8 +56,8 @@ class LibraryCard:
     active: bool
     other_code: str | None  # warning if its run was made with different code
     outdated: bool  # whether this code reads its version differently, so that it must be run again
-    may_trade: str | None = field(default=None)  # active policy only: eligibility in words
-    obstacle: str | None = field(default=None)  # why it cannot trade on the current market, if so
+    may_trade: str | None = None  # active policy only: eligibility in words
+    obstacle: str | None = None  # why it cannot trade on the current market, if so
 
     @property
     def ref(self) -> PolicyRef:
@@ -72,10 +73,6 @@ class LibraryCard:
     def score(self) -> Row | None:
         """Figures over the reported period; None if not evaluated."""
         return next((row for row in self.scores if row["period"] == self.period), None)
-
-    def document(self) -> Row:
-        """Fields of the card for JSON, with dates unconverted."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Pipeline:
             PipelineError: if a step fails.
         """
         from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
-        from nvtrader_pipelines.service.cli.summary import summary_rows
+        from nvtrader_pipelines.service.documents.run_facts import summary_rows
         from nvtrader_pipelines.storage.specs import store_experiment
 
         names = [each if isinstance(each, str) else store_experiment(self.home, each).name for each in experiments]
@@ -144,7 +144,7 @@ class Pipeline:
         return list_runs(self.store, everything=everything)
 
     def describe_run(self, run: str) -> dict[str, Any]:
-        """Describe a run: verdict in words, spec, policies by digest, figures, events, warnings.
+        """Describe a run as `nvtrader runs show --json`: verdict in words, spec, policies by digest, figures, events.
 
         Args:
             run: its id, the first characters of its id, or the name of an experiment for its newest run.
@@ -155,7 +155,7 @@ class Pipeline:
         from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, find_run_by_name, run_document
 
         close_dead_runs(self.store)
-        return run_document(self.store, find_run_by_name(self.store.ledger, run))
+        return run_document(self.store, find_run_by_name(self.store.ledger, run)).model_dump(mode="json")
 
     def compare(self, *runs: str, picture: str | Path | None = None) -> "RunComparison":
         """Compare runs: figures over all and over shared test sessions, and differences of specs.
@@ -253,10 +253,9 @@ class Pipeline:
         Raises:
             StorageError: if nothing was judged yet.
         """
-        from nvtrader_pipelines.scoreboard.board import read_scoreboard
-        from nvtrader_pipelines.service.documents.short_samples import mask_short
+        from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 
-        return mask_short(read_scoreboard(self.store))
+        return read_ranking(self.store)
 
     def sql(self, query: str) -> "pl.DataFrame":
         """Run a query of DuckDB's SQL over all tables; COPY writes as in `nvtrader sql`.

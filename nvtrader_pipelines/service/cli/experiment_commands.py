@@ -156,7 +156,8 @@ def run_experiments(names: list[str], form: Format, *, yes: bool, judge: bool) -
 def _write_results(store: Store, names: Sequence[str], form: Format, *, has_new_bars: bool) -> None:
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
-    from nvtrader_pipelines.service.cli.summary import print_summary, summary_rows
+    from nvtrader_pipelines.service.cli.summary import print_summary
+    from nvtrader_pipelines.service.documents.run_facts import summary_rows
 
     if form is Format.TABLE:
         summary = summarize_market(store)
@@ -222,7 +223,7 @@ def show(
 
     document = experiment_document(open_store(), experiment)
     if as_json:
-        write_json(document)
+        write_json(document.model_dump(mode="json"))
     else:
         print_experiment(document)
 

@@ -1,11 +1,10 @@
 """`nvtrader plans`: list and show rebalance plans; approve, override or reject one."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import Reason, current_user
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
@@ -15,10 +14,8 @@ from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.audit import AuditEvent
-    from nvtrader_pipelines.execution.plan_records import PlanRecord
 
 app = typer.Typer(name="plans", help="Rebalance plans: targets, compliance findings, and your decisions on them.")
-MAX_CANDIDATES = 5  # ids in a message
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
 Waiting = Annotated[bool, typer.Option("--waiting", help="Only plans that wait for a person.")]
@@ -38,11 +35,10 @@ def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Form
 
     A table begins with the plans that wait for you, and ends with the ranges of halted sessions.
     """
-    from nvtrader_pipelines.execution.plan_records import plan_records
-    from nvtrader_pipelines.service.cli.pages.plan_pages import plan_rows, print_plans
+    from nvtrader_pipelines.service.cli.pages.plan_pages import print_plans
+    from nvtrader_pipelines.service.documents.plan_facts import list_plans
 
-    events = _events(open_store(), account)
-    rows = plan_rows(plan_records(events), events)
+    rows = list_plans(_events(open_store(), account))
     if waiting:
         rows = rows.filter(status="waiting")
     if form is not Format.TABLE:
@@ -57,10 +53,11 @@ def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Form
 def show(plan: Plan, *, as_json: bool) -> None:
     """Show a plan: its findings with figure and bound, and the weights after each stage."""
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
+    from nvtrader_pipelines.service.documents.plan_facts import find_plan, plan_document
 
-    record = _find_plan(_records(open_store()), plan)
+    record = find_plan(open_store(), plan)
     if as_json:
-        write_json(_document(record))
+        write_json(plan_document(record).model_dump(mode="json"))
     else:
         print_plan(record)
 
@@ -85,21 +82,16 @@ def reject(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
 
 def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool) -> None:
     """Record a person's decision on a plan and print it."""
+    from nvtrader_pipelines.service.documents.plan_facts import find_plan
+
     store, by = open_store(), current_user()
-    plan = _find_plan(_records(store), plan_text).plan
+    plan = find_plan(store, plan_text).plan
     event = act_on_account(store, plan.account, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason))
     if as_json:
         write_json(event.model_dump(mode="json"))
         return
     message = f"plan {plan.plan_id} of {plan.session} is {event.kind} by {by}"
     print_line(f"{message}: {reason}" if reason else message)
-
-
-def _records(store: Store) -> "dict[str, PlanRecord]":
-    """Read all plans of all accounts by id, oldest first."""
-    from nvtrader_pipelines.execution.plan_records import plan_records
-
-    return plan_records(store.audit.events())
 
 
 def _events(store: Store, account: str | None) -> "Sequence[AuditEvent]":
@@ -113,34 +105,3 @@ def _events(store: Store, account: str | None) -> "Sequence[AuditEvent]":
     if account is not None:
         read_account(store.home, account)
     return store.audit.events(account)
-
-
-def _find_plan(records: "Mapping[str, PlanRecord]", text: str) -> "PlanRecord":
-    """Find the plan whose id begins with a text.
-
-    Raises:
-        ValueError: if no plan or several plans match.
-    """
-    found = [plan_id for plan_id in records if plan_id.startswith(text)]
-    if len(found) == 1:
-        return records[found[0]]
-    if not found:
-        near = suggest(text, [plan_id[: len(text)] for plan_id in records]) or ";"
-        raise ValueError(f"no plan's id begins with {text!r}{near} list them with `nvtrader plans`")
-    shown = ", ".join(found[-MAX_CANDIDATES:])  # the newest
-    raise ValueError(f"{len(found)} plans begin with {text!r} ({shown}); give more of the id")
-
-
-def _document(record: "PlanRecord") -> dict[str, Any]:
-    return {
-        **record.plan.model_dump(mode="json"),
-        "status": record.status,
-        "findings": [finding.model_dump(mode="json") for finding in record.findings],
-        "constructed_at": record.constructed_at,
-        "cleared_at": record.cleared_at,
-        "decided_by": record.decided_by,
-        "decided_at": record.decided_at,
-        "reason": record.reason,
-        "placed": sorted(record.placed),
-        "settled": sorted(record.settled),
-    }

@@ -1,7 +1,7 @@
 """`nvtrader policies`: list and show trained policies; activate or promote one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from nvtrader_pipelines.service.cli.exit_codes import FAILED
 from nvtrader_pipelines.service.cli.options import Reason, choose_picture_path, current_user
 from nvtrader_pipelines.service.cli.output import print_line, write_json
 from nvtrader_pipelines.service.open_home import open_store
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.promotion.policy_cards import LibraryCard
 
 app = typer.Typer(name="policies", help="Trained policies: their cards, the active one, and the promotion gate.")
 Policy = Annotated[
@@ -39,13 +36,13 @@ def list_(*, everything: All = False, as_json: bool) -> None:
     from nvtrader_pipelines.promotion.policy_cards import read_library
     from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
+    from nvtrader_pipelines.service.documents.policy_facts import policy_list
 
     store = open_store()
     library = read_library(store, seeds=everything)
     newer = newer_run_message(store, library.active) if library.active else None
     if as_json:
-        cards = [_document(card) for card in library.cards]
-        write_json({"policies": cards, "newer": newer, "problems": library.problems})
+        write_json(policy_list(library, newer).model_dump(mode="json"))
     else:
         print_library(library, newer, everything=everything)
 
@@ -56,12 +53,13 @@ def show(policy: Policy, *, as_json: bool) -> None:
     from nvtrader_pipelines.promotion.decision_log import read_promotions_of
     from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
+    from nvtrader_pipelines.service.documents.policy_facts import policy_document
 
     store = open_store()
     card = read_library_card(store, find_policy(store, policy))
     promotions = read_promotions_of(store, card.ref)
     if as_json:
-        write_json({**_document(card), "promotions": promotions.to_dicts()})
+        write_json(policy_document(card, promotions).model_dump(mode="json"))
     else:
         print_card(card, promotions)
 
@@ -117,17 +115,6 @@ def promote(policy: Policy, *, as_json: bool) -> None:
     If the gate rejects it, the command exits with 1.
     """
     _decide(policy, "", through_gate=True, as_json=as_json)
-
-
-def _document(card: "LibraryCard") -> dict[str, Any]:
-    """Card for JSON, without annualized figures of short samples."""
-    import polars as pl
-
-    from nvtrader_pipelines.service.documents.short_samples import mask_short
-
-    kinds = {"scores": card.scores, "baselines": card.baselines}
-    shown = {name: mask_short(pl.DataFrame(rows, infer_schema_length=None)) for name, rows in kinds.items() if rows}
-    return card.document() | {name: rows.to_dicts() for name, rows in shown.items()}
 
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """`nvtrader portfolio`: show an account, accept holdings that differ, or reset a simulated account."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,10 +13,9 @@ from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.execution.audit import AuditEvent
+    from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan
 
 app = typer.Typer(name="portfolio", help="State of an account, differences from its expected holdings, and its reset.")
 
@@ -24,29 +23,13 @@ app = typer.Typer(name="portfolio", help="State of an account, differences from 
 @command(app.callback, "nvtrader portfolio", "nvtrader portfolio --account paper --json", invoke_without_command=True)
 def portfolio(account: Account = "paper", *, as_json: bool) -> None:
     """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
-    from nvtrader_pipelines.desk.account_access import read_account
-    from nvtrader_pipelines.promotion.active_policy import read_active
-    from nvtrader_pipelines.promotion.recency import eligibility_message
-    from nvtrader_pipelines.promotion.rounds import newer_run_message
-    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
+    from nvtrader_pipelines.service.documents.account_facts import account_snapshot
 
-    store = open_store()
-    kind, active = read_account(store.home, account).kind, read_active(store)
-    document = {
-        "kind": kind,
-        "active_policy": active
-        and {
-            "policy": active.policy,
-            "run_id": active.run_id,
-            "may_trade": eligibility_message(store, active),
-            "newer": newer_run_message(store, active),
-        },
-        **snapshot(AccountFacts.of(store, account)),
-    }
+    snapshot = account_snapshot(open_store(), account)
     if as_json:
-        write_json(document)
+        write_json(snapshot.model_dump(mode="json", exclude_unset=True))
     else:
-        print_snapshot(document)
+        print_snapshot(snapshot)
 
 
 @command(app.command, 'nvtrader portfolio accept-differences --reason "bought ten by hand"', name="accept-differences")
@@ -88,61 +71,63 @@ def act_on_account(store: Store, account: str, action: "Callable[[Desk], AuditEv
     return event
 
 
-def print_snapshot(document: Mapping[str, Any]) -> None:
+def print_snapshot(snapshot: "AccountSnapshot") -> None:
     """Print an account."""
-    active = document["active_policy"]
+    active, is_open = snapshot.active_policy, snapshot.session is not None
     lines = {
-        "account": f"{document['account']} ({document['kind']})",
-        "active policy": f"{active['policy']} of run {active['run_id']}"
+        "account": f"{snapshot.account} ({snapshot.kind})",
+        "active policy": f"{active.policy} of run {active.run_id}"
         if active
         else "none: nvtrader policies activate NAME",
-        **({"it may trade": active["may_trade"], "a newer run": active["newer"] or ""} if active else {}),
-        **(_book_lines(document) if "session" in document else {"session": "not opened yet: nvtrader trade"}),
-        "last plan": _plan_line(document["last_plan"]),
-        "halted": format_halted(document["halted"]),
-        "waits for you": ", ".join(document["waiting"]),
-        "open orders": ", ".join(document["open_orders"]),
+        **({"it may trade": active.may_trade, "a newer run": active.newer or ""} if active else {}),
+        **(_book_lines(snapshot) if is_open else {"session": "not opened yet: nvtrader trade"}),
+        "last plan": _plan_line(snapshot.last_plan),
+        "halted": format_halted(snapshot.halted),
+        "waits for you": ", ".join(snapshot.waiting),
+        "open orders": ", ".join(snapshot.open_orders),
     }
     print_lines(lines)
-    reason = document["kill_switch"]
+    reason = snapshot.kill_switch
     switch = f"engaged: {reason}" if reason else "not engaged"
     print_line(f"{'kill switch':<16} {switch}", "bold red" if reason else None)
-    if "session" in document:
-        print_part("positions", _positions(document["positions"]), "all in cash")
+    if is_open:
+        _print_positions(snapshot)
 
 
-def _positions(held: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
-    """Rows of the positions held."""
+def _print_positions(snapshot: "AccountSnapshot") -> None:
     import polars as pl
 
-    numbers = ("shares", "price", "value", "weight")
-    rows = pl.DataFrame(held, schema={"symbol": pl.String, **dict.fromkeys(numbers, pl.Float64)})
-    shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
-    return shown.with_columns(pl.col("price", "value", "weight").round(2)).rename({"weight": "weight %"})
+    from nvtrader_pipelines.service.documents.document import frame_of
+
+    rows = frame_of(snapshot.positions)
+    if len(rows):
+        shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
+        rows = shown.with_columns(pl.col("price", "value", "weight").round(2)).rename({"weight": "weight %"})
+    print_part("positions", rows, "all in cash")
 
 
-def _book_lines(document: Mapping[str, Any]) -> dict[str, str]:
+def _book_lines(snapshot: "AccountSnapshot") -> dict[str, str]:
     return {
-        "session": str(document["session"]),
-        "equity": f"{document['value']:,.2f}, {document['equity'] - 1:+.2%} since the opening",
-        "that session": f"{document['net_return']:+.2%}",
-        "drawdown": f"{document['drawdown']:.1%}",
-        "cash": f"{document['cash']:,.2f} ({document['cash_weight']:.1%})",
-        "reconciliation": _reconciliation_line(document),
+        "session": str(snapshot.session),
+        "equity": f"{snapshot.value:,.2f}, {snapshot.equity - 1:+.2%} since the opening",
+        "that session": f"{snapshot.net_return:+.2%}",
+        "drawdown": f"{snapshot.drawdown:.1%}",
+        "cash": f"{snapshot.cash:,.2f} ({snapshot.cash_weight:.1%})",
+        "reconciliation": _reconciliation_line(snapshot),
     }
 
 
-def _reconciliation_line(document: Mapping[str, Any]) -> str:
-    if not document["differences"]:
+def _reconciliation_line(snapshot: "AccountSnapshot") -> str:
+    if not snapshot.differences:
         return "as expected"
-    differences, accepted = "; ".join(document["differences"]), document["accepted"]
+    differences, accepted = "; ".join(snapshot.differences), snapshot.accepted
     if accepted:
-        return f"differs: {differences}; accepted by {accepted['by']}: {accepted['reason']}"
+        return f"differs: {differences}; accepted by {accepted.by}: {accepted.reason}"
     return f"DIFFERS: {differences}; nothing trades until you correct it, or: nvtrader portfolio accept-differences"
 
 
-def _plan_line(plan: Mapping[str, Any] | None) -> str:
+def _plan_line(plan: "LastPlan | None") -> str:
     if plan is None:
         return "none yet"
-    why = f": {plan['reason']}" if plan["reason"] else ""
-    return f"{plan['plan_id']} of {plan['session']}, {plan['status']}{why}"
+    why = f": {plan.reason}" if plan.reason else ""
+    return f"{plan.plan_id} of {plan.session}, {plan.status}{why}"

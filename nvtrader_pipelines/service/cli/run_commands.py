@@ -67,7 +67,7 @@ def show(
     store = _current_store()
     document = run_document(store, find_run_by_name(store.ledger, run))
     if as_json:
-        write_json(document)
+        write_json(document.model_dump(mode="json"))
     else:
         details = {"spec": spec, "files": files, "events": events}
         print_run(document, [name for name, is_shown in details.items() if is_shown])
@@ -167,17 +167,20 @@ def delete(
     as_json: bool,
 ) -> None:
     """Delete a run's policies, rows, pictures and MLflow run; a trial remains one."""
-    from nvtrader_pipelines.orchestration.run_deletion import delete_run, plan_deletion
+    from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
+    from nvtrader_pipelines.promotion.active_policy import read_active
+    from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
     from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
     from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 
     store = _current_store()
-    deletion = plan_deletion(store, find_run_by_name(store.ledger, run))
+    active = read_active(store)
+    deletion = plan_deletion(store, find_run_by_name(store.ledger, run), active.run_id if active else None)
     if not as_json:
         print_deletion(deletion)
     if not (yes or deletion.is_empty):
         confirm_deletion(deletion.run.run_id)
-    delete_run(store, deletion)
+    delete_run(store, deletion, MlflowTracking.at(store.home).delete)
     if as_json:
         write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
     elif not deletion.is_empty:

@@ -10,12 +10,11 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.cli.output import UNKNOWN, format_figure, format_interval, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
-from nvtrader_pipelines.service.documents.short_samples import is_short, mask_short, short_note
+from nvtrader_pipelines.service.documents.run_facts import sort_accounts, summary_rows
+from nvtrader_pipelines.service.documents.short_samples import is_short, short_note
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS
 
 COLUMNS = (
     "policy",
@@ -33,20 +32,6 @@ NEXT = (
     "nvtrader report    # everything on one page: warehouse/report.html",
     "nvtrader ui        # the graph, the plots and the runs on http://127.0.0.1:3000",
 )
-
-
-def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
-    """Read the verdicts of the latest run per experiment and market, without folds and seeds.
-
-    The columns are those of the verdicts, with annualized figures of short samples null, and `validation_only`.
-    Without names, all experiments are read.
-    """
-    runs = walk_forward_runs(store)
-    chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
-    latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
-    verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
-    shown = verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
-    return mask_short(with_openings(store, shown))
 
 
 def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
@@ -112,12 +97,6 @@ def with_validation_mark(verdicts: pl.DataFrame) -> pl.DataFrame:
         return verdicts
     named = pl.format("{} (validation only)", "policy")
     return verdicts.with_columns(pl.when("validation_only").then(named).otherwise("policy").alias("policy"))
-
-
-def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Sort by period, then experiments, single policies and baselines, best first."""
-    order = pl.col("kind").replace_strict({"ensemble": 0, "policy": 1, "baseline": 2}, return_dtype=pl.Int8)
-    return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
 
 
 def figure_cells(row: dict[str, Any]) -> list[str]:

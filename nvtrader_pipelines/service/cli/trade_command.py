@@ -3,8 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,15 +12,12 @@ from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import Account, current_user, parse_day
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console, write_json
 from nvtrader_pipelines.service.open_home import open_store
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from nvtrader_pipelines.desk.desk import Desk
     from nvtrader_pipelines.execution.errors import ExecutionError
-    from nvtrader_pipelines.service.documents.account_facts import AccountFacts
+    from nvtrader_pipelines.service.documents.account_facts import AccountActivity, BacktestComparison, NoBacktest
 
 app = typer.Typer()
 Days = tuple[date | None, date | None]  # first and last, inclusive
@@ -52,6 +48,7 @@ def trade(
     policies over the sessions since their tests, as a new run to compare.
     """
     from nvtrader_pipelines.desk.desk import Desk
+    from nvtrader_pipelines.service.documents.trade_facts import trade_document
     from nvtrader_pipelines.storage.views.publishing import publish
 
     store, days = open_store(), (first, last)
@@ -63,7 +60,7 @@ def trade(
         publish(store)
         document = trade_document(store, account, days)
         if as_json:
-            write_json(document)
+            write_json(document.model_dump(mode="json", exclude_unset=True))
         else:
             print_account(document)
         if stopped:
@@ -108,97 +105,29 @@ def trade_sessions(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) 
     return None
 
 
-def trade_document(store: Store, account: str, days: Days) -> dict[str, Any]:
-    """Activity of an account between two days, with its back-test, as a document."""
-    from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
-
-    facts = AccountFacts.of(store, account)
-    curve = facts.curve
-    document = activity(facts, *days)
-    backtest, missing = _backtest(store, facts)
-    last = document["last_session"]
-    comparison = {"missing": missing} if backtest is None else _compare_to_backtest(curve, backtest, last)
-    picture = _write_picture(store.home, account, facts, backtest) if len(curve) > 1 else None
-    return {**document, "backtest": comparison, "picture": picture and str(picture)}
-
-
-def _backtest(store: Store, facts: "AccountFacts") -> "tuple[pl.DataFrame | None, str]":
-    """Back-test of an account since its opening, or the reason why there is none."""
-    from nvtrader_pipelines.desk.account_access import read_account
-    from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
-
-    opening, *sessions = facts.states
-    traded = {(state.run_id, state.policy) for state in facts.states}
-    if read_account(store.home, facts.name).kind != "simulated":
-        return None, "the account is at a broker, whose fills differ from assumed ones"
-    if not sessions:
-        return None, "no session has been traded yet"
-    if len(traded) > 1:
-        return None, f"{len(traded)} policies have traded on the account"
-    try:
-        return account_backtest(open_deployment(store, *traded.pop()), opening.session, sessions[-1].session), ""
-    except ValueError as error:  # the market has changed since; the policy need not be the active one
-        return None, str(error)
-
-
-def _compare_to_backtest(curve: "pl.DataFrame", backtest: "pl.DataFrame", last: date) -> dict[str, Any]:
-    """Equity of the back-test at the close of a session, and the largest difference up to it."""
-    both = curve.join(backtest.select("session", backtest="equity"), on="session").sort("session")
-    both = both.filter(both["session"] <= last)
-    if both.is_empty():
-        return {"missing": "no session of these days has been traded"}
-    return {
-        "n_sessions": len(both),
-        "first_session": both["session"][0],
-        "last_session": both["session"][-1],
-        "equity": both["backtest"][-1],
-        "largest_difference": (both["equity"] - both["backtest"]).abs().max(),
-    }
-
-
-def _write_picture(home: Home, account: str, facts: "AccountFacts", backtest: "pl.DataFrame | None") -> Path:
-    """Draw the account beside its back-test and return the path of the picture."""
-    import polars as pl
-
-    from nvtrader_pipelines.figures.portfolio_figures import account_figure
-    from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
-
-    state = facts.states[-1]
-    opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
-    reference_curves = (
-        {} if backtest is None else {"back-test": pl.concat([opening, backtest.select("session", "equity")])}
-    )
-    note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
-    path = home.pictures / "paper" / f"{account}.png"
-    picture = account_figure(facts.curve, f"Account {account} until {state.session}", reference_curves, note)
-    for suffix in FORMATS:
-        write_picture(path.with_suffix(suffix), picture)
-    return path
-
-
-def print_account(document: Mapping[str, Any]) -> None:
-    """Print the document of an account."""
+def print_account(document: "AccountActivity") -> None:
+    """Print the activity of an account."""
     lines = {
-        "account": f"{document['account']}, traded by {', '.join(document['policies'])}",
+        "account": f"{document.account}, traded by {', '.join(document.policies)}",
         "sessions": _session_line(document),
-        "equity": f"{document['value']:,.2f}, {document['equity']:.6g} of the opening",
+        "equity": f"{document.value:,.2f}, {document.equity:.6g} of the opening",
         **_figure_lines(document),
-        "plans": _format_counts(document["n_plans"], document["plans"]),
-        "findings": ", ".join(f"{n} {name}" for name, n in document["findings"].items()) or "none",
-        "halted": format_halted(document["halted"]),
-        "orders": f"{document['n_orders']} placed, {document['n_fills']} filled, {document['n_cancelled']} cancelled",
-        "back-test": _backtest_line(document["backtest"]),
-        "picture": document["picture"] or "",
+        "plans": _format_counts(document.n_plans, document.plans),
+        "findings": ", ".join(f"{n} {name}" for name, n in document.findings.items()) or "none",
+        "halted": format_halted(document.halted),
+        "orders": f"{document.n_orders} placed, {document.n_fills} filled, {document.n_cancelled} cancelled",
+        "back-test": _backtest_line(document.backtest),
+        "picture": document.picture or "",
     }
     print_lines(lines)
-    for each in document["blocked"]:
-        print_line(f"{'blocked':<16} {each['plan_id']} of {each['session']}: {'; '.join(each['findings'])}", "red")
-    for session, differences in document["differences"].items():
+    for each in document.blocked:
+        print_line(f"{'blocked':<16} {each.plan_id} of {each.session}: {'; '.join(each.findings)}", "red")
+    for session, differences in document.differences.items():
         print_line(f"{'DIFFERS':<16} at the close of {session}: {'; '.join(differences)}", "red")
-    for plan in document["waiting"]:
+    for plan in document.waiting:
         print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
-    if document["kill_switch"]:
-        print_line(f"{'kill switch':<16} engaged: {document['kill_switch']}", "bold red")
+    if document.kill_switch:
+        print_line(f"{'kill switch':<16} engaged: {document.kill_switch}", "bold red")
 
 
 def format_halted(sessions: Sequence[date]) -> str:
@@ -207,27 +136,29 @@ def format_halted(sessions: Sequence[date]) -> str:
     return f"{count}, {sessions[0]} to {sessions[-1]}" if sessions else ""
 
 
-def _session_line(document: Mapping[str, Any]) -> str:
-    last = document["last_session"]
-    if not document["n_sessions"]:
-        return f"none yet; as of the close of {last}"
-    return f"{document['n_sessions']}, {document['first_session']} to {last}"
+def _session_line(document: "AccountActivity") -> str:
+    if not document.n_sessions:
+        return f"none yet; as of the close of {document.last_session}"
+    return f"{document.n_sessions}, {document.first_session} to {document.last_session}"
 
 
-def _figure_lines(document: Mapping[str, Any]) -> dict[str, str]:
-    if not document["n_sessions"]:
+def _figure_lines(document: "AccountActivity") -> dict[str, str]:
+    if not document.n_sessions:
         return {}
     from nvtrader_pipelines.service.cli.summary import annual_cell
     from nvtrader_pipelines.service.documents.short_samples import short_note
 
-    n_sessions, sharpe = document["n_sessions"], annual_cell(document, "sharpe", ".2f")
+    figures = document.model_dump()
+    sharpe = annual_cell(figures, "sharpe", ".2f")
     return {
-        "return": f"{document['total_return']:+.2%}",
-        "net Sharpe": sharpe if document["sharpe"] is None else f"{sharpe}, annualized from {n_sessions} sessions",
-        "max drawdown": f"{document['max_drawdown']:.1%}",
-        "turnover/y": annual_cell(document, "turnover_per_year", ".2f"),
-        "cost/y": annual_cell(document, "cost_per_year", ".2%"),
-        "note": short_note([n_sessions]),
+        "return": f"{document.total_return:+.2%}",
+        "net Sharpe": sharpe
+        if document.sharpe is None
+        else f"{sharpe}, annualized from {document.n_sessions} sessions",
+        "max drawdown": f"{document.max_drawdown:.1%}",
+        "turnover/y": annual_cell(figures, "turnover_per_year", ".2f"),
+        "cost/y": annual_cell(figures, "cost_per_year", ".2%"),
+        "note": short_note([document.n_sessions]),
     }
 
 
@@ -235,11 +166,14 @@ def _format_counts(n: int, parts: Mapping[str, int]) -> str:
     return f"{n}: {', '.join(f'{count} {name}' for name, count in parts.items())}" if n else "0"
 
 
-def _backtest_line(comparison: Mapping[str, Any]) -> str:
-    if "missing" in comparison:
-        return f"none: {comparison['missing']}"
+def _backtest_line(backtest: "BacktestComparison | NoBacktest | None") -> str:
+    from nvtrader_pipelines.service.documents.account_facts import NoBacktest
+
+    if backtest is None:
+        return ""
+    if isinstance(backtest, NoBacktest):
+        return f"none: {backtest.missing}"
     return (
-        f"{comparison['equity']:.6g} on {comparison['last_session']}; largest difference to the account "
-        f"{comparison['largest_difference']:.1g} over {comparison['n_sessions']} sessions from "
-        f"{comparison['first_session']}"
+        f"{backtest.equity:.6g} on {backtest.last_session}; largest difference to the account "
+        f"{backtest.largest_difference:.1g} over {backtest.n_sessions} sessions from {backtest.first_session}"
     )

@@ -4,24 +4,151 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, statistics_of, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events, plan_records
+from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus, halted_session_events, plan_records
 from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.recency import eligibility_message
+from nvtrader_pipelines.promotion.rounds import newer_run_message
+from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
-LAST_PLAN_FIELDS = ("plan_id", "session", "policy", "run_id", "partition_key")
+
+
+class ActivePolicyFacts(Document):
+    """Policy that trades."""
+
+    policy: str
+    run_id: str
+    may_trade: str  # until when it may begin to, or why it may not
+    newer: str | None  # message on a newer run of its experiment
+
+
+class Position(Document):
+    """Shares held of a name at a close."""
+
+    symbol: str
+    shares: float
+    price: float  # account currency, adjusted
+    value: float
+    weight: float  # of equity
+
+
+class Acceptance(Document):
+    """Person and reason of accepted differences."""
+
+    by: str
+    reason: str
+
+
+class LastPlan(Document):
+    """Newest plan of an account."""
+
+    plan_id: str
+    session: date
+    policy: str
+    run_id: str
+    partition_key: str
+    status: PlanStatus
+    reason: str
+    findings: tuple[str, ...]
+
+
+class AccountSnapshot(Document):
+    """Current state of an account; the fields with defaults are set once it is opened."""
+
+    kind: str  # simulated, or a broker's
+    active_policy: ActivePolicyFacts | None
+    account: str
+    kill_switch: str | None  # why it is engaged
+    session: date | None = None  # of the last close
+    equity: float = 1.0  # as a multiple of the opening
+    value: float | None = None  # equity in account currency
+    capital: float | None = None  # account currency per unit of equity
+    net_return: float | None = None  # over the session
+    drawdown: float | None = None
+    cash: float | None = None  # account currency
+    cash_weight: float | None = None
+    policy: str | None = None  # in force at that close
+    run_id: str | None = None
+    positions: tuple[Position, ...] = ()  # largest weight first
+    differences: tuple[str, ...] = ()  # from the expected holdings
+    accepted: Acceptance | None = None
+    halted: tuple[date, ...]  # sessions that the kill switch left without a plan
+    last_plan: LastPlan | None
+    waiting: tuple[str, ...]  # ids of plans
+    open_orders: tuple[str, ...]
+
+
+class BlockedPlan(Document):
+    """Plan that a hard finding blocked."""
+
+    plan_id: str
+    session: date
+    findings: tuple[str, ...]
+
+
+class BacktestComparison(Document):
+    """Back-test of an account over its sessions up to the last of the activity."""
+
+    n_sessions: int
+    first_session: date
+    last_session: date
+    equity: float  # as a multiple of the opening
+    largest_difference: float  # of equity, at any close
+
+
+class NoBacktest(Document):
+    """Reason why an account has no back-test."""
+
+    missing: str
+
+
+class AccountActivity(Document):
+    """Activity of an account between two days; figures are set if a session was traded.
+
+    Annualized figures are null for a short sample.
+    """
+
+    account: str
+    policies: tuple[str, ...]
+    n_sessions: int
+    first_session: date | None
+    last_session: date  # the opening if no session was traded
+    equity: float  # as a multiple of the opening
+    value: float  # equity in account currency
+    total_return: float | None = None
+    sharpe: float | None = None
+    max_drawdown: float | None = None
+    turnover_per_year: float | None = None
+    cost_per_year: float | None = None
+    n_plans: int
+    plans: dict[str, int]  # by status
+    findings: dict[str, int]  # by level and rule
+    blocked: tuple[BlockedPlan, ...]
+    waiting: tuple[str, ...]  # ids of plans
+    n_orders: int
+    n_fills: int
+    n_cancelled: int
+    differences: dict[date, tuple[str, ...]]  # from the expected holdings, by session
+    halted: tuple[date, ...]  # sessions that the kill switch left without a plan
+    kill_switch: str | None  # why it is engaged
+    backtest: BacktestComparison | NoBacktest | None = None  # set after trading
+    picture: str | None = None  # path; set after trading
 
 
 @dataclass(frozen=True)
@@ -60,71 +187,89 @@ class AccountFacts:
         return pl.DataFrame(rows, schema=[*names, CASH], orient="row")
 
 
-def snapshot(facts: AccountFacts) -> dict[str, Any]:
-    """Current state of an account as a document; an unopened account has no session."""
-    state = facts.states[-1] if facts.states else None
+def account_snapshot(store: Store, name: str) -> AccountSnapshot:
+    """Current state of an account.
+
+    Raises:
+        StorageError: if the account does not exist, or its book, the audit or the active policy cannot be read.
+        ExecutionError: if the book lacks events that the audit has.
+    """
+    kind, active = read_account(store.home, name).kind, read_active(store)
+    facts = AccountFacts.of(store, name)
     *_, last = (None, *facts.records.values())
-    return {
+    fields = {
+        "kind": kind,
+        "active_policy": active and _active_policy(store, active),
         "account": facts.name,
         "kill_switch": facts.halt_reason,
-        **({} if state is None else _holdings(state) | {"accepted": _acceptance(facts.events, state.session)}),
+        **(_holdings(facts) if facts.states else {}),
         "halted": facts.halted_sessions,
-        "last_plan": None if last is None else _last_plan(last),
+        "last_plan": last and _last_plan(last),
         "waiting": [plan_id for plan_id, record in facts.records.items() if record.status == "waiting"],
         "open_orders": sorted(order for record in facts.records.values() for order in record.placed - record.settled),
     }
+    return AccountSnapshot.model_validate(fields)
 
 
-def _holdings(state: AccountState) -> dict[str, Any]:
+def _active_policy(store: Store, active: ActivePolicy) -> ActivePolicyFacts:
+    return ActivePolicyFacts(
+        policy=active.policy,
+        run_id=active.run_id,
+        may_trade=eligibility_message(store, active),
+        newer=newer_run_message(store, active),
+    )
+
+
+def _holdings(facts: AccountFacts) -> dict[str, object]:
+    """Fields of an opened account."""
+    state = facts.states[-1]
     weights = dict(zip(state.symbols, state.weights, strict=True))
+    names = ("session", "equity", "value", "capital", "net_return", "drawdown", "policy", "run_id", "differences")
     positions = [
-        {
-            "symbol": name,
-            "shares": shares,
-            "price": state.prices[name],
-            "value": shares * state.prices[name],
-            "weight": weights[name],
-        }
+        Position(
+            symbol=name,
+            shares=shares,
+            price=state.prices[name],
+            value=shares * state.prices[name],
+            weight=weights[name],
+        )
         for name, shares in sorted(state.shares.items(), key=lambda item: -weights[item[0]])
     ]
     return {
-        "session": state.session,
-        "equity": state.equity,
-        "value": state.value,
-        "capital": state.capital,
-        "net_return": state.net_return,
-        "drawdown": state.drawdown,
+        **{name: getattr(state, name) for name in names},
         "cash": weights[CASH] * state.value,
         "cash_weight": weights[CASH],
-        "policy": state.policy,
-        "run_id": state.run_id,
         "positions": positions,
-        "differences": list(state.differences),
+        "accepted": _acceptance(facts.events, state.session),
     }
 
 
-def _acceptance(events: Sequence[AuditEvent], session: date) -> dict[str, str] | None:
+def _acceptance(events: Sequence[AuditEvent], session: date) -> Acceptance | None:
     """Person and reason of the accepted differences of a session; None if there are none."""
     accepted = [event for event in events if event.kind == "accepted" and event.session == session]
-    return {"by": accepted[-1].by, "reason": accepted[-1].reason} if accepted else None
+    return Acceptance(by=accepted[-1].by, reason=accepted[-1].reason) if accepted else None
 
 
-def _last_plan(record: PlanRecord) -> dict[str, Any]:
-    found = {name: getattr(record.plan, name) for name in LAST_PLAN_FIELDS}
-    return {
-        **found,
-        "status": record.status,
-        "reason": record.reason,
-        "findings": [_format_finding(f) for f in record.findings],
-    }
+def _last_plan(record: PlanRecord) -> LastPlan:
+    plan = record.plan
+    return LastPlan(
+        plan_id=plan.plan_id,
+        session=plan.session,
+        policy=plan.policy,
+        run_id=plan.run_id,
+        partition_key=plan.partition_key,
+        status=record.status,
+        reason=record.reason,
+        findings=tuple(map(_format_finding, record.findings)),
+    )
 
 
-def _format_finding(finding: Any) -> str:
+def _format_finding(finding: Finding) -> str:
     return f"{finding.level} {finding.rule}: {finding.sentence}"
 
 
-def activity(facts: AccountFacts, first: date | None = None, last: date | None = None) -> dict[str, Any]:
-    """Activity of an account between two days, inclusive, or since its opening, as a document."""
+def activity(facts: AccountFacts, first: date | None = None, last: date | None = None) -> AccountActivity:
+    """Activity of an account between two days, inclusive, or since its opening."""
     opening, *sessions = facts.states
     within = [each for each in sessions if (first or each.session) <= each.session <= (last or each.session)]
     before = [opening, *(each for each in sessions if first is not None and each.session < first)][-1]
@@ -133,7 +278,7 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
     records = [record for record in facts.records.values() if spans[0] <= record.plan.session <= end]
     plans = {record.plan.plan_id for record in records}
     n_events = Counter(event.kind for event in facts.events if event.order_id and event.plan_id in plans)
-    return {
+    fields = {
         "account": facts.name,
         "policies": list(dict.fromkeys(f"{each.policy} of run {each.run_id}" for each in (within or [before]))),
         "n_sessions": len(within),
@@ -144,10 +289,11 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
         **_figures(within),
         **_plan_counts(records),
         **{name: n_events[kind] for name, kind in ORDERS.items()},
-        "differences": {str(state.session): list(state.differences) for state in within if state.differences},
+        "differences": {state.session: state.differences for state in within if state.differences},
         "halted": [session for session in facts.halted_sessions if spans[0] < session <= spans[1]],
         "kill_switch": facts.halt_reason,
     }
+    return AccountActivity.model_validate(fields)
 
 
 def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
@@ -167,22 +313,22 @@ def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
     }
 
 
-def _plan_counts(records: Sequence[PlanRecord]) -> dict[str, Any]:
+def _plan_counts(records: Sequence[PlanRecord]) -> dict[str, object]:
     """Counts of plans and findings, with the blocked and the waiting plans."""
-    found = Counter(f"{finding.level} {finding.rule}" for record in records for finding in record.findings)
+    counts = Counter(f"{finding.level} {finding.rule}" for record in records for finding in record.findings)
     blocked = [
-        {
-            "plan_id": record.plan.plan_id,
-            "session": record.plan.session,
-            "findings": [_format_finding(f) for f in record.findings],
-        }
+        BlockedPlan(
+            plan_id=record.plan.plan_id,
+            session=record.plan.session,
+            findings=tuple(map(_format_finding, record.findings)),
+        )
         for record in records
         if record.status == "blocked"
     ]
     return {
         "n_plans": len(records),
         "plans": dict(Counter(record.status for record in records)),
-        "findings": dict(found.most_common()),
+        "findings": dict(counts.most_common()),
         "blocked": blocked,
         "waiting": [record.plan.plan_id for record in records if record.status == "waiting"],
     }

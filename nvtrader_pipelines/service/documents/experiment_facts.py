@@ -11,10 +11,11 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived_experiments
 from nvtrader_pipelines.runs.training_time import describe_long_trainings, estimate_training
+from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger
+from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -28,6 +29,52 @@ VALIDATION_SCHEMA = {
     "warnings": pl.List(pl.String),
     "problem": pl.String,
 }
+
+
+class ExperimentPlan(Document):
+    """Numbers of a plan on the market."""
+
+    experiment: str
+    runs: int
+    folds: int
+    seeds: int
+    training: str | None  # estimate of the time, in words; null if nothing is to be trained
+    warnings: tuple[str, ...]
+
+
+class PlanProblem(Document):
+    """Reason why an experiment cannot be planned."""
+
+    experiment: str
+    problem: str
+
+
+class VersionFacts(row_model(schema.polars_schema(schema.VERSIONS).only("partition_key", "created_at"))):
+    """Registered version."""
+
+
+class LastRun(
+    row_model(
+        schema.polars_schema(schema.RUNS).only("run_id", "kind", "status", "partition_key", "started_at", "finished_at")
+    )
+):
+    """Newest run of any variant, deleted ones included."""
+
+
+class ExperimentDocument(Document):
+    """Facts of an experiment."""
+
+    name: str
+    description: str
+    version: str  # name@hash8 of the file as it is now
+    spec_hash: str
+    is_registered: bool
+    is_archived: bool
+    versions: tuple[VersionFacts, ...]  # registered ones, newest first
+    variants: tuple[str, ...]  # versions of an ablation
+    last_run: LastRun | None
+    plan: ExperimentPlan | PlanProblem
+    spec: dict[str, Any]  # with defaults
 
 
 def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
@@ -49,31 +96,31 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
             f"there is no experiment to check in {store.home.experiments}; `nvtrader experiments new NAME` writes one"
         )
     rows = [
-        _plan_facts(store, specs[name]) if name in specs else {"experiment": name, "problem": broken[name]}
+        _plan_facts(store, specs[name]) if name in specs else PlanProblem(experiment=name, problem=broken[name])
         for name in names or sorted({*specs, *broken})
     ]
-    return pl.DataFrame(rows, schema=VALIDATION_SCHEMA)
+    return pl.DataFrame([row.model_dump() for row in rows], schema=VALIDATION_SCHEMA)
 
 
-def _plan_facts(store: Store, spec: ExperimentSpec) -> dict[str, Any]:
-    """Row of a valid file: the numbers of its plan, or why it cannot be planned."""
+def _plan_facts(store: Store, spec: ExperimentSpec) -> ExperimentPlan | PlanProblem:
+    """Numbers of the plan of a valid file, or why it cannot be planned."""
     problem = plan_problem(store, spec)
     if problem is not None:
-        return {"experiment": spec.name, "problem": problem}
+        return PlanProblem(experiment=spec.name, problem=problem)
     plans = plan_variants(store, spec)
     estimate = estimate_training(store, plans)
     long = [describe_long_trainings([estimate])] if estimate and estimate.is_long else []
-    return {
-        "experiment": spec.name,
-        "runs": len(plans),
-        "folds": len(plans[0].folds),
-        "seeds": len(plans[0].spec.seeds),
-        "training": estimate and estimate.sentence,
-        "warnings": [*long, *dict.fromkeys(warning for plan in plans for warning in plan.warnings)],
-    }
+    return ExperimentPlan(
+        experiment=spec.name,
+        runs=len(plans),
+        folds=len(plans[0].folds),
+        seeds=len(plans[0].spec.seeds),
+        training=estimate and estimate.sentence,
+        warnings=(*long, *dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
+    )
 
 
-def experiment_document(store: Store, name: str) -> dict[str, Any]:
+def experiment_document(store: Store, name: str) -> ExperimentDocument:
     """Facts of an experiment: state, versions, last run, plan and resolved spec.
 
     Raises:
@@ -83,20 +130,19 @@ def experiment_document(store: Store, name: str) -> dict[str, Any]:
     versions = store.ledger.versions().filter(name=spec.name)
     keys = [each.partition_key for each in spec.variants()]
     runs = store.ledger.runs(with_deleted=True).filter(pl.col("partition_key").is_in(keys)).with_columns(SHOWN_STATUS)
-    last = runs.select("run_id", "kind", "status", "partition_key", "started_at", "finished_at").head(1).to_dicts()
-    return {
-        "name": spec.name,
-        "description": spec.description,
-        "version": spec.partition_key,
-        "spec_hash": spec.spec_hash,
-        "is_registered": spec.partition_key in versions["partition_key"].to_list(),
-        "is_archived": spec.name in store.ledger.archived_names(),
-        "versions": versions.select("partition_key", "created_at").to_dicts(),
-        "variants": keys if keys != [spec.partition_key] else [],
-        "last_run": last[0] if last else None,
-        "plan": _plan_facts(store, spec),
-        "spec": spec.model_dump(mode="json"),
-    }
+    return ExperimentDocument(
+        name=spec.name,
+        description=spec.description,
+        version=spec.partition_key,
+        spec_hash=spec.spec_hash,
+        is_registered=spec.partition_key in versions["partition_key"].to_list(),
+        is_archived=spec.name in store.ledger.archived_names(),
+        versions=rows_of(VersionFacts, versions),
+        variants=tuple(keys) if keys != [spec.partition_key] else (),
+        last_run=next(iter(rows_of(LastRun, runs.head(1))), None),
+        plan=_plan_facts(store, spec),
+        spec=spec.model_dump(mode="json"),
+    )
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,25 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.service.documents.document import row_model
 from nvtrader_pipelines.storage.ledger import SHOWN_STATUS
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 
-LIST_SCHEMA = {
-    "partition_key": pl.String,
-    "in_files": pl.Boolean,
-    "agent": pl.String,
-    "design": pl.String,
-    "registered_at": pl.Datetime("us", "UTC"),
-    "runs": pl.UInt32,
-    "last_status": pl.String,
-}
+LISTED_EXPERIMENTS = TableSchema(
+    Column("partition_key", pl.String, "name@hash8 of the version"),
+    Column("in_files", pl.Boolean, "whether a file of data/experiments has it"),
+    Column("agent", pl.String, "kind of the agent"),
+    Column("design", pl.String, "kind of the design"),
+    Column("registered_at", UTC_TIME, "when it was registered; null if it is only in a file"),
+    Column("runs", pl.UInt32, "number of its runs, without deleted ones"),
+    Column("last_status", pl.String, "status of its newest run; null without one"),
+)
+
+
+class ListedExperiment(row_model(LISTED_EXPERIMENTS)):
+    """Version of the list of experiments."""
 
 
 def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.DataFrame, list[str], int]:
@@ -38,7 +44,7 @@ def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.Data
         for key, spec in in_files.items()
         if key not in known
     ]
-    schema = {name: LIST_SCHEMA[name] for name in list(LIST_SCHEMA)[:5]}
+    schema = LISTED_EXPERIMENTS.without("runs", "last_status")
     runs = store.ledger.runs(with_deleted=True).sort("started_at").with_columns(SHOWN_STATUS).group_by("partition_key")
     counted = runs.agg(
         (pl.col("status") != "deleted").sum().alias("runs"), pl.col("status").last().alias("last_status")

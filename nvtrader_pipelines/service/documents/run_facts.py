@@ -3,29 +3,82 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.board import with_openings
-from nvtrader_pipelines.service.cli.summary import sort_accounts
+from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, LedgerRun
+from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, LedgerRun, RunStatus, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS
+from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, SCOREBOARD
 from nvtrader_pipelines.storage.views.run_views import run_views
 
 if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
-LIST_COLUMNS = ("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id")
+LIST_COLUMNS = (
+    *("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id"),
+    *("started_at", "finished_at", "message"),
+)
+LIST_FIGURES = ("sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "n_sessions")
+LISTED_RUNS = TableSchema(
+    schema.polars_schema(schema.RUNS).only(*LIST_COLUMNS),
+    EVALUATIONS.schema.only(*LIST_FIGURES),
+    RUNS.schema.only("validation_only"),
+)
+
+
+class ListedRun(row_model(LISTED_RUNS)):
+    """Run of the list, with the figures of its account over all test sessions."""
+
+
+class PolicyFile(row_model(schema.polars_schema(schema.POLICIES).without("run_id"))):
+    """File of a trained policy."""
+
+
+class RunEvent(row_model(schema.polars_schema(schema.EVENTS).only("timestamp", "stage", "fold", "seed", "message"))):
+    """Event of a run."""
+
+
+class Figures(
+    row_model(
+        TableSchema(
+            EVALUATIONS.schema.without(*KEYS),
+            SCOREBOARD.schema.only("openings"),
+            Column("baseline_openings", pl.List(pl.Float64), "the same of the best baseline"),
+        )
+    )
+):
+    """Figures of an account over a period; annualized ones are null for a short sample."""
+
+
+class ShownRun(LedgerRun):
+    """Run of the ledger, with the status of deleted runs."""
+
+    status: RunStatus | Literal["deleted"]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class RunDocument(Document):
+    """All facts of a run."""
+
+    verdict: str
+    run: ShownRun
+    spec: dict[str, Any]  # of its version, as registered
+    policies: tuple[PolicyFile, ...]
+    figures: tuple[Figures, ...]  # by account and period
+    events: tuple[RunEvent, ...]  # oldest first
+    views: tuple[str, ...]  # names in DuckDB
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -92,11 +145,9 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
 
     Deleted runs and those of archived experiments are only listed with `everything`.
     """
-    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select(
-        "run_id", "sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "n_sessions"
-    )
+    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select("run_id", *LIST_FIGURES)
     runs = store.ledger.runs(with_deleted=everything).with_columns(SHOWN_STATUS)
-    runs = runs.select(*LIST_COLUMNS, "started_at", "finished_at", "message")
+    runs = runs.select(LIST_COLUMNS)
     if not everything:
         name = pl.col("partition_key").str.split("@").list.first()
         runs = runs.filter(~name.is_in(list(store.ledger.archived_names())))
@@ -111,20 +162,40 @@ def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
     return mask_short(sort_accounts(rows)).drop(KEYS)
 
 
-def run_document(store: Store, run: LedgerRun) -> dict[str, Any]:
+def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
+    """Read the verdicts of the latest run per experiment and market, without folds and seeds.
+
+    The columns are those of the verdicts, with annualized figures of short samples null, and `validation_only`.
+    Without names, all experiments are read.
+    """
+    runs = walk_forward_runs(store)
+    chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
+    latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
+    verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
+    shown = verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
+    return mask_short(with_openings(store, shown))
+
+
+def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Sort by period, then experiments, single policies and baselines, best first."""
+    order = pl.col("kind").replace_strict({"ensemble": 0, "policy": 1, "baseline": 2}, return_dtype=pl.Int8)
+    return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
+
+
+def run_document(store: Store, run: LedgerRun) -> RunDocument:
     """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
     figures = verdict_rows(store, run.run_id)
-    return {
-        "verdict": run_verdict(store, run, figures),
-        "run": {**run.model_dump(mode="json"), "status": run.shown_status},
-        "spec": version_content(store.ledger, run.partition_key),
-        "policies": store.ledger.policies(run.run_id).drop("run_id").to_dicts(),
-        "figures": with_openings(store, figures).to_dicts(),
-        "events": store.ledger.events(run.run_id).select("timestamp", "stage", "fold", "seed", "message").to_dicts(),
-        "views": run_views(run.run_id) if completed and not run.deleted_at else [],
-        "warnings": [warning for warnings in completed for warning in warnings],
-    }
+    return RunDocument(
+        verdict=run_verdict(store, run, figures),
+        run=ShownRun.model_validate({**dict(run), "status": run.shown_status}),
+        spec=version_content(store.ledger, run.partition_key),
+        policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
+        figures=rows_of(Figures, with_openings(store, figures)),
+        events=rows_of(RunEvent, store.ledger.events(run.run_id)),
+        views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
+        warnings=tuple(warning for warnings in completed for warning in warnings),
+    )
 
 
 def stage_rows(events: pl.DataFrame) -> pl.DataFrame:

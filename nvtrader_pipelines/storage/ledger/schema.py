@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import polars as pl
 import sqlalchemy as sa
 
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+
 HEAD = "0.4.0"  # revision that this code needs
 EARLIER_REVISIONS = ("0.3.0", "0.2.0")  # revisions that opening the ledger migrates
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
@@ -123,14 +125,14 @@ LOOKS = sa.Table(
 TABLES = (SPECS, VERSIONS, RUNS, POLICIES, EVENTS, LOOKS)
 
 
-def polars_schema(table: sa.Table) -> pl.Schema:
+def polars_schema(table: sa.Table) -> TableSchema:
     """Schema of the polars frame of a table."""
-    return pl.Schema({column.name: _polars_type(column.type) for column in table.columns})
+    return TableSchema(*(Column(each.name, _polars_type(each.type), each.doc or "") for each in table.columns))
 
 
 def _polars_type(kind: sa.types.TypeEngine) -> pl.DataType:
     if isinstance(kind, UtcTime):
-        return pl.Datetime("us", "UTC")
+        return UTC_TIME
     if isinstance(kind, sa.Date):
         return pl.Date()
     return pl.Int64() if isinstance(kind, sa.Integer) else pl.String()

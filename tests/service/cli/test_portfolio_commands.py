@@ -35,6 +35,12 @@ def test_portfolio_of_unopened_account_shows_next_command(invoke):
     ]
 
 
+def test_portfolio_json_of_unopened_account_has_no_book(invoke):
+    assert list(json.loads(invoke("portfolio", "--json").stdout)) == [
+        *("kind", "active_policy", "account", "kill_switch", "halted", "last_plan", "waiting", "open_orders")
+    ]
+
+
 def test_reading_an_account_leaves_no_journal_files_beside_its_book(home, invoke):
     write_book(home, 1.0, 1.2)
     path = book_path(home, "paper")

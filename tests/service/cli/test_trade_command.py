@@ -15,8 +15,9 @@ from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.cli.output import UNKNOWN
-from nvtrader_pipelines.service.cli.trade_command import print_account, trade_document
+from nvtrader_pipelines.service.cli.trade_command import print_account
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
+from nvtrader_pipelines.service.documents.trade_facts import trade_document
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -178,8 +179,8 @@ def test_account_of_policy_for_another_market_has_no_backtest(store, invoke, acc
         assert "back-test" not in reference_curves(store, states)
     finally:
         land(store)
-    assert found["backtest"]["missing"].startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")
-    assert found["equity"] == traded["equity"]
+    assert found.backtest.missing.startswith("the policy was trained on 3 symbols (AAA, BBB, CCC), but the panel")
+    assert found.equity == traded["equity"]
 
 
 def test_waiting_check_reads_only_the_last_plan(invoke, account, days, monkeypatch):
@@ -310,8 +311,8 @@ def test_differing_holding_is_in_document_and_printed(tmp_path, capsys):
     differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
     SqliteBook(home, "paper").settle(last.model_copy(update=differs))
     document = activity(AccountFacts.of(Store(home), "paper"))
-    assert document["differences"] == {str(differs["session"]): ["AAA: 7 shares expected, 0 held"]}
-    print_account({**document, "backtest": {"missing": "none"}, "picture": None})
+    assert document.differences == {differs["session"]: ("AAA: 7 shares expected, 0 held",)}
+    print_account(document)
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
     assert f"at the close of {differs['session']}: AAA: 7 shares expected, 0 held" in line
 

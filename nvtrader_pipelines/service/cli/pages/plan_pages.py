@@ -1,52 +1,13 @@
 """Pages of rebalance plans: the list, and a single plan."""
 
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import polars as pl
 
-from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events
+from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
-
-LEVELS = ("hard", "soft", "warn")
-PLAN_SCHEMA = {
-    "plan": pl.String,
-    "account": pl.String,
-    "session": pl.Date,
-    "status": pl.String,
-    "policy": pl.String,
-    "turnover": pl.Float64,
-    "hard": pl.Int64,
-    "soft": pl.Int64,
-    "warn": pl.Int64,
-    "by": pl.String,
-    "reason": pl.String,
-}
-
-
-def plan_rows(records: Mapping[str, PlanRecord], events: Sequence[AuditEvent]) -> pl.DataFrame:
-    """Rows of plans and of sessions halted without one, newest first."""
-    rows = [
-        {
-            "plan": plan_id,
-            "account": record.plan.account,
-            "session": record.plan.session,
-            "status": record.status,
-            "policy": record.plan.policy,
-            "turnover": record.plan.turnover,
-            **{level: sum(finding.level == level for finding in record.findings) for level in LEVELS},
-            "by": record.decided_by,
-            "reason": record.reason,
-        }
-        for plan_id, record in records.items()
-    ]
-    rows += [
-        {"account": each.account, "session": each.session, "status": "halted", "reason": each.reason}
-        for each in halted_session_events(events, records.values())
-    ]
-    return pl.DataFrame(rows, schema=PLAN_SCHEMA).reverse().sort("session", descending=True, maintain_order=True)
+from nvtrader_pipelines.service.documents.plan_facts import LEVELS
 
 
 def print_plans(rows: pl.DataFrame) -> None:

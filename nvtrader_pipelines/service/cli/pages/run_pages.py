@@ -27,11 +27,12 @@ from nvtrader_pipelines.service.cli.summary import (
     sharpe_cells,
 )
 from nvtrader_pipelines.service.cli.table_layout import CellTable
-from nvtrader_pipelines.service.documents.run_facts import stage_rows
+from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.run_facts import RunDocument, stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.orchestration.run_deletion import Deletion
+    from nvtrader_pipelines.runs.run_deletion import Deletion
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
     from nvtrader_pipelines.service.documents.run_facts import RunComparison
 
@@ -77,26 +78,26 @@ def print_runs(runs: pl.DataFrame) -> None:
         print_line(f"{short_id(run['run_id'])} {run['status']}: {run['message']}")
 
 
-def print_run(document: Mapping[str, Any], details: Collection[str] = ()) -> None:
+def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     """Print a run: verdict, facts and figures, with `spec`, `files` and `events` among the details."""
-    run = document["run"]
-    wide_console().print(f"{document['verdict']}\n", style="bold")
+    run = document.run.model_dump(mode="json")
+    wide_console().print(f"{document.verdict}\n", style="bold")
     _print_facts({name: run[name] for name in RUN_FACTS})
     if "spec" in details:
-        print_part("spec", _spec_rows(document["spec"]), "")
+        print_part("spec", _spec_rows(document.spec), "")
     if "files" in details:
         _print_facts({name: value for name, value in run.items() if name not in RUN_FACTS})
-        print_part("policies", pl.DataFrame(document["policies"]), "no trained policy yet")
-        for line in document["views"]:
+        print_part("policies", frame_of(document.policies), "no trained policy yet")
+        for line in document.views:
             print_line(f"  {line}")
     if "events" in details:
-        events = pl.DataFrame(document["events"], infer_schema_length=None)
+        events = frame_of(document.events)
         print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
-    if document["figures"]:
-        print_figures(pl.DataFrame(document["figures"], infer_schema_length=None))
+    if document.figures:
+        print_figures(frame_of(document.figures))
     else:
         print_part("figures", pl.DataFrame(), "none: the run is deleted" if run["deleted_at"] else "no verdict yet")
-    for line in document["warnings"]:
+    for line in document.warnings:
         print_line(f"note: {line}", "yellow")
     hidden = [f"--{name}" for name in RUN_DETAILS if name not in details]
     if hidden:

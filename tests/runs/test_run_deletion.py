@@ -6,9 +6,7 @@ import pytest
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
-from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.orchestration import run_deletion
-from nvtrader_pipelines.orchestration.run_deletion import delete_run, plan_deletion
+from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_tables import complete_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
@@ -50,8 +48,12 @@ def trials(store):
     return store
 
 
-def delete(store, run_id) -> None:
-    delete_run(store, plan_deletion(store, store.ledger.run(run_id)))
+def plan(store, run_id, active_run_id=None):
+    return plan_deletion(store, store.ledger.run(run_id), active_run_id)
+
+
+def delete(store, run_id, delete_tracked=lambda _: None) -> None:
+    delete_run(store, plan(store, run_id), delete_tracked)
 
 
 def count(store, table, run_id) -> int:
@@ -65,15 +67,16 @@ def deflation(store):
 
 
 def test_plan_deletion_counts_what_goes_of_a_trial(trials):
-    found = plan_deletion(trials, trials.ledger.run("first"))
+    found = plan(trials, "first")
     assert (found.n_files, found.n_bytes, found.is_trial) == (1, 6, True)
     assert found.rows == {"rl.equity_curves": N_SESSIONS, "rl.action_logs": 3, "evaluation.stress": 3}
 
 
 def test_deleted_trial_still_counts_in_the_deflation(trials):
-    before = deflation(trials)
+    before, tracked = deflation(trials), ["first", "second"]
     assert before[0] == 3
-    delete(trials, "first")
+    delete(trials, "first", tracked.remove)
+    assert tracked == ["second"]
     assert deflation(trials) == before
     assert trials.ledger.deleted_ids() == ["first"]
     assert sorted(walk_forward_runs(trials)["run_id"]) == ["second", "third"]
@@ -99,9 +102,9 @@ def test_deletion_killed_in_between_is_finished_by_a_repeat(trials, monkeypatch)
 
 
 def test_plan_of_a_repeated_deletion_is_empty(trials):
-    assert not plan_deletion(trials, trials.ledger.run("first")).is_empty
+    assert not plan(trials, "first").is_empty
     delete(trials, "first")
-    assert plan_deletion(trials, trials.ledger.run("first")).is_empty
+    assert plan(trials, "first").is_empty
 
 
 def test_deleted_replay_leaves_no_rows(trials):
@@ -115,15 +118,14 @@ def test_deleted_replay_leaves_no_rows(trials):
     assert trials.ledger.deleted_ids() == ["replay"]
 
 
-def test_run_with_replays_running_or_active_is_not_deleted(trials, monkeypatch):
+def test_run_with_replays_running_or_active_is_not_deleted(trials):
     with pytest.raises(StorageError, match=r"use the policies of run second of .*: replay; delete them first"):
-        plan_deletion(trials, trials.ledger.run("second"))
+        plan(trials, "second")
     trials.ledger.begin(run_row(trials.ledger, run_id="third"))
     with pytest.raises(StorageError, match="is running; stop it"):
-        plan_deletion(trials, trials.ledger.run("third"))
-    monkeypatch.setattr(run_deletion, "read_active", lambda _: PolicyRef("first", "a"))
+        plan(trials, "third")
     with pytest.raises(StorageError, match=rf"run {short_id('first')} of .* has the active policy"):
-        plan_deletion(trials, trials.ledger.run("first"))
+        plan(trials, "first", active_run_id="first")
     assert trials.ledger.deleted_ids() == []
 
 

@@ -1,14 +1,13 @@
 """Deletion of the files and rows of a run, but not of what deflation reads from a trial."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.commits import Where
@@ -46,13 +45,18 @@ class Deletion:
         return row + (trial if self.is_trial else "")
 
 
-def plan_deletion(store: Store, run: LedgerRun) -> Deletion:
+def plan_deletion(store: Store, run: LedgerRun, active_run_id: str | None) -> Deletion:
     """Find what the deletion of a run removes.
+
+    Args:
+        store: the store.
+        run: the run.
+        active_run_id: run of the active policy; None if no policy is active.
 
     Raises:
         StorageError: if it is running, its policy is active, or replays or forward runs use its policies.
     """
-    _require_deletable(store, run)
+    _require_deletable(store, run, active_run_id)
     folder, is_trial = store.policies.folder(run.partition_key, run.run_id), _is_trial(run)
     files = [path for path in folder.rglob("*") if path.is_file()]
     rows = {table.name: len(store.tables.read(table, where, ["run_id"])) for table, where in _removed_rows(run).items()}
@@ -62,10 +66,15 @@ def plan_deletion(store: Store, run: LedgerRun) -> Deletion:
     return Deletion(run, len(files), n_bytes, {name: n for name, n in rows.items() if n}, pictures, is_trial)
 
 
-def delete_run(store: Store, deletion: Deletion) -> None:
+def delete_run(store: Store, deletion: Deletion, delete_tracked: Callable[[str], None]) -> None:
     """Delete a run; if the process is killed, a repeat finishes it.
 
     The ledger comes first, so that no list, ranking or promotion sees a run of which parts are missing.
+
+    Args:
+        store: the store.
+        deletion: the plan.
+        delete_tracked: deletes the MLflow runs of a run, by its id.
 
     Raises:
         StorageError: if it is running again.
@@ -77,7 +86,7 @@ def delete_run(store: Store, deletion: Deletion) -> None:
     curve_path(store.home, run.run_id).unlink(missing_ok=True)
     for folder in deletion.pictures:
         shutil.rmtree(folder, ignore_errors=True)
-    MlflowTracking.at(store.home).delete(run.run_id)
+    delete_tracked(run.run_id)
     publish(store)
 
 
@@ -95,12 +104,11 @@ def _removed_rows(run: LedgerRun) -> dict[Table, Where]:
     return removed
 
 
-def _require_deletable(store: Store, run: LedgerRun) -> None:
+def _require_deletable(store: Store, run: LedgerRun, active_run_id: str | None) -> None:
     name = f"run {short_id(run.run_id)} of {run.partition_key}"
     if run.status == "running":
         raise StorageError(f"{name} is running; stop it before it is deleted")
-    active = read_active(store)
-    if active is not None and active.run_id == run.run_id:
+    if active_run_id == run.run_id:
         raise StorageError(f"{name} has the active policy; activate another first: `nvtrader policies activate`")
     users = store.ledger.runs().filter(pl.col("parent_run_id") == run.run_id)["run_id"].to_list()
     if users:

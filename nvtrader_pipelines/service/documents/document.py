@@ -1,0 +1,46 @@
+"""Frozen documents, and rows of documents derived from the columns of tables."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import polars as pl
+from polars.datatypes import DataTypeClass
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
+
+from nvtrader_pipelines.components.columns import TableSchema
+
+Time = Annotated[datetime, PlainSerializer(str, when_used="json")]  # written as in a table: 2024-01-02 21:30:00+00:00
+
+
+class Document(BaseModel):
+    """Facts for the command line, `Pipeline`, the report and other programs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Row = TypeVar("Row", bound=Document)
+
+
+def row_model(schema: TableSchema) -> Any:
+    """Derive the base class of a row, a document, from the columns of a table; any value may be null."""
+    fields: dict[str, Any] = {
+        column.name: (_python_type(column.dtype) | None, Field(description=column.doc)) for column in schema.columns
+    }
+    return create_model("Row", __base__=Document, **fields)
+
+
+def rows_of(model: type[Row], frame: pl.DataFrame) -> tuple[Row, ...]:
+    """Rows of a frame that has the columns of a model."""
+    return tuple(map(model.model_validate, frame.select(*model.model_fields).iter_rows(named=True)))
+
+
+def frame_of(rows: Sequence[Document]) -> pl.DataFrame:
+    """Frame of rows."""
+    return pl.DataFrame([row.model_dump() for row in rows], infer_schema_length=None)
+
+
+def _python_type(dtype: pl.DataType | DataTypeClass) -> Any:
+    if isinstance(dtype, pl.List):
+        return tuple[_python_type(dtype.inner), ...]
+    return Time if dtype == pl.Datetime else dtype.to_python()

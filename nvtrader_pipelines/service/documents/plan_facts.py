@@ -1,0 +1,94 @@
+"""Documents of rebalance plans: the list, and a single plan."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus, halted_session_events, plan_records
+from nvtrader_pipelines.service.documents.document import Time, row_model
+from nvtrader_pipelines.storage.store import Store
+
+LEVELS = ("hard", "soft", "warn")
+LISTED_PLANS = TableSchema(
+    Column("plan", pl.String, "id; null of a halted session"),
+    Column("account", pl.String, "account"),
+    Column("session", pl.Date, "session of the decision"),
+    Column("status", pl.String, "status of the plan, or halted"),
+    Column("policy", pl.String, "policy that decided"),
+    Column("turnover", pl.Float64, "one-way, from held to target weights"),
+    *(Column(level, pl.Int64, f"number of {level} findings") for level in LEVELS),
+    Column("by", pl.String, "who decided on it"),
+    Column("reason", pl.String, "reason of the last decision, block or cancellation, or of the halt"),
+)
+MAX_CANDIDATES = 5  # ids in a message
+
+
+class ListedPlan(row_model(LISTED_PLANS)):
+    """Plan of the list, or a session halted without one."""
+
+
+class PlanDocument(RebalancePlan):
+    """Plan with its status, findings, decision and orders."""
+
+    status: PlanStatus
+    findings: tuple[Finding, ...]
+    constructed_at: Time
+    cleared_at: Time | None  # time of the compliance check
+    decided_by: str | None
+    decided_at: Time | None
+    reason: str  # of the last decision, block or cancellation
+    placed: tuple[str, ...]  # orders at the broker
+    settled: tuple[str, ...]  # of those, completely filled or cancelled
+
+
+def list_plans(events: Sequence[AuditEvent]) -> pl.DataFrame:
+    """List the plans in audit events, and the sessions halted without one, newest first."""
+    records = plan_records(events)
+    rows = [
+        {
+            "plan": plan_id,
+            "account": record.plan.account,
+            "session": record.plan.session,
+            "status": record.status,
+            "policy": record.plan.policy,
+            "turnover": record.plan.turnover,
+            **{level: sum(finding.level == level for finding in record.findings) for level in LEVELS},
+            "by": record.decided_by,
+            "reason": record.reason,
+        }
+        for plan_id, record in records.items()
+    ]
+    rows += [
+        {"account": each.account, "session": each.session, "status": "halted", "reason": each.reason}
+        for each in halted_session_events(events, records.values())
+    ]
+    return pl.DataFrame(rows, schema=LISTED_PLANS).reverse().sort("session", descending=True, maintain_order=True)
+
+
+def find_plan(store: Store, text: str) -> PlanRecord:
+    """Find the plan whose id begins with a text.
+
+    Raises:
+        ValueError: if no plan or several plans match.
+    """
+    records = plan_records(store.audit.events())
+    found = [plan_id for plan_id in records if plan_id.startswith(text)]
+    if len(found) == 1:
+        return records[found[0]]
+    if not found:
+        near = suggest(text, [plan_id[: len(text)] for plan_id in records]) or ";"
+        raise ValueError(f"no plan's id begins with {text!r}{near} list them with `nvtrader plans`")
+    shown = ", ".join(found[-MAX_CANDIDATES:])  # the newest
+    raise ValueError(f"{len(found)} plans begin with {text!r} ({shown}); give more of the id")
+
+
+def plan_document(record: PlanRecord) -> PlanDocument:
+    """Describe a plan."""
+    names = ("status", "findings", "constructed_at", "cleared_at", "decided_by", "decided_at", "reason")
+    fields = {name: getattr(record, name) for name in names}
+    orders = {"placed": sorted(record.placed), "settled": sorted(record.settled)}
+    return PlanDocument.model_validate({**dict(record.plan), **fields, **orders})

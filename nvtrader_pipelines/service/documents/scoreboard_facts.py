@@ -1,0 +1,22 @@
+"""Ranking of all entrants, without annualized figures of short samples."""
+
+import polars as pl
+
+from nvtrader_pipelines.scoreboard.board import read_scoreboard
+from nvtrader_pipelines.service.documents.document import row_model
+from nvtrader_pipelines.service.documents.short_samples import mask_short
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import SCOREBOARD
+
+
+class RankedEntrant(row_model(SCOREBOARD.schema)):
+    """Entrant of a contest; annualized figures are null for a short sample."""
+
+
+def read_ranking(store: Store) -> pl.DataFrame:
+    """Read the scoreboard as of the last judgement, a row per entrant, by contest.
+
+    Raises:
+        StorageError: if nothing was judged yet.
+    """
+    return mask_short(read_scoreboard(store))
