@@ -3,23 +3,25 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.orchestration.job_runs import ScheduleState
 from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, run_now
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.scoreboard.board import read_scoreboard
 from nvtrader_pipelines.service.api.body import Body, Text
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.launches import Launched
 from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
-from nvtrader_pipelines.service.documents.account_facts import AccountFacts, snapshot
-from nvtrader_pipelines.service.documents.short_samples import mask_short
+from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, account_snapshot
+from nvtrader_pipelines.service.documents.document import Document, rows_of
+from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
+from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -47,10 +49,9 @@ class KillSwitchRequest(Body):
     reason: Reason
 
 
-class KillSwitchState(BaseModel):
+class KillSwitchState(Document):
     """State of the kill switch."""
 
-    model_config = ConfigDict(frozen=True)
     halted: str | None  # why trading is stopped; null if it is not
     message: str = ""  # what the request did
     cancelled: tuple[str, ...] = ()  # orders at brokers
@@ -58,46 +59,46 @@ class KillSwitchState(BaseModel):
 
 
 @routes.get("/env")
-def environment() -> dict[str, Any]:
+def environment() -> EnvSpec:
     """Environment that trains unless an experiment says otherwise."""
-    return EnvSpec().model_dump(mode="json")
+    return EnvSpec()
 
 
-@routes.get("/plans")
-def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None = None) -> list[dict[str, Any]]:
+@routes.get("/plans", response_model=list[PlanDocument])
+def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None = None) -> Any:
     """Rebalance plans with findings and status, newest first."""
-    with not_found():
-        if account is not None:
+    if account is not None:
+        with not_found():
             read_account(shared.home, account)
 
     def read() -> object:
         records = plan_records(shared.store.audit.events(account))
         return [plan_document(record) for record in reversed(records.values())]
 
-    return shared.answer("plans", read, shared.desk, of=(account,))  # pyright: ignore[reportReturnType]
+    return shared.answer("plans", read, shared.desk, of=(account,))
 
 
 @routes.post("/plans/{plan_id}/approve")
-def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> dict[str, Any]:
+def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
     """Approve a waiting plan despite its soft findings."""
     return decide(shared, plan_id, "approve", body.reason if body else "")
 
 
 @routes.post("/plans/{plan_id}/override")
-def override(shared: Shared, plan_id: PlanId, body: Refusal) -> dict[str, Any]:
+def override(shared: Shared, plan_id: PlanId, body: Refusal) -> AuditEvent:
     """Override a plan: keep what is held, place no order."""
     return decide(shared, plan_id, "override", body.reason)
 
 
 @routes.post("/plans/{plan_id}/reject")
-def reject(shared: Shared, plan_id: PlanId, body: Refusal) -> dict[str, Any]:
+def reject(shared: Shared, plan_id: PlanId, body: Refusal) -> AuditEvent:
     """Reject a plan: place no order."""
     return decide(shared, plan_id, "reject", body.reason)
 
 
 def decide(
     shared: Context, plan_id: str, decision: Literal["approve", "override", "reject"], reason: str
-) -> dict[str, Any]:
+) -> AuditEvent:
     """Record a decision on a plan and return its audit event.
 
     Raises:
@@ -111,39 +112,29 @@ def decide(
     event = getattr(trading, decision)(plan_id, shared.by, reason)
     trading.mirror()
     publish(shared.store)
-    return event.model_dump(mode="json")
+    return event
 
 
-def plan_document(record: PlanRecord) -> dict[str, Any]:
-    """Plan with its status and findings."""
-    findings = [finding.model_dump(mode="json") for finding in record.findings]
-    return record.plan.model_dump(mode="json") | {
-        "status": record.status,
-        "findings": findings,
-        "reason": record.reason,
-    }
-
-
-@routes.get("/portfolio")
-def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DEFAULT_ACCOUNT) -> dict[str, Any]:
+@routes.get("/portfolio", response_model=AccountSnapshot)
+def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DEFAULT_ACCOUNT) -> Any:
     """State of an account: positions, cash, equity, last plan, waiting plans."""
     with not_found():
         read_account(shared.home, account)
 
     def read() -> object:
-        return snapshot(AccountFacts.of(shared.store, account))
+        return account_snapshot(shared.store, account).model_dump(mode="json", exclude_unset=True)
 
-    return shared.answer("portfolio", read, shared.desk, of=(account,))  # pyright: ignore[reportReturnType]
+    return shared.answer("portfolio", read, shared.desk, shared.runs, of=(account,))
 
 
-@routes.get("/scoreboard")
-def scoreboard(shared: Shared) -> list[dict[str, Any]]:
+@routes.get("/scoreboard", response_model=tuple[RankedEntrant, ...])
+def scoreboard(shared: Shared) -> Any:
     """All entrants as scored last, ranked within contests."""
 
     def read() -> object:
-        return mask_short(read_scoreboard(shared.store)).to_dicts()
+        return rows_of(RankedEntrant, read_ranking(shared.store))
 
-    return shared.answer("scoreboard", read, shared.runs)  # pyright: ignore[reportReturnType]
+    return shared.answer("scoreboard", read, shared.runs)
 
 
 @routes.get("/scheduler")

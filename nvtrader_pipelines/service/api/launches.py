@@ -2,21 +2,19 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
 from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.problems import Conflict, not_found
+from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 
 
-class Launched(BaseModel):
+class Launched(Document):
     """Run that was launched."""
 
-    model_config = ConfigDict(frozen=True)
     task_id: str  # of the Dagster run; its progress is at /chat/stream/{task_id}
     version_id: str | None = None  # of the experiment
     spec_hash: str | None = None

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library
 from nvtrader_pipelines.promotion.promote import activate_manually
@@ -14,7 +14,9 @@ from nvtrader_pipelines.service.api.body import Body, Symbols, Text
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_experiment
 from nvtrader_pipelines.service.api.problems import not_found
+from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.home_status import running_runs
+from nvtrader_pipelines.service.documents.policy_facts import PolicyList, PromotionDecision, policy_list
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
@@ -38,10 +40,13 @@ class Activation(Body):
     reason: Text = ""
 
 
-class ActiveTraining(BaseModel):
+class RatioPoint(row_model(RATIO_CURVE.schema)):
+    """Completed run or search trial on the Sharpe ratio curve."""
+
+
+class ActiveTraining(Document):
     """Training in progress."""
 
-    model_config = ConfigDict(frozen=True)
     run_id: str
     partition_key: str
     state: str  # stage and its last message
@@ -49,10 +54,9 @@ class ActiveTraining(BaseModel):
     others: tuple[str, ...]  # ids of further runs in progress
 
 
-class TrainingStatus(BaseModel):
+class TrainingStatus(Document):
     """Training in progress, and its learning curve."""
 
-    model_config = ConfigDict(frozen=True)
     active: ActiveTraining | None  # null unless a run is in progress
     curve: tuple[CurvePoint, ...]  # at most 200 points, of the fold and seed that reported last
 
@@ -92,34 +96,34 @@ def train(shared: Shared, body: TrainingRequest) -> Launched:
     return launch_experiment(shared, read_experiment(shared.home.experiments / f"{name}.yaml"))
 
 
-@routes.get("/ratio-curve")
-def ratio_curve(shared: Shared) -> list[dict[str, Any]]:
+@routes.get("/ratio-curve", response_model=tuple[RatioPoint, ...])
+def ratio_curve(shared: Shared) -> Any:
     """Sharpe ratio and maximum drawdown of every completed run and search trial, oldest first."""
 
     def read() -> object:
-        return shared.store.tables.read(RATIO_CURVE).sort("finished_at").to_dicts()
+        return rows_of(RatioPoint, shared.store.tables.read(RATIO_CURVE).sort("finished_at"))
 
-    return shared.answer("nemorl/ratio-curve", read, shared.runs)  # pyright: ignore[reportReturnType]
+    return shared.answer("nemorl/ratio-curve", read, shared.runs)
 
 
-@routes.get("/policies")
-def policies(shared: Shared, *, seeds: bool = False) -> dict[str, Any]:
+@routes.get("/policies", response_model=PolicyList)
+def policies(shared: Shared, *, seeds: bool = False) -> Any:
     """Trained policies with their cards, newest run first; with `seeds`, those of single seeds, too."""
 
     def read() -> object:
         library = read_library(shared.store, seeds=seeds)
         newer = newer_run_message(shared.store, library.active) if library.active else None
-        return {"policies": [card.document() for card in library.cards], "newer": newer, "problems": library.problems}
+        return policy_list(library, newer)
 
     sources = shared.runs, shared.desk, shared.experiments, (shared.home.policies,)
-    return shared.answer("nemorl/policies", read, *sources, of=(seeds,))  # pyright: ignore[reportReturnType]
+    return shared.answer("nemorl/policies", read, *sources, of=(seeds,))
 
 
 @routes.post("/policies/activate")
-def activate(shared: Shared, body: Activation) -> dict[str, Any]:
+def activate(shared: Shared, body: Activation) -> PromotionDecision:
     """Activate a policy from the next close on; the gate's verdict is only recorded."""
     with not_found():
         find_policy(shared.store, body.policy)
     decision = activate_manually(shared.store, body.policy, shared.by, body.reason, now)
     publish(shared.store)
-    return decision.row()
+    return PromotionDecision.model_validate(decision.row())

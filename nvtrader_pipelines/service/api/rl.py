@@ -5,7 +5,7 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, HTTPException, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
@@ -13,8 +13,15 @@ from nvtrader_pipelines.service.api.desk import KillSwitchState, Reason, engage
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register
 from nvtrader_pipelines.service.api.problems import NotFound, not_found
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
-from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, list_runs, run_document
-from nvtrader_pipelines.storage.documents import MAX_BYTES, Document, parse_document
+from nvtrader_pipelines.service.documents.document import Document, rows_of
+from nvtrader_pipelines.service.documents.run_facts import (
+    ListedRun,
+    RunDocument,
+    find_run_by_name,
+    list_runs,
+    run_document,
+)
+from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.specs import store_experiment
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
 
@@ -24,10 +31,9 @@ SPEC_TYPES = ("application/json", "application/yaml")
 TABLES = {"equity": EQUITY_CURVES, "trajectories": TRAJECTORIES}
 
 
-class Version(BaseModel):
+class Version(Document):
     """Registered version of an experiment."""
 
-    model_config = ConfigDict(frozen=True)
     version_id: str  # name@hash8
     spec_hash: str
     created: bool  # whether it is new
@@ -56,7 +62,7 @@ class HaltRequest(Body):
     reason: Reason
 
 
-async def _posted_spec(request: Request) -> Document:
+async def _posted_spec(request: Request) -> dict[str, Any]:
     """Content of an experiment, as JSON or YAML."""
     kind, body = request.headers.get("content-type", "").partition(";")[0].strip(), await request.body()
     if kind not in SPEC_TYPES:
@@ -78,7 +84,9 @@ async def _posted_spec(request: Request) -> Document:
         "requestBody": {"required": True, "content": {key: {"schema": {"type": "object"}} for key in SPEC_TYPES}}
     },
 )
-def create_experiment(shared: Shared, response: Response, spec: Annotated[Document, Depends(_posted_spec)]) -> Version:
+def create_experiment(
+    shared: Shared, response: Response, spec: Annotated[dict[str, Any], Depends(_posted_spec)]
+) -> Version:
     """Register an experiment, given as the content of its YAML; equal content is one version."""
     stored = store_experiment(shared.home, spec)
     created = register(shared, stored)
@@ -95,18 +103,18 @@ def create_run(shared: Shared, body: Annotated[TrainingRun | ReplayRun, Field(di
     return launch_named(shared, body.experiment)
 
 
-@routes.get("/runs")
-def runs(shared: Shared, *, everything: bool = False) -> list[dict[str, Any]]:
+@routes.get("/runs", response_model=tuple[ListedRun, ...])
+def runs(shared: Shared, *, everything: bool = False) -> Any:
     """List runs, newest first; with `everything`, those deleted or of archived experiments, too."""
 
     def read() -> object:
-        return list_runs(shared.store, everything=everything).to_dicts()
+        return rows_of(ListedRun, list_runs(shared.store, everything=everything))
 
-    return shared.answer("runs", read, shared.runs, of=(everything,))  # pyright: ignore[reportReturnType]
+    return shared.answer("runs", read, shared.runs, of=(everything,))
 
 
-@routes.get("/runs/{run}")
-def run(shared: Shared, run: RunName) -> dict[str, Any]:
+@routes.get("/runs/{run}", response_model=RunDocument)
+def run(shared: Shared, run: RunName) -> Any:
     """All facts of a run: verdict, spec, policies, figures, events and warnings."""
     with not_found():
         row = find_run_by_name(shared.store.ledger, run)
@@ -114,7 +122,7 @@ def run(shared: Shared, run: RunName) -> dict[str, Any]:
     def read() -> object:
         return run_document(shared.store, find_run_by_name(shared.store.ledger, row.run_id))
 
-    return shared.answer("run", read, shared.runs, of=(row.run_id,))  # pyright: ignore[reportReturnType]
+    return shared.answer("run", read, shared.runs, of=(row.run_id,))
 
 
 @routes.get("/runs/{run}/{table}")

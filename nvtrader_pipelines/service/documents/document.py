@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 from polars.datatypes import DataTypeClass
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from nvtrader_pipelines.components.columns import TableSchema
 
-Time = Annotated[datetime, PlainSerializer(str, when_used="json")]  # written as in a table: 2024-01-02 21:30:00+00:00
+Time = datetime  # in UTC
 
 
 class Document(BaseModel):
