@@ -99,9 +99,9 @@ def process_tag() -> dict[str, str]:
 
 def cancel_dead_runs(instance: dg.DagsterInstance) -> None:
     """Cancel runs whose process was killed, and free the pool slots of runs that ended or are unknown."""
-    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES)):
         mark = run.tags.get(PROCESS_TAG)
-        if mark and not _is_alive(mark):
+        if mark and tagged_process(mark) is None:
             _cancel(instance, run, "The process of this run was killed.")
     storage = instance.event_log_storage
     for run_id in storage.get_concurrency_run_ids():
@@ -146,8 +146,11 @@ def _process_key(process: psutil.Process) -> str:
     return f"{process.pid}@{process.create_time():.0f}"  # process ids are reused, but not with the same start time
 
 
-def _is_alive(mark: str) -> bool:
+def tagged_process(mark: str) -> psutil.Process | None:
+    """Live process that a tag names; None if it has ended, also if its parent has not seen that."""
     try:
-        return _process_key(psutil.Process(int(mark.partition("@")[0]))) == mark
+        process = psutil.Process(int(mark.partition("@")[0]))
+        is_alive = process.status() != psutil.STATUS_ZOMBIE and _process_key(process) == mark
     except psutil.NoSuchProcess:
-        return False
+        return None
+    return process if is_alive else None

@@ -69,8 +69,29 @@ def session_base(
     return validate_document(document, ExperimentSpec, "the options are not valid")
 
 
+def launched_base(
+    eval_mode: SearchMode, source: str | None = None, symbols: Sequence[str] = (), total_timesteps: int | None = None
+) -> ExperimentSpec:
+    """Return the base of a session that Dagster runs: no symbols are all, and a mode without training has no steps.
+
+    Raises:
+        StorageError: if a value is not valid.
+    """
+    timesteps = None if eval_mode is SearchMode.CUFOLIO_ONLY else total_timesteps
+    return session_base(eval_mode, None, source, symbols or None, timesteps)
+
+
 def create_session(store: Store, base: ExperimentSpec, session_id: str | None = None, **options: Any) -> Session:
-    """Check and store a new session, which `run_session` then runs.
+    """Store a new session, which `run_session` then runs; see `plan_session`."""
+    session = plan_session(store, base, session_id, **options)
+    write_atomically(
+        SessionFolder.of(store.home, session.session_id).settings, session.model_dump_json(indent=1).encode()
+    )
+    return session
+
+
+def plan_session(store: Store, base: ExperimentSpec, session_id: str | None = None, **options: Any) -> Session:
+    """Check the settings of a new session on the market.
 
     Args:
         store: of the home.
@@ -103,9 +124,6 @@ def create_session(store: Store, base: ExperimentSpec, session_id: str | None = 
         validation_digest=validation_digest(spec, panel, windows),
     )
     earlier_configurations(store, session)  # fails before there is a folder if another session cannot be read
-    write_atomically(
-        SessionFolder.of(store.home, session.session_id).settings, session.model_dump_json(indent=1).encode()
-    )
     return session
 
 

@@ -13,6 +13,7 @@ import yaml
 from nvtrader_pipelines.orchestration.instance import (
     CODE_SERVER_TAG,
     PROCESS_TAG,
+    cancel_dead_runs,
     close_copied_runs,
     dagster_home,
     fail_lost_runs,
@@ -94,6 +95,17 @@ def test_pool_slot_of_an_unknown_run_is_freed(home):
         instance.event_log_storage.claim_concurrency_slot("training", str(uuid4()), "trained_policy")
     with open_instance(Store(home)) as instance:
         assert instance.event_log_storage.get_concurrency_info("training").claimed_slots == []
+
+
+def test_run_whose_process_ended_unseen_or_while_it_was_canceled_is_canceled(home):
+    with subprocess.Popen([sys.executable, "-c", ""]) as zombie:
+        mark = f"{zombie.pid}@{psutil.Process(zombie.pid).create_time():.0f}"
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        with open_instance(Store(home)) as instance:
+            dead = [started(instance, {PROCESS_TAG: mark}) for _ in range(2)]
+            instance.report_run_canceling(instance.get_run_by_id(dead[0]))
+            cancel_dead_runs(instance)
+            assert [instance.get_run_by_id(run).status for run in dead] == [dg.DagsterRunStatus.CANCELED] * 2
 
 
 @pytest.mark.parametrize("tags", [process_tag(), {}], ids=["of a living process", "of the daemon"])

@@ -23,7 +23,7 @@ from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_picture import draw_session
 from nvtrader_pipelines.research.session_progress import SessionProgress
 from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
-from nvtrader_pipelines.research.session_store import create_session, session_base
+from nvtrader_pipelines.research.session_store import create_session, launched_base
 from nvtrader_pipelines.research.session_tables import session_row
 from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.research.study import knob_importances
@@ -125,8 +125,7 @@ def find_or_create(
         ValueError: if the session has other settings than the run.
     """
     mode = config.eval_mode.value
-    timesteps = None if mode is SearchMode.CUFOLIO_ONLY else config.total_timesteps
-    base = session_base(mode, None, config.source, config.symbols or None, timesteps)
+    base = launched_base(mode, config.source, config.symbols, config.total_timesteps)
     settings = {"eval_mode": mode, **config.model_dump(include={"goal", "budget", "seed"})}
     folder = session_of(instance, run, store.home)
     if not folder.settings.exists():

@@ -1,0 +1,144 @@
+"""Runs of jobs in Dagster, launched by a UI or in processes of their own, and the schedules that a person follows."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, cancel_dead_runs, open_instance, tagged_process
+from nvtrader_pipelines.orchestration.launching import PARTITION, SCHEDULED_JOBS, RunningUi
+from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.store import Store
+
+DAGSTER_TAGS = {PARTITION, "dagster/parent_run_id", "dagster/schedule_name", "dagster/sensor_name"}  # worth showing
+
+
+class JobRun(BaseModel):
+    """Run of a job."""
+
+    model_config = ConfigDict(frozen=True)
+    run_id: str
+    job: str
+    status: str  # in Dagster's words
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    tags: Mapping[str, str]
+
+
+class ScheduleState(BaseModel):
+    """State of a schedule."""
+
+    model_config = ConfigDict(frozen=True)
+    schedule: str
+    job: str
+    is_on: bool  # a UI runs in which it is not stopped
+    next_at: datetime | None
+    last_tick_at: datetime | None
+    last_tick: str | None  # status in Dagster's words
+    skip_reason: str | None  # of the last tick
+    last_run: JobRun | None  # of its job, launched by anything
+
+
+class JobRuns:
+    """Runs of a home, read from its Dagster instance, which stays open."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._instance = store, open_instance(store)
+
+    def close(self) -> None:
+        """Close the Dagster instance."""
+        self._instance.dispose()
+
+    def run(self, run_id: str) -> JobRun:
+        """Return a run.
+
+        Raises:
+            ValueError: if there is no such run.
+        """
+        return _job_run(self._record(run_id))
+
+    def recent(self, limit: int) -> list[JobRun]:
+        """Return the last runs, newest first."""
+        cancel_dead_runs(self._instance)
+        return [_job_run(record) for record in self._instance.get_run_records(limit=limit)]
+
+    def terminate(self, run_id: str) -> None:
+        """Interrupt a run; a search ends after its current trials.
+
+        Raises:
+            ValueError: if there is no such run, or it has ended.
+            StorageError: if a UI that does not run launched it, or a UI refuses.
+        """
+        record = self._record(run_id)
+        run, url = record.dagster_run, running_url(self._store.home.dagster)
+        if run.is_finished:
+            raise ValueError(f"a run must be under way to be terminated, but {run_id} has ended: {run.status.value}")
+        mark = run.tags.get(PROCESS_TAG)
+        if mark is None and not url:
+            raise StorageError(f"a UI launched the run {run_id} and must run to end it; start it: `nvtrader ui`")
+        if mark is None:
+            RunningUi(url).terminate(run_id)
+        elif process := tagged_process(mark):
+            self._instance.report_run_canceling(run)  # by which Dagster takes the signal for a request
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                process.terminate()
+
+    def schedules(self) -> list[ScheduleState]:
+        """Return the states of the schedules that a person follows."""
+        url = running_url(self._store.home.dagster)
+        served = RunningUi(url).schedules() if url else {}
+        return [self._schedule(name, served.get(name)) for name in SCHEDULED_JOBS]
+
+    def _schedule(self, name: str, served: Mapping[str, Any] | None) -> ScheduleState:
+        """State of a schedule, with its status and next tick in a running UI."""
+        is_on = served is not None and served["scheduleState"]["status"] == "RUNNING"
+        future = served["futureTicks"]["results"] if served and is_on else []
+        tick = max(self._last_ticks(name), key=lambda tick: tick.timestamp, default=None)
+        job = SCHEDULED_JOBS[name]
+        runs = self._instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
+        return ScheduleState(
+            schedule=name,
+            job=job,
+            is_on=is_on,
+            next_at=_time(future[0]["timestamp"]) if future else None,
+            last_tick_at=_time(tick.timestamp) if tick else None,
+            last_tick=tick.status.value if tick else None,
+            skip_reason=tick.skip_reason if tick else None,
+            last_run=_job_run(runs[0]) if runs else None,
+        )
+
+    def _last_ticks(self, schedule: str) -> list[Any]:
+        """Last tick of a schedule per code location that it was in."""
+        states = [state for state in self._instance.all_instigator_state() if state.instigator_name == schedule]
+        read = self._instance.get_ticks
+        return [tick for state in states for tick in read(state.instigator_origin_id, state.selector_id, limit=1)]
+
+    def _record(self, run_id: str) -> dg.RunRecord:
+        cancel_dead_runs(self._instance)
+        record = self._instance.get_run_record_by_id(run_id)
+        if record is None:
+            raise ValueError(f"a run must be in {self._store.home.dagster}, but {run_id!r} is not; list the last runs")
+        return record
+
+
+def _job_run(record: dg.RunRecord) -> JobRun:
+    run = record.dagster_run
+    return JobRun(
+        run_id=run.run_id,
+        job=run.job_name,
+        status=run.status.value,
+        created_at=record.create_timestamp,
+        started_at=_time(record.start_time),
+        ended_at=_time(record.end_time),
+        tags={key: value for key, value in run.tags.items() if key.startswith("nvtrader/") or key in DAGSTER_TAGS},
+    )
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,336 @@
+"""Launch of jobs from another process: by the UI where one runs, else in a detached process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import ProxyHandler, Request, build_opener
+from uuid import uuid4
+
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+PARTITION, RANGE_START = "dagster/partition", "dagster/asset_partition_range_start"  # tags; their modules are slow
+SCHEDULED_JOBS = {"eod_ingest": "market", "eod_rebalance": "rebalance", "weekly_autoresearch": "autoresearch"}
+ANSWER_SECONDS = 30.0
+STARTED = "started "  # before the id of the run in the answer of a detached process; else it answers why not
+
+JOBS = """{ instance { daemonHealth { allDaemonStatuses { required healthy } } }
+    repositoriesOrError { ... on PythonError { message } ... on RepositoryConnection { nodes {
+        name location { name } jobs { name runTags { key value } } } } } }"""
+PARTITIONS = """query($repository: RepositorySelector!, $job: String!) {
+    partitionSetsOrError(repositorySelector: $repository, pipelineName: $job) { ... on PartitionSets { results {
+        partitionsOrError { ... on PythonError { message } ... on Partitions { results { name } } } } } } }"""
+VALIDATE = """query($job: PipelineSelector!, $config: RunConfigData!) {
+    isPipelineConfigValid(pipeline: $job, mode: "default", runConfigData: $config) {
+        ... on PythonError { message } ... on RunConfigValidationInvalid { errors { message } } } }"""
+LAUNCH = """mutation($run: ExecutionParams!) { launchRun(executionParams: $run) {
+    ... on Error { message } ... on LaunchRunSuccess { run { runId } } } }"""
+TERMINATE = """mutation($id: String!) { terminateRun(runId: $id, terminatePolicy: SAFE_TERMINATE) {
+    ... on Error { message } ... on TerminateRunFailure { message } } }"""
+SCHEDULES = """{ repositoriesOrError { ... on PythonError { message } ... on RepositoryConnection { nodes { schedules {
+    name scheduleState { status } futureTicks(limit: 1) { results { timestamp } } } } } } }"""
+
+
+def launch(
+    store: Store,
+    job: str,
+    *,
+    partition: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> str:
+    """Launch a job, and return the id of its run.
+
+    A running UI queues the run under its limits. Else a detached process, which outlives this one, runs it at once
+    without limits; it begins after some seconds of imports.
+
+    Args:
+        store: store of the home.
+        job: name of the job.
+        partition: key of the job's partition; tags may name a range of them instead.
+        config: run configuration.
+        tags: tags of the run, besides those of the job.
+
+    Raises:
+        ValueError: if there is no such job or partition, or the configuration is not valid.
+        StorageError: if the UI or the process fails, or the settings of a search are not valid.
+    """
+    run_tags = {**(tags or {}), **({PARTITION: partition} if partition else {})}
+    url = running_url(store.home.dagster)
+    if url:
+        return RunningUi(url).launch(store, job, config or {}, run_tags)
+    return _launch_detached(store.home, {"job": job, "config": config or {}, "tags": run_tags})
+
+
+def run_now(store: Store, schedule: str) -> str:
+    """Launch the run that a schedule would request now, as `launch` does, and return its id.
+
+    Raises:
+        ValueError: if there is no such schedule, or it would skip now.
+        StorageError: as `launch`.
+    """
+    if schedule not in SCHEDULED_JOBS:
+        raise ValueError(f"a schedule must be one of {', '.join(SCHEDULED_JOBS)}, but is {schedule!r}; name one")
+    return _launch_detached(store.home, {"schedule": schedule})
+
+
+class RunningUi:
+    """Client of a running UI, by GraphQL."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._opener = url, build_opener(ProxyHandler({}))  # no proxy reaches this machine
+
+    def launch(self, store: Store, job: str, config: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+        """Queue a run with the tags of its job, by which the limits hold; see `launch`."""
+        nodes = self._ask(JOBS)["nodes"]
+        _require_job(job, [row["name"] for node in nodes for row in node["jobs"]])
+        node, job_row = next((node, row) for node in nodes for row in node["jobs"] if row["name"] == job)
+        repository = {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
+        selector = {**repository, "pipelineName": job}
+        partition_sets = self._ask(PARTITIONS, repository=repository, job=job)["results"]
+        keys = [[row["name"] for row in each["partitionsOrError"]["results"]] for each in partition_sets]
+        _require_partition(job, keys[0] if keys else None, tags)
+        errors = self._ask(VALIDATE, job=selector, config=config).get("errors")
+        if errors:
+            raise _config_error(job, errors[0]["message"])
+        _require_search(store, job, config)
+        job_tags = {tag["key"]: tag["value"] for tag in job_row["runTags"]}
+        run_tags = [{"key": key, "value": value} for key, value in {**job_tags, **tags}.items()]
+        execution = {"selector": selector, "mode": "default", "runConfigData": config}
+        return self._ask(LAUNCH, run={**execution, "executionMetadata": {"tags": run_tags}})["run"]["runId"]
+
+    def terminate(self, run_id: str) -> None:
+        """Terminate a run, as the button of the UI does.
+
+        Raises:
+            StorageError: if the UI refuses or fails.
+        """
+        self._ask(TERMINATE, id=run_id)
+
+    def schedules(self) -> dict[str, dict[str, Any]]:
+        """Schedules by name, with their status and next tick."""
+        return {row["name"]: row for node in self._ask(SCHEDULES)["nodes"] for row in node["schedules"]}
+
+    def _ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """Answer to the last operation of a query.
+
+        Raises:
+            StorageError: if there is none, it is an error, or the daemon is not healthy.
+        """
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = Request(f"{self._url}/graphql", body, {"Content-Type": "application/json"})
+        try:
+            with self._opener.open(request, timeout=ANSWER_SECONDS) as response:
+                answer = json.load(response)
+        except OSError as error:
+            raise StorageError(f"the UI on {self._url} must answer, but: {error}; try again soon") from error
+        data = answer.get("data") or {"": answer["errors"][0]}
+        daemons = data.pop("instance", {"daemonHealth": {"allDaemonStatuses": []}})["daemonHealth"]
+        if any(row["required"] and not row["healthy"] for row in daemons["allDaemonStatuses"]):
+            raise StorageError(
+                f"the daemon of the UI on {self._url} must be healthy to start runs, but is not; try again soon, or "
+                "start the UI again"
+            )
+        (content,) = data.values()
+        if "message" in content:
+            raise StorageError(f"the UI on {self._url} refuses: {_one_line(content['message'])}")
+        return content
+
+
+def _launch_detached(home: Home, request: Mapping[str, Any]) -> str:
+    """Let a detached process launch a job or what a schedule requests; return the id of the run once it exists."""
+    run_id = str(uuid4())
+    log = home.dagster / "detached" / f"{run_id}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    read_end, write_end = os.pipe()
+    command = [sys.executable, "-m", __name__, str(home.root), run_id, str(write_end), json.dumps(request)]
+    with os.fdopen(read_end) as answers, log.open("w") as output:
+        try:
+            subprocess.run(
+                command,
+                check=True,
+                start_new_session=True,
+                pass_fds=[write_end],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        finally:
+            os.close(write_end)
+        answer = answers.readline().strip()
+    if answer.startswith(STARTED):
+        return answer.removeprefix(STARTED)
+    if not answer:
+        raise StorageError(f"a run must begin in a process of its own, but that ended before; see {log}")
+    log.unlink()
+    raise ValueError(answer)
+
+
+def main() -> None:
+    """Launch the requested run in a fork that no process waits for, and answer with its id or why there is none."""
+    if os.fork():
+        os._exit(0)
+    from nvtrader_pipelines.orchestration.instance import open_instance
+
+    root, run_id, descriptor, request = sys.argv[1:]
+
+    def answer(line: str) -> None:
+        with suppress(BrokenPipeError):  # the launching process has its answer, or is dead
+            os.write(int(descriptor), f"{line}\n".encode())
+
+    store = Store(Home(Path(root)))
+    with open_instance(store) as instance:
+        try:
+            job, config, tags = _requested(store, instance, json.loads(request))
+            url = running_url(store.home.dagster)
+            if url:
+                answer(STARTED + RunningUi(url).launch(store, job, config, tags))
+                return
+            job_def = _valid_job(store, instance, job, config, tags)
+        except (ValueError, StorageError) as error:
+            answer(" ".join(str(error).split()))
+            return
+        instance.add_event_listener(run_id, lambda _event: answer(STARTED + run_id))
+        _execute(store, instance, run_id, job_def, config, tags)
+
+
+def _execute(
+    store: Store,
+    instance: "dg.DagsterInstance",
+    run_id: str,
+    job: "dg.JobDefinition",
+    config: Mapping[str, Any],
+    tags: Mapping[str, str],
+) -> None:
+    """Run a job in this process, then do what the sensors of a UI would."""
+    from nvtrader_pipelines.orchestration.instance import process_tag
+    from nvtrader_pipelines.storage.views.publishing import publish
+
+    try:
+        finished = job.execute_in_process(
+            instance=instance,
+            run_id=run_id,
+            partition_key=tags.get(PARTITION),
+            tags={**process_tag(), **tags},
+            run_config=config,
+            raise_on_error=False,
+        )
+    finally:
+        store.ledger.close_interrupted([run_id])
+    if finished.success:
+        publish(store)
+
+
+def _valid_job(
+    store: Store, instance: "dg.DagsterInstance", job: str, config: Mapping[str, Any], tags: Mapping[str, str]
+) -> "dg.JobDefinition":
+    """Return a job by its name, if it can run with a configuration and tags; raises as `launch`."""
+    import dagster as dg
+
+    from nvtrader_pipelines.orchestration.definitions import build_defs
+
+    jobs = {job_def.name: job_def for job_def in build_defs(home=store.home).resolve_all_job_defs()}
+    _require_job(job, list(jobs))
+    partitions = jobs[job].partitions_def
+    keys = None if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
+    _require_partition(job, keys, tags)
+    try:
+        dg.validate_run_config(jobs[job], config)
+    except dg.DagsterInvalidConfigError as error:
+        raise _config_error(job, error.errors[0].message) from error
+    _require_search(store, job, config)
+    return jobs[job]
+
+
+def _requested(
+    store: Store, instance: "dg.DagsterInstance", request: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
+    """Job, configuration and tags of a request, which may name a schedule that requests them.
+
+    Raises:
+        ValueError: if the schedule would skip now.
+    """
+    if "schedule" not in request:
+        return request["job"], request["config"], request["tags"]
+    import dagster as dg
+
+    from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
+    from nvtrader_pipelines.orchestration.schedules import SCHEDULES
+
+    schedule = next(schedule for schedule in SCHEDULES if schedule.name == request["schedule"])
+    with dg.build_schedule_context(
+        instance=instance,
+        scheduled_execution_time=datetime.now(EXCHANGE_TIME),
+        resources={"store": StoreResource(root=str(store.home.root)), "desk": DeskResource()},
+    ) as context:
+        run = schedule(context)
+    if not isinstance(run, dg.RunRequest):
+        reason = run.skip_message if isinstance(run, dg.SkipReason) else run
+        raise ValueError(f"the schedule {schedule.name} would skip now: {reason}")
+    tags = {**run.tags, **({PARTITION: run.partition_key} if run.partition_key else {})}
+    return schedule.job_name, run.run_config or {}, tags
+
+
+def _require_job(job: str, jobs: Sequence[str]) -> None:
+    if job not in jobs:
+        names = sorted(name for name in jobs if not name.startswith("__"))  # Dagster's own
+        raise ValueError(f"a job must be one of {', '.join(names)}, but is {job!r}{suggest(job, names)}")
+
+
+def _require_partition(job: str, keys: Sequence[str] | None, tags: Mapping[str, str]) -> None:
+    """Raise unless the tags name a partition or a range of a job with partitions, and none of another job.
+
+    Dagster accepts others, and their steps fail.
+    """
+    key = tags.get(PARTITION)
+    if keys is None and key is not None:
+        raise ValueError(f"the job {job} has no partitions, but partition {key!r} is named; leave it out")
+    if keys is None or key in keys or (key is None and RANGE_START in tags):
+        return
+    if not keys:
+        raise ValueError(f"the job {job} must have a partition to run, but has none yet; run `nvtrader materialize`")
+    text = "none is named" if key is None else f"{key!r} is none of its {len(keys)} partitions"
+    raise ValueError(f"the job {job} must run a partition such as {keys[-1]}, but {text}{suggest(key or '', keys)}")
+
+
+def _require_search(store: Store, job: str, config: Mapping[str, Any]) -> None:
+    """Raise unless a session can be created by the configuration of a search; Dagster checks no bounds.
+
+    Raises:
+        StorageError, ValueError: as `plan_session`.
+    """
+    if job != "autoresearch":
+        return
+    from nvtrader_pipelines.research.knobs import SearchMode
+    from nvtrader_pipelines.research.session_store import launched_base, plan_session
+
+    settings = dict(config.get("ops", {}).get("autoresearch_session", {}).get("config", {}))
+    mode = SearchMode(settings.pop("eval_mode", SearchMode.PPO_ONLY))
+    chosen = {name: settings.pop(name) for name in ("source", "symbols", "total_timesteps") if name in settings}
+    plan_session(store, launched_base(mode, **chosen), eval_mode=mode, **settings)
+
+
+def _config_error(job: str, message: str) -> ValueError:
+    return ValueError(f"the configuration of the job {job} is not valid: {_one_line(message)}")
+
+
+def _one_line(message: str) -> str:
+    """Message of Dagster on one line, without the schema that it expects."""
+    return " ".join(message.split()).partition(". Expected: ")[0]
+
+
+if __name__ == "__main__":
+    main()

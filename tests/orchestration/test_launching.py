@@ -1,0 +1,230 @@
+"""Jobs launched from another process, in a running UI and without one."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+import psutil
+import pytest
+
+from nvtrader_pipelines.orchestration import launching
+from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, open_instance
+from nvtrader_pipelines.orchestration.job_runs import JobRuns
+from nvtrader_pipelines.orchestration.launching import RunningUi, launch, run_now
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
+from nvtrader_pipelines.research.recorded_session import is_closed, read_session
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.research_files import session_folders
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import KEY, small_home
+from tests.orchestration.test_ui import free_port, serving
+from tests.research.search_homes import market, search_home
+
+PATIENCE = 120.0  # seconds
+LAUNCH_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from nvtrader_pipelines.orchestration.launching import launch
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+assert "dagster" not in sys.modules
+print(launch(Store(Home(Path(sys.argv[1]))), "upkeep", tags={"nvtrader/by": "ann"}), flush=True)
+time.sleep(600)
+"""
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job(name="market")
+def nothing_job() -> None:
+    nothing()
+
+
+@pytest.fixture(autouse=True)
+def _own_dagster_home(monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", "")  # set by opening, and set back after
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """Store of a home with a market to search."""
+    return Store(search_home(tmp_path_factory.mktemp("searched") / "home", market()))
+
+
+def search_config(**settings):
+    return {"ops": {"autoresearch_session": {"config": {"source": "landing", "eval_mode": "cufolio_only", **settings}}}}
+
+
+def ended(runs, run_id):
+    """The run once it has ended."""
+    return until(lambda: run if (run := runs.run(run_id)).ended_at else None)
+
+
+def until(found):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        answer = found()
+        if answer:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError("it took too long")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "config", "tags"),
+    [
+        ("markets", {}, {}),
+        ("market", {}, {}),
+        ("market", {}, {launching.PARTITION: "1912"}),
+        ("experiment", {}, {launching.PARTITION: "tiny@00000000"}),
+        ("judgement", {}, {launching.PARTITION: "2020"}),
+        ("autoresearch", search_config(budget="many"), {}),
+        ("autoresearch", search_config(unknown=1), {}),
+    ],
+)
+def test_launch_of_an_invalid_run_is_refused(job, config, tags, searched, instance):
+    instance.add_dynamic_partitions(EXPERIMENTS.name, [KEY])
+    with pytest.raises(ValueError):  # noqa: PT011 - one sentence each
+        launching._valid_job(searched, instance, job, config, tags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "config", "tags"),
+    [
+        ("market", {}, {launching.PARTITION: "2020"}),
+        ("market", {}, whole_history_tags()),
+        ("experiment", {}, {launching.PARTITION: KEY}),
+        ("autoresearch", search_config(budget=2), {}),
+    ],
+)
+def test_launch_of_a_valid_run_finds_its_job(job, config, tags, searched, instance):
+    instance.add_dynamic_partitions(EXPERIMENTS.name, [KEY])
+    assert launching._valid_job(searched, instance, job, config, tags).name == job
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"budget": 0}, {"workers": 0}, {"seed": -1}, {"source": "yahoo"}, {"goal": ""}])
+def test_launch_of_a_search_out_of_bounds_is_refused_as_in_its_run(settings, searched):
+    with pytest.raises(StorageError):
+        launching._require_search(searched, "autoresearch", search_config(**settings))
+    assert session_folders(searched.home) == []
+
+
+def test_launch_in_a_ui_that_does_not_answer_or_has_no_healthy_daemon_is_refused(store):
+    with pytest.raises(StorageError, match="Connection refused"):
+        RunningUi(f"http://127.0.0.1:{free_port()}").launch(store, "market", {}, {})
+    ui = RunningUi("http://127.0.0.1:3000")
+    health = {"allDaemonStatuses": [{"required": True, "healthy": False}]}
+    data = {"instance": {"daemonHealth": health}, "repositoriesOrError": {"nodes": []}}
+    ui._opener = SimpleNamespace(open=lambda *_, **__: io.BytesIO(json.dumps({"data": data}).encode()))
+    with pytest.raises(StorageError, match="daemon"):
+        ui.launch(store, "market", {}, {})
+
+
+def test_run_now_of_an_unknown_schedule_is_refused(store):
+    with pytest.raises(ValueError, match="weekly_autoresearch"):
+        run_now(store, "weekly")
+
+
+@pytest.mark.slow
+def test_job_runs_without_a_ui_are_read_and_schedules_are_off(store):
+    tags, success = {"nvtrader/layer": "market", ".hidden": "yes"}, dg.DagsterRunStatus.SUCCESS
+    with open_instance(store) as instance:
+        first, last = (instance.create_run_for_job(nothing_job, tags=tags, status=success).run_id for _ in range(2))
+    runs = JobRuns(store)
+    assert [run.run_id for run in runs.recent(1)] == [last]
+    assert [run.run_id for run in runs.recent(5)] == [last, first]
+    assert runs.run(last).tags == {"nvtrader/layer": "market"}
+    states = {state.schedule: state for state in runs.schedules()}
+    assert list(states) == ["eod_ingest", "eod_rebalance", "weekly_autoresearch"]
+    assert not any(state.is_on or state.next_at or state.last_tick for state in states.values())
+    assert states["eod_ingest"].last_run == runs.run(last)
+    assert states["eod_rebalance"].last_run is None
+    for refused in (last, "unknown"):
+        with pytest.raises(ValueError, match=refused):
+            runs.terminate(refused)
+    runs.close()
+
+
+@pytest.mark.slow
+def test_detached_run_outlives_the_launching_process_and_is_seen(store):
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCH_AND_WAIT, str(store.home.root)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        run_id = parent.stdout.readline().strip()
+        parent.kill()
+    runs = JobRuns(store)
+    run = ended(runs, run_id)
+    assert (run.job, run.status) == ("upkeep", "SUCCESS")
+    assert run.created_at <= run.started_at <= run.ended_at
+    assert run.tags.items() >= {"nvtrader/layer": "storage", "nvtrader/by": "ann"}.items()
+    assert PROCESS_TAG in run.tags
+    runs.close()
+
+
+@pytest.mark.slow
+def test_terminate_of_a_detached_run_cancels_it_and_ends_its_process(tmp_path):
+    store = Store(small_home(tmp_path / "home"))
+    run_id = launch(store, "market", tags=whole_history_tags())
+    runs = JobRuns(store)
+    run = until(lambda: run if (run := runs.run(run_id)).started_at else None)
+    runs.terminate(run_id)
+    assert ended(runs, run_id).status == "CANCELED"
+    pid = int(run.tags[PROCESS_TAG].partition("@")[0])
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    runs.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_terminate_of_a_detached_search_ends_it_after_its_trials(tmp_path):
+    store = Store(search_home(tmp_path / "home", market()))
+    run_id = launch(store, "autoresearch", config=search_config(budget=500, workers=1))
+    runs = JobRuns(store)
+    (folder,) = until(lambda: [folder for folder in session_folders(store.home) if folder.read_lines()])
+    runs.terminate(run_id)
+    assert ended(runs, run_id).status == "SUCCESS"
+    assert not is_closed(read_session(folder).lines)
+    runs.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_launch_in_a_ui_is_queued_with_tags_and_terminated(tmp_path):
+    home, port = small_home(tmp_path / "home"), free_port()
+    (home.landing / "prices.csv").unlink()  # nothing for a sensor to run
+    store = Store(home)
+
+    def launched():
+        with suppress(StorageError):  # until the daemon is healthy
+            return launch(store, "upkeep", tags={"nvtrader/by": "ann"})
+
+    with serving(home, port):
+        run_id = until(launched)
+        runs = JobRuns(store)
+        assert runs.run(run_id).tags == {"nvtrader/layer": "storage", "nvtrader/by": "ann"}
+        terminated = launch(store, "dpo_check")
+        runs.terminate(terminated)
+        assert ended(runs, terminated).status == "CANCELED"
+        assert ended(runs, run_id).status == "SUCCESS"
+        for job, options in {"market": {"partition": "1912"}, "experiment": {"partition": KEY}, "markets": {}}.items():
+            with pytest.raises(ValueError, match=job):
+                launch(store, job, **options)
+        with pytest.raises(ValueError, match="budget"):
+            launch(store, "autoresearch", config=search_config(budget="many"))
+        with pytest.raises(ValueError, match="no panel"):
+            run_now(store, "weekly_autoresearch")
+        ingest, *_ = runs.schedules()
+        assert ingest.is_on
+        assert f"{ingest.next_at.astimezone(ZoneInfo('America/New_York')):%H:%M}" == "17:30"
+        runs.close()
