@@ -9,8 +9,16 @@ import dagster as dg
 import psutil
 from pydantic import BaseModel, ConfigDict
 
-from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, cancel_dead_runs, open_instance, tagged_process
+from nvtrader_pipelines.orchestration.assets.autoresearch import session_of
+from nvtrader_pipelines.orchestration.instance import (
+    PROCESS_TAG,
+    UNFINISHED_STATUSES,
+    cancel_dead_runs,
+    open_instance,
+    tagged_process,
+)
 from nvtrader_pipelines.orchestration.launching import PARTITION, SCHEDULED_JOBS, RunningUi
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -29,6 +37,11 @@ class JobRun(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     tags: Mapping[str, str]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return dg.DagsterRunStatus(self.status) not in UNFINISHED_STATUSES
 
 
 class ScheduleState(BaseModel):
@@ -67,6 +80,18 @@ class JobRuns:
         """Return the last runs, newest first."""
         cancel_dead_runs(self._instance)
         return [_job_run(record) for record in self._instance.get_run_records(limit=limit)]
+
+    def session_id(self, run_id: str) -> str:
+        """Id of the search session of a run of the job `autoresearch`.
+
+        Raises:
+            ValueError: if there is no such run.
+        """
+        return session_of(self._instance, self._record(run_id).dagster_run, self._store.home).session_id
+
+    def add_experiment(self, partition_key: str) -> None:
+        """Let a registered version of an experiment be launched."""
+        self._instance.add_dynamic_partitions(EXPERIMENTS.name or "", [partition_key])
 
     def terminate(self, run_id: str) -> None:
         """Interrupt a run; a search ends after its current trials.

@@ -28,6 +28,7 @@ COMMANDS = (
         "init",
         "materialize",
         "ui",
+        "serve",
         "mlflow",
         "sql",
         "tables",

@@ -14,7 +14,7 @@ from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 
 ROOT = typer.main.get_command(app)
-WITHOUT_FORMAT = {("ui",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case
+WITHOUT_FORMAT = {("ui",), ("serve",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case
 GROUPS_ONLY = {(), ("experiments",), ("research",)}  # print nothing but their help
 
 

@@ -32,7 +32,7 @@ def test_rows_of_a_frame_are_its_values_and_nulls():
     assert_frame_equal(frame_of(rows), frame)
     assert rows[0].model_dump(mode="json") == {
         "session": "2024-01-02",
-        "at": "2024-01-02 21:30:00+00:00",
+        "at": "2024-01-02T21:30:00Z",
         "openings": [0.5, 1.0],
     }
 
