@@ -62,6 +62,8 @@ RECORDING = """
 nvtrader() { printf '%s\\x1f' "$@" >> calls; printf '\\x1e' >> calls; echo "$ANSWER"; }
 python() { :; }
 head() { :; }
+curl() { :; }
+kill() { :; }
 """  # shell functions in place of what takes seconds; ANSWER stands in for the id that a query finds
 READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, which raise if one is invalid
     "data/market.yaml": lambda home, _: read_market(home),
