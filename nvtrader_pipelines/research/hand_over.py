@@ -124,5 +124,5 @@ def _best(
     if rule != "best_sharpe" or max(sharpes, default=-inf) <= max(fmean(base.sharpes), highest):
         return None
     trial = trials[sharpes.index(max(sharpes))]
-    spec = session.spec.space().propose(trial.knobs).spec
-    return trial, sealed_experiment(spec, session.spec.sealed_from, f"{session.session_id}-{BEST}"), rule
+    spec, name = session.spec.space().propose(trial.knobs).spec, f"{session.session_id}-{BEST}"
+    return trial, sealed_experiment(spec, session.symbols, session.spec.sealed_from, name), rule

@@ -1,3 +1,4 @@
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.step_generators import drain
@@ -46,7 +47,7 @@ def run_handed_on(store, spec):
     return run
 
 
-def test_runs_of_a_winner_have_the_judged_files_also_on_a_longer_market(planted_home):
+def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_home):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     closed = run(planted_home, folder)[-1]
     path = handed_on(planted_home, folder.session_id)
@@ -54,7 +55,8 @@ def test_runs_of_a_winner_have_the_judged_files_also_on_a_longer_market(planted_
     spec = read_experiment(path)
     (judged,) = (planted_home.research_policies / folder.session_id).glob("*.zip")
     first = run_handed_on(store, spec)
-    land(store, bars_of(market(drift=0.004, n_sessions=N_SESSIONS + 1)))
+    bars = bars_of(market(drift=0.004, n_sessions=N_SESSIONS + 1))
+    land(store, pl.concat([bars, bars.filter(symbol=bars["symbol"][0]).with_columns(symbol=pl.lit("ZZZ"))]))
     second = run_handed_on(store, spec)
     assert first.run_id != second.run_id
     assert store.policies.read_run(first) == {(0, 0): judged.read_bytes()}
