@@ -80,6 +80,9 @@ def test_hand_over_that_was_killed_is_completed_and_then_left_alone(killed_at, p
         with pytest.raises(ZeroDivisionError):
             run(planted_home, folder)
     assert handed_on(planted_home, folder.session_id) is None
+    revised = market(drift=0.004)
+    revised[3, 0] += 0.01  # before the seal, where an open session cannot resume
+    land(store, bars_of(revised))
     assert run(planted_home, folder) == []  # the session is closed
     path = handed_on(planted_home, folder.session_id)
     run_handed_on(store, read_experiment(path))
