@@ -1,6 +1,7 @@
 """Whether to retrain an experiment: its market grew, the account drifted, or the regime changed."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import takewhile
@@ -14,9 +15,11 @@ from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.splits import Holdout
 from nvtrader_pipelines.market.bear_markets import bear_market_sessions
 from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL, REGIMES
 
@@ -119,7 +122,18 @@ def _check_growth(store: Store, partition_key: str, source: str, tested_to: date
     n_new = max(0, len(sessions(tested_to, as_of)) - 1)
     figures = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions"
     sentence = f"{figures} (required: {MIN_NEW_SESSIONS})"
-    return _refuse_holdout(store, RetrainingCheck(partition_key, as_of, n_new >= MIN_NEW_SESSIONS, sentence))
+    check = _refuse_holdout(store, RetrainingCheck(partition_key, as_of, n_new >= MIN_NEW_SESSIONS, sentence))
+    if not (check.is_due and _has_current_panel(store, partition_key)):
+        return check
+    return replace(check, is_due=False, sentence=f"{figures}, but a run of it has all sessions of its names")
+
+
+def _has_current_panel(store: Store, partition_key: str) -> bool:
+    """Whether a completed run of the experiment has its current panel, such as one of names that have ended."""
+    runs = store.ledger.runs().filter(partition_key=partition_key, status="done", kind=WALK_FORWARD)
+    with suppress(StorageError, ValueError):  # the next run names the problem
+        return panel_digest(store.panels.read(store.ledger.read(partition_key).market)) in runs["panel_digest"]
+    return False
 
 
 def _refuse_holdout(store: Store, check: RetrainingCheck) -> RetrainingCheck:

@@ -20,6 +20,8 @@ from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
 from nvtrader_pipelines.storage.store import Store
 
+RETRIES = {"dagster/max_retries": "5"}  # of a run whose process is killed, which resumes
+
 MARKET = dg.define_asset_job(
     "market",
     dg.AssetSelection.groups("bronze", "silver", "gold"),
@@ -33,7 +35,7 @@ EXPERIMENT = dg.define_asset_job(
     "experiment",
     PER_EXPERIMENT,
     description="Train one experiment per fold and seed, evaluate it walk-forward and extract its preference pairs.",
-    run_tags={"nvtrader/layer": "experiment", "nvtrader/training": "yes"},
+    run_tags={"nvtrader/layer": "experiment", "nvtrader/training": "yes", **RETRIES},
 )
 PREFERENCES = dg.define_asset_job(
     "preferences",
@@ -56,8 +58,8 @@ AUTORESEARCH = dg.define_asset_job(
     run_tags={
         "nvtrader/layer": "research",
         "nvtrader/training": "yes",
-        "dagster/max_retries": "5",  # it resumes
         "dagster/max_runtime": "604800",  # seconds: a week
+        **RETRIES,
     },
     executor_def=dg.in_process_executor,  # by which a stopped session counts as a success
 )
@@ -65,19 +67,19 @@ JUDGEMENT = dg.define_asset_job(
     "judgement",
     dg.AssetSelection.groups("evaluation") - PER_EXPERIMENT,
     description="Rank all completed runs and deflate their results for the number of trials.",
-    run_tags={"nvtrader/layer": "evaluation"},
+    run_tags={"nvtrader/layer": "evaluation", **RETRIES},
 )
 PROMOTION = dg.define_asset_job(
     "promotion",
     dg.AssetSelection.assets(ACTIVE_POLICY_KEY),
     description="Let the promotion gate decide on the newest run of every experiment; a run that passes is activated.",
-    run_tags={"nvtrader/layer": "portfolio"},
+    run_tags={"nvtrader/layer": "portfolio", **RETRIES},
 )
 REBALANCE = dg.define_asset_job(
     "rebalance",
     dg.AssetSelection.groups("portfolio") - dg.AssetSelection.assets(ACTIVE_POLICY_KEY),
     description="After the close: orders, state, target weights and the next plan of an account (resource `desk`).",
-    run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes"},
+    run_tags={"nvtrader/layer": "portfolio", "nvtrader/trading": "yes", **RETRIES},
 )
 CONTEST = "nvtrader/contest"  # tag of a run of `judgement` (contest state) or `promotion` (promotion state)
 RETRAINED_BECAUSE = "nvtrader/retrained_because"  # tag of a run of `experiment` that a sensor requested: a sentence

@@ -34,6 +34,7 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.orchestration.schedules import current_experiments
 from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
+from nvtrader_pipelines.research.hand_over import judged_policies
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
@@ -79,7 +80,8 @@ def experiment_file(
     problems = {path.name: problem for path, problem in found.problems.items()}
     has_market, registered = has_panel(store), Registration()
     if has_market:
-        long = {each.experiment: each for each in long_trainings(store, found.specs)}
+        untrained = [spec for spec in found.specs if len(judged_policies(store, spec)) < len(spec.seeds)]
+        long = {each.experiment: each for each in long_trainings(store, untrained)}
         registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
         problems |= registered.problems
         problems |= {name: f"{each.sentence}; use `nvtrader experiments run {name}`" for name, each in long.items()}

@@ -1,8 +1,10 @@
 """Hand-over of a session's result to trading: an experiment, its judged policies, and audit events."""
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from math import inf
 from statistics import fmean
+from typing import Any
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.plan import FoldSeed
@@ -15,7 +17,8 @@ from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.session_store import sealed_experiment
 from nvtrader_pipelines.research.verdict import Outcome
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
+from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.specs import read_experiment, spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
@@ -27,45 +30,51 @@ def hand_over(store: Store, session: Session, lines: Sequence[Line]) -> None:
 
     A winner is handed on; its run has the policies that the look judged, see `judged_policies`. By the gate's rule
     `best_sharpe`, so is the trial with the highest Sharpe ratio, if that is above the base's and above those handed on
-    before with the same sealed window; its policies are trained when the experiment runs. The gate and the account
-    follow as for any experiment. Called again, it completes what a killed process has left.
+    before for the same source and symbols, and its configuration is none of theirs; its policies are trained when the
+    experiment runs. The gate and the account follow as for any experiment. Called again, it completes what a killed
+    process has left; the file of an experiment that is registered is left alone.
 
     Raises:
         StorageError: if the gate's settings, the experiment or the audit cannot be read.
     """
     event = event_id("NewBest", session.session_id)
-    earlier = _new_bests(store)
-    if event in [new_best.event_id for new_best in earlier]:
-        return
     closed = next(line for line in lines if isinstance(line, SessionClosed))
-    window = {"source": session.spec.base.market.source, "sealed_from": session.spec.sealed_from.isoformat()}
-    sharpes = [new_best.detail["sharpe"] for new_best in earlier if window.items() <= new_best.detail.items()]
-    best = _best(store, session, closed, lines, max(sharpes, default=-inf))
-    if best is None:
-        return
-    trial, spec, rule = best
-    write_atomically(store.home.experiments / f"{spec.name}.yaml", spec_yaml(spec))  # by which a sensor starts its run
-    new_best = AuditEvent(
-        event_id=event,
-        kind="NewBest",
-        at=closed.finished_at,
-        by=AUTHOR,
-        policy=spec.name,
-        spec_hash=spec.spec_hash,
-        reason=closed.sentence,
-        detail={
-            "session": session.session_id,
-            "trial": trial.trial,
-            "experiment": spec.partition_key,
-            "rule": rule,
-            "knobs": trial.knobs,
-            "sharpe": trial.sharpe,
-            "lead": trial.lead and trial.lead.difference,
-            "look": closed.look,
-            **window,
-        },
-    )
-    store.audit.append([new_best])
+    market = {"source": session.spec.base.market.source, "symbols": list(session.symbols)}
+    with file_lock(lock_path(store.home, "hand_over")):
+        earlier = [
+            new_best.detail
+            for new_best in takewhile(lambda new_best: new_best.event_id != event, _new_bests(store))
+            if market.items() <= new_best.detail.items()
+        ]
+        best = _best(store, session, closed, lines, earlier)
+        if best is None:
+            return
+        trial, spec, rule = best
+        new_best = AuditEvent(
+            event_id=event,
+            kind="NewBest",
+            at=closed.finished_at,
+            by=AUTHOR,
+            policy=spec.name,
+            spec_hash=spec.spec_hash,
+            reason=closed.sentence,
+            detail={
+                "session": session.session_id,
+                "trial": trial.trial,
+                "experiment": spec.partition_key,
+                "rule": rule,
+                "configuration": trial.spec_hash,
+                "knobs": trial.knobs,
+                "sharpe": trial.sharpe,
+                "lead": trial.lead and trial.lead.difference,
+                "look": closed.look,
+                "sealed_from": session.spec.sealed_from.isoformat(),
+                **market,
+            },
+        )
+        store.audit.append([new_best])  # before a sensor starts its run by the file
+        if spec.partition_key not in store.ledger.versions()["partition_key"]:
+            write_atomically(store.home.experiments / f"{spec.name}.yaml", spec_yaml(spec))
 
 
 def judged_policies(store: Store, spec: ExperimentSpec) -> Mapping[FoldSeed, bytes]:
@@ -112,17 +121,19 @@ def _new_bests(store: Store) -> list[AuditEvent]:
 
 
 def _best(
-    store: Store, session: Session, closed: SessionClosed, lines: Sequence[Line], highest: float
+    store: Store, session: Session, closed: SessionClosed, lines: Sequence[Line], earlier: Sequence[Mapping[str, Any]]
 ) -> tuple[TrialJudged, ExperimentSpec, str] | None:
-    """Trial to hand on, with its experiment and the rule that chose it; None if it is not above the highest so far."""
+    """Trial to hand on, with its experiment and the rule that chose it; None if it is no better than earlier ones."""
     trials = [line for line in lines if isinstance(line, TrialJudged) and line.status == "judged"]
     if closed.outcome == Outcome.WINNER:
         trial = next(line for line in trials if line.trial == closed.trial)
         return trial, read_experiment(store.home.research_policies / session.session_id / "experiment.yaml"), WINNER
     base = next(line for line in lines if isinstance(line, BaseJudged))
-    rule, sharpes = read_gate(store.home).rule, [line.sharpe or -inf for line in trials]
-    if rule != "best_sharpe" or max(sharpes, default=-inf) <= max(fmean(base.sharpes), highest):
+    rule, highest = read_gate(store.home).rule, max([fmean(base.sharpes), *(detail["sharpe"] for detail in earlier)])
+    trial = max(trials, key=lambda line: line.sharpe or -inf, default=None)
+    if rule != "best_sharpe" or trial is None or (trial.sharpe or -inf) <= highest:
         return None
-    trial = trials[sharpes.index(max(sharpes))]
-    spec = session.spec.space().propose(trial.knobs).spec
-    return trial, sealed_experiment(spec, session.spec.sealed_from, f"{session.session_id}-{BEST}"), rule
+    if trial.spec_hash in [detail["configuration"] for detail in earlier]:
+        return None
+    spec, name = session.spec.space().propose(trial.knobs).spec, f"{session.session_id}-{BEST}"
+    return trial, sealed_experiment(spec, session.symbols, session.spec.sealed_from, name), rule

@@ -88,9 +88,9 @@ class Close:
                 seconds=0.0,
                 finished_at=now(),
             )
-        sealed_from = self.session.spec.sealed_from
-        base = sealed_experiment(sides[0], sealed_from, "base")
-        winner = sealed_experiment(sides[1], sealed_from, f"{self.session.session_id}-{WINNER}")
+        data = self.session.symbols, self.session.spec.sealed_from
+        base = sealed_experiment(sides[0], *data, "base")
+        winner = sealed_experiment(sides[1], *data, f"{self.session.session_id}-{WINNER}")
         specs = {"kept": winner, "base": base}
         results = self._judge(specs, n_workers)
         require_base(results["base"])

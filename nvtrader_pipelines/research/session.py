@@ -94,18 +94,23 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
 
     Raises:
         StorageError: if there is no such session, another process runs it, or its files or the gate's are unusable.
-        ValueError: if the market before the seal or the code has changed since it began.
+        ValueError: if there is less than one worker, or the market before the seal or the code has changed since it
+            began.
         RunHalted: if the kill switch is engaged.
     """
+    if workers is not None and workers < 1:
+        raise ValueError(f"a session needs at least one worker, but workers is {workers}; raise it, or leave it out")
     folder = SessionFolder.of(store.home, session_id)
     read_session(folder)  # fails before the lock makes a folder
     read_gate(store.home)  # fails before the search
     with folder.lock():
         folder.cut_torn_line()
         folder.stop_request.unlink(missing_ok=True)
-        search = Search(store, read_session(folder))
+        recorded = read_session(folder)
+        search = recorded if is_closed(recorded.lines) else Search(store, recorded)
         try:
-            yield from search.run(workers or search.session.spec.workers)
+            if isinstance(search, Search):
+                yield from search.run(workers or search.session.spec.workers)
             if is_closed(search.lines):
                 hand_over(store, search.session, search.lines)
         finally:
@@ -147,8 +152,6 @@ class Search:
 
     def run(self, n_workers: int) -> Iterator[Line]:
         """Run what is left of the session."""
-        if is_closed(self.lines):
-            return
         validated = before_seal(self._panel, self._windows)  # no worker holds a sealed price
         self._queue_unfinished()
         with TrialPool(validated, panel_digest(validated), self._base.spec, n_workers) as pool:

@@ -112,7 +112,7 @@ def plan_session(store: Store, base: ExperimentSpec, session_id: str | None = No
     windows = spec.windows(panel)
     space = spec.space()
     spec.proposer.start(space.knobs, spec.seed)
-    RunPlan.of(sealed_experiment(space.base, spec.sealed_from, "base"), panel)
+    RunPlan.of(sealed_experiment(space.base, panel.symbols, spec.sealed_from, "base"), panel)
     created_at = now()
     digest = hashlib.sha256(f"{canonical_json(spec)}{created_at}".encode()).hexdigest()
     session = Session(
@@ -144,10 +144,11 @@ def before_seal(panel: MarketPanel, windows: SearchWindows) -> MarketPanel:
     return cut_after(panel, windows.sealed.test_first - 1)
 
 
-def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> ExperimentSpec:
+def sealed_experiment(spec: ExperimentSpec, symbols: Sequence[str], sealed_from: date, name: str) -> ExperimentSpec:
     """Return an experiment that trains a configuration before the sealed window and tests it there, as it would trade.
 
-    The weights of a policy other than `cufolio` pass that allocator, unless the experiment has one already.
+    It names the symbols, so that one that is delivered later is not traded. The weights of a policy other than
+    `cufolio` pass that allocator, unless the experiment has one already.
     """
     document = spec.model_dump(mode="json") | {
         "name": name,
@@ -156,6 +157,7 @@ def sealed_experiment(spec: ExperimentSpec, sealed_from: date, name: str) -> Exp
         "seeds": list(BASE_SEEDS) if isinstance(spec.agent, Learner) else [0],
         "report_from": sealed_from,  # as the base of another search, it has the same seal
     }
+    document["market"]["symbols"] = list(symbols)
     if not isinstance(spec.agent, Cufolio) and isinstance(spec.pipeline.allocator, PolicyAction):
         cap = min(CufolioAllocator().max_position_pct, spec.pipeline.risk_limits.max_position)
         document["pipeline"]["allocator"] = CufolioAllocator(max_position_pct=cap).model_dump(mode="json")

@@ -12,6 +12,8 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.stress_run import StressRun, standard_stress_test, stressed_accounts
+from nvtrader_pipelines.policies.archive import read_card
+from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
 from nvtrader_pipelines.runs.stored_run import StoredRun, Tracker
@@ -34,7 +36,13 @@ def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
 
 
 def adopt_policies(store: Store, plan: RunPlan, archives: Mapping[FoldSeed, bytes], launch: Launch) -> Steps:
-    """Store policies that the experiment has trained elsewhere as those of a run; the run stays open."""
+    """Store policies that the experiment has trained elsewhere as those of a run; the run stays open.
+
+    Raises:
+        PolicyArchiveError: if a policy was trained on other symbols or features than those of the run's market.
+    """
+    for content in archives.values():
+        require_same_market(read_card(content), plan.panel.symbols, plan.panel.feature_names)
     return record_run(store, launch.row(plan), _runtime(store, plan, launch).adopt(archives), closes=False)
 
 

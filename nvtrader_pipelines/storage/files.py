@@ -41,8 +41,10 @@ def append_rotated(path: Path, lines: str, max_bytes: int) -> None:
     with file_lock(path.with_suffix(".lock")):
         if path.exists() and path.stat().st_size + len(lines.encode()) > max_bytes:
             path.replace(path.with_name(f"{path.name}.1"))
-        with path.open("a", encoding="utf-8") as file:
-            file.write(lines)
+        with path.open("a+b") as file:
+            file.seek(max(0, file.tell() - 1))
+            is_torn = file.read() not in (b"", b"\n")  # by a process that was killed
+            file.write(b"\n" * is_torn + lines.encode())
 
 
 @contextlib.contextmanager

@@ -64,6 +64,16 @@ def test_growth_counts_from_the_newest_run(store):
     assert not check.is_due
 
 
+def test_growth_is_not_due_where_the_names_have_ended(store):
+    ended = store.panels.read(EXPERIMENT.market).symbols[:2]
+    market = EXPERIMENT.market.model_copy(update={"symbols": ended})
+    spec = EXPERIMENT.model_copy(update={"name": "ended", "market": market})
+    sealed(store, planned(store, spec))
+    land(store, N_SESSIONS + 21, ended=ended)
+    (check,) = check_market_growth(store, [spec.partition_key])
+    assert (check.as_of, check.is_due) == (days_of(store)[-1], False)
+
+
 def test_experiment_without_a_completed_run_is_not_checked(store):
     assert check_market_growth(store, ["other@00000000"]) == []
 

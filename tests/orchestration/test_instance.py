@@ -51,6 +51,7 @@ def test_instance_uses_the_shipped_settings(home):
         assert instance.run_retries_enabled
         assert not instance.run_retries_max_retries > 1
         assert instance.run_monitoring_enabled
+        assert instance.run_monitoring_cancel_timeout_seconds == 86400
         limits = instance.get_concurrency_config()
         assert limits.pool_config.default_pool_limit == 1
         assert limits.run_queue_config.max_concurrent_runs == 2

@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import dagster as dg
 import polars as pl
@@ -15,7 +16,7 @@ from nvtrader_pipelines.runs.input_digests import contest_digest
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS
 from tests.desk.desks import days_of, evening, judged_home, make_active, settle_returns, trade, write_index
-from tests.homes import KEY, SPEC, SWEEP, SWEPT, copy_home, run_job, small_home, step_errors, write_experiment
+from tests.homes import HOLDOUT, KEY, SPEC, SWEEP, SWEPT, copy_home, run_job, small_home, step_errors, write_experiment
 from tests.runs.small_runs import N_SESSIONS, land
 from tests.runs.untrained import EXPERIMENT as UNTRAINED
 from tests.runs.untrained import KEY as UNTRAINED_KEY
@@ -160,6 +161,18 @@ def test_experiment_that_cannot_be_planned_is_skipped_with_its_problem(home, ins
     skipped = tick(sensors.experiment_file, home, instance)
     assert "typo is skipped: the market has no bars of NOPE" in str(skipped.skip_message)
     assert Store(home).ledger.versions()["name"].to_list() == ["tiny"]
+
+
+@pytest.mark.usefixtures("with_panel")
+@pytest.mark.parametrize(("n_judged", "is_requested"), [(2, False), (3, True)])
+def test_training_of_days_is_requested_only_if_all_policies_are_judged(n_judged, is_requested, home, instance):
+    agent, folder = {**SWEEP["agent"], "total_timesteps": 10**12}, home.research_policies / "tiny"
+    write_experiment(home, agent=agent, splitter=HOLDOUT)
+    folder.mkdir(parents=True)
+    shutil.copy(home.experiments / "tiny.yaml", folder / "experiment.yaml")
+    for seed in range(n_judged):
+        (folder / f"fold-0-seed-{seed}.zip").touch()
+    assert isinstance(tick(sensors.experiment_file, home, instance), dg.SensorResult) == is_requested
 
 
 @pytest.mark.usefixtures("with_panel")

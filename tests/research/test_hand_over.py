@@ -1,13 +1,15 @@
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.research import hand_over as module
-from nvtrader_pipelines.research.hand_over import hand_over, judged_policies, record_retrained
+from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
 from nvtrader_pipelines.research.recorded_session import handed_on, read_session
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.train_walk_judge import adopt_policies, judge_run, train_run, walk_run
+from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
@@ -46,7 +48,7 @@ def run_handed_on(store, spec):
     return run
 
 
-def test_runs_of_a_winner_have_the_judged_files_also_on_a_longer_market(planted_home):
+def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_home):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     closed = run(planted_home, folder)[-1]
     path = handed_on(planted_home, folder.session_id)
@@ -54,7 +56,8 @@ def test_runs_of_a_winner_have_the_judged_files_also_on_a_longer_market(planted_
     spec = read_experiment(path)
     (judged,) = (planted_home.research_policies / folder.session_id).glob("*.zip")
     first = run_handed_on(store, spec)
-    land(store, bars_of(market(drift=0.004, n_sessions=N_SESSIONS + 1)))
+    bars = bars_of(market(drift=0.004, n_sessions=N_SESSIONS + 1))
+    land(store, pl.concat([bars, bars.filter(symbol=bars["symbol"][0]).with_columns(symbol=pl.lit("ZZZ"))]))
     second = run_handed_on(store, spec)
     assert first.run_id != second.run_id
     assert store.policies.read_run(first) == {(0, 0): judged.read_bytes()}
@@ -69,20 +72,24 @@ def test_runs_of_a_winner_have_the_judged_files_also_on_a_longer_market(planted_
     assert len(events(store)) == 3  # once per run
 
 
-def test_hand_over_that_was_killed_is_completed_and_then_left_alone(planted_home, monkeypatch):
+@pytest.mark.parametrize("killed_at", [(JsonlAudit, "append"), (module, "write_atomically")], ids=["event", "file"])
+def test_hand_over_that_was_killed_is_completed_and_then_left_alone(killed_at, planted_home, monkeypatch):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     with monkeypatch.context() as killing:
-        killing.setattr(module, "write_atomically", lambda *_: 1 / 0)
+        killing.setattr(*killed_at, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(planted_home, folder)
     assert handed_on(planted_home, folder.session_id) is None
+    revised = market(drift=0.004)
+    revised[3, 0] += 0.01  # before the seal, where an open session cannot resume
+    land(store, bars_of(revised))
     assert run(planted_home, folder) == []  # the session is closed
     path = handed_on(planted_home, folder.session_id)
-    assert len(events(store)) == 1
+    run_handed_on(store, read_experiment(path))
     path.unlink()
-    recorded = read_session(folder)
-    hand_over(store, recorded.session, recorded.lines)
-    assert (path.exists(), len(events(store))) == (False, 1)
+    assert run(planted_home, folder) == []
+    assert not path.exists()
+    assert [event.kind for event in events(store)] == ["NewBest", "PolicyRetrained"]
 
 
 @pytest.mark.parametrize("rule", ["lower_bound", "best_sharpe"])
@@ -108,3 +115,19 @@ def test_unreadable_gate_is_refused_before_the_search(noise_home):
     with pytest.raises(StorageError, match="rule"):
         run(noise_home, folder)
     assert read_session(folder).lines == ()
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.001], ids=["lower", "higher by an equal configuration"])
+def test_best_sharpe_hands_on_what_is_new_and_higher_whatever_the_sealed_window(drift, noise_home):
+    noise_home.promotion_file.write_text("rule: best_sharpe\n")
+    store = Store(noise_home)
+    run(noise_home, new_session(noise_home, seed=1, **GRID))
+    (first,) = events(store)
+    land(store, bars_of(market(n_sessions=N_SESSIONS + 6) + drift))
+    second = new_session(noise_home, seed=6, **GRID)
+    run(noise_home, second)
+    best = max(trials_of(second, "judged"), key=lambda line: line.sharpe)
+    assert read_session(second).session.spec.sealed_from.isoformat() > first.detail["sealed_from"]
+    is_higher, is_equal = best.sharpe > first.detail["sharpe"], best.spec_hash == first.detail["configuration"]
+    assert (is_higher, is_equal) == (drift > 0.0, drift > 0.0)
+    assert events(store) == [first]

@@ -94,9 +94,8 @@ def test_winner_hands_on_the_judged_policies(planted_home):
     policies = planted_home.research_policies / folder.session_id
     winner = ExperimentSpec.model_validate(yaml.safe_load((policies / "experiment.yaml").read_text()))
     session = read_session(folder).session
-    expected = sealed_experiment(
-        session.spec.space().propose(kept.knobs).spec, session.spec.sealed_from, f"{folder.session_id}-winner"
-    )
+    spec, name = session.spec.space().propose(kept.knobs).spec, f"{folder.session_id}-winner"
+    expected = sealed_experiment(spec, session.symbols, session.spec.sealed_from, name)
     assert winner == expected
     assert winner.agent.max_position_pct == kept.knobs["agent.max_position_pct"] == 0.25
     (file,) = policies.glob("*.zip")

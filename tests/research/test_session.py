@@ -231,6 +231,14 @@ def test_session_resumes_only_with_the_same_code_of_the_judgement(noise_home, mo
         run(noise_home, folder)
 
 
+@pytest.mark.parametrize("workers", [0, -1])
+def test_session_without_a_worker_is_refused(workers, noise_home):
+    folder = new_session(noise_home)
+    with pytest.raises(ValueError, match=f"is {workers}"):
+        run(noise_home, folder, workers)
+    assert read_session(folder).lines == ()
+
+
 def test_kill_switch_interrupts_and_the_session_resumes(noise_home):
     folder, switch = new_session(noise_home), FileKillSwitch(noise_home)
     steps = run_session(Store(noise_home), folder.session_id)

@@ -115,9 +115,10 @@ def test_results_on_other_data_are_not_known(store):
 
 
 def test_sealed_experiment_trades_through_cufolio_within_the_risk_limits():
-    sealed = sealed_experiment(SPACE.base, SESSION.spec.sealed_from, "sealed")
+    data = SESSION.symbols, SESSION.spec.sealed_from
+    sealed = sealed_experiment(SPACE.base, *data, "sealed")
     assert isinstance(sealed.pipeline.allocator, CufolioAllocator)
     assert sealed.pipeline.allocator.max_position_pct <= sealed.pipeline.risk_limits.max_position
-    assert sealed_experiment(sealed, SESSION.spec.sealed_from, "sealed") == sealed
-    rule = sealed_experiment(cufolio(), SESSION.spec.sealed_from, "rule")
+    assert sealed_experiment(sealed, *data, "sealed") == sealed
+    rule = sealed_experiment(cufolio(), *data, "rule")
     assert rule.pipeline == cufolio().pipeline

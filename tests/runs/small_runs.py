@@ -54,11 +54,12 @@ OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAI
 N_SESSIONS = 480
 
 
-def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3) -> None:
-    """Make the market of the first sessions of one long history, and pin it."""
+def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=()) -> None:
+    """Make the market of the first sessions of one long history, and pin it; some symbols end after `N_SESSIONS`."""
     bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols)
-    days = bars["date"].unique().sort()[:n_sessions]
-    made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days.implode()))))
+    days = bars["date"].unique().sort()
+    has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
+    made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended)))
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})

@@ -11,11 +11,12 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.runtime import training_curves
-from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.train_walk_judge import (
+    adopt_policies,
     forward_run,
     judge_run,
     replay_run,
@@ -28,7 +29,7 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
 from nvtrader_pipelines.storage.training_curve_file import read_points
 from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, run_whole, small_home
-from tests.runs.untrained import sealed
+from tests.runs.untrained import market_home, planned, sealed
 
 ME = Launch("task")
 N_KILLS = 6  # all while it trains: between policies, rollouts and checkpoints
@@ -317,3 +318,14 @@ def test_replays_use_recorded_or_current_market_and_forward_continues(grown):
     past = extended.filter(pl.col("session") <= account["session"].max())
     assert past.sort("policy", "session").equals(account.sort("policy", "session"))
     assert set(store.tables.read(RUNS)["kind"]) == {"walk_forward", "replay", "forward"}
+
+
+@pytest.mark.parametrize("field", ["symbols", "feature_names"])
+def test_policies_of_other_symbols_or_features_are_not_adopted(field, tmp_path):
+    store = market_home(tmp_path / "home")
+    plan = planned(store)
+    archives = store.policies.read_run(sealed(store, plan))
+    other = planned(store, **{field: (*getattr(plan.panel, field)[:-1], "other")})
+    with pytest.raises(PolicyArchiveError):
+        adopt_policies(store, other, archives, ME)
+    assert set(store.ledger.runs()["run_id"]) == {plan.run_id}

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from nvtrader_pipelines.storage.errors import DamagedFileError
-from nvtrader_pipelines.storage.files import open_sqlite, set_aside, write_atomically
+from nvtrader_pipelines.storage.files import append_rotated, open_sqlite, set_aside, write_atomically
 
 
 def test_write_atomically_creates_file_and_folders(tmp_path):
@@ -12,6 +12,14 @@ def test_write_atomically_creates_file_and_folders(tmp_path):
     write_atomically(path, b"{}")
     assert path.read_bytes() == b"{}"
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "b\n"), ("a\n", "a\nb\n"), ("a", "a\nb\n")])
+def test_append_rotated_begins_a_new_line_after_a_torn_one(before, after, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(before)
+    append_rotated(path, "b\n", 100)
+    assert path.read_text() == after
 
 
 def test_interrupted_write_leaves_only_the_old_file(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Statements that read files of the home only, and write only by COPY into the working folder or `exports/`."""
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def run_restricted(connection: duckdb.DuckDBPyConnection, home: Home, query: str
 
 def _restrict(connection: duckdb.DuckDBPyConnection, folders: set[Path], files: Sequence[Path] = ()) -> None:
     """Restrict a connection for good to these files and folders; nothing is downloaded."""
-    connection.execute("SET allowed_directories = $folders", {"folders": [f"{folder}/" for folder in folders]})
+    names = [f"{name}/" for folder in map(str, folders) for name in (folder, glob.escape(folder))]  # as in patterns
+    connection.execute("SET allowed_directories = $folders", {"folders": names})
     connection.execute("SET allowed_paths = $files", {"files": [str(file) for file in files]})
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

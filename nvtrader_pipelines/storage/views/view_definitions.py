@@ -1,5 +1,7 @@
 """DuckDB views over the current files of the tables."""
 
+import glob
+
 import duckdb
 import polars as pl
 from pyiceberg.types import IcebergType, ListType, NestedField
@@ -88,7 +90,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
         for column in table.schema.columns:
             _comment_column(connection, name, column.name, column.doc)
     connection.execute(BY_ASSET.format(prefix=prefix))
-    files, iteration = quote_literal(f"{store.home.spans_file}*"), quote_literal(ITERATION)
+    files, iteration = quote_literal(f"{glob.escape(str(store.home.spans_file))}*"), quote_literal(ITERATION)
     connection.execute(BY_ITERATION.format(prefix=prefix, view=SPANS.name, files=files, iteration=iteration))
     for column in SPANS.schema.columns:
         _comment_column(connection, f"{prefix}{SPANS.name}", column.name, column.doc)

@@ -1,11 +1,17 @@
+import json
+
 import duckdb
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.storage.files import append_rotated
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
+from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
 from nvtrader_pipelines.storage.views.published_file import read_query
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
@@ -100,3 +106,12 @@ def test_ledger_tables_can_be_queried_with_comments(store, home):
     assert names["table_name"].to_list() == ["events", "looks", "policies", "runs", "specs", "versions"]
     comment = "SELECT comment FROM duckdb_columns() WHERE table_name = 'versions' AND column_name = 'partition_key'"
     assert query_views(store, comment).item() == "name@hash8"
+
+
+def test_spans_are_read_in_a_home_whose_path_looks_like_a_pattern(tmp_path):
+    store = Store(Home(tmp_path / "a[b]*c"))
+    span = {"name": ITERATION, "attributes": {"session": "s", "proposal": 1}}
+    for file in ("spans.jsonl", "spans.jsonl.1"):
+        append_rotated(store.home.spans_file.with_name(file), f"{json.dumps(span)}\n", 1000)
+    publish(store)
+    assert query_views(store, f"SELECT session_id, proposal FROM {SPANS.name}").rows() == [("s", 1), ("s", 1)]
