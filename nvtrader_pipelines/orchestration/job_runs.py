@@ -14,6 +14,7 @@ from nvtrader_pipelines.orchestration.instance import (
     PROCESS_TAG,
     UNFINISHED_STATUSES,
     cancel_dead_runs,
+    close_ended_runs,
     open_instance,
     tagged_process,
 )
@@ -67,6 +68,12 @@ class JobRuns:
     def close(self) -> None:
         """Close the Dagster instance."""
         self._instance.dispose()
+
+    def close_dead(self) -> None:
+        """Close the runs, in Dagster and in the ledger, whose process was killed."""
+        cancel_dead_runs(self._instance)
+        close_ended_runs(self._store.ledger, self._instance)
+        self._store.ledger.close_interrupted()
 
     def run(self, run_id: str) -> JobRun:
         """Return a run.

@@ -1,7 +1,11 @@
 """Application of the service: routes, their documentation, and the guard in front of them."""
 
+import asyncio
+import logging
 import re
 from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Annotated
@@ -16,8 +20,11 @@ from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.problems import Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
+LOG = logging.getLogger(__name__)
+CLOSE_SECONDS = 5.0
 STATIC = "/static-offline-docs"  # of fastapi_offline
 PROBLEMS = {
     status: {"model": Problem, "description": description}
@@ -52,17 +59,27 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
         access: who may use it.
         by: name that decisions are recorded under.
     """
+    shared = Context(store, by)
+    streams = Streams(shared)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        watch = asyncio.create_task(close_dead_runs(shared, streams.stop))
+        yield
+        streams.end()
+        await watch
+
     app = FastAPIOffline(
         title="nvtrader",
         version=version("nvtrader-pipelines"),
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
+        lifespan=lifespan,
         responses=PROBLEMS,
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
-    app.state.context = shared = Context(store, by)
-    app.state.streams = Streams(shared)
+    app.state.context, app.state.streams = shared, streams
     handle_problems(app)
     for module in (nemorl, search, rl, progress_stream, desk):
         app.include_router(module.routes)
@@ -94,6 +111,21 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
         return answer
 
     return app
+
+
+async def close_dead_runs(shared: Context, stop: asyncio.Event) -> None:
+    """Close runs whose process was killed, every few seconds, so that no answer shows them in progress."""
+    while not stop.is_set():
+        try:
+            await asyncio.to_thread(_close, shared)
+        except StorageError as error:
+            LOG.warning("%s", error)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), CLOSE_SECONDS)
+
+
+def _close(shared: Context) -> None:
+    shared.job_runs.close_dead()  # opens Dagster's instance the first time, in this thread
 
 
 def _hashes(page: bytes) -> str:

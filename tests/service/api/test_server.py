@@ -1,7 +1,9 @@
 """The service as a process: start, signals and ends."""
 
+import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from contextlib import ExitStack, contextmanager
@@ -83,3 +85,19 @@ def test_port_that_is_taken_is_one_sentence(built_home):
     assert again.returncode == 3
     assert again.stderr.count("\n") == 1
     assert "in use" in again.stderr
+
+
+def test_run_whose_process_was_killed_is_closed(built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    store = Store(home)
+    run = store.ledger.run(store.ledger.runs()["run_id"][0])
+    with sqlite3.connect(home.ledger) as ledger:
+        ledger.execute("UPDATE runs SET status = 'running', pid = 1 WHERE run_id = ?", [run.run_id])
+    with served(home) as (_, url, _):
+        for _ in range(100):
+            with urlopen(f"{url}/rl/runs", timeout=10) as answer:
+                (row,) = [row for row in json.load(answer) if row["run_id"] == run.run_id]
+            if row["status"] != "running":
+                break
+            time.sleep(0.1)
+    assert row["status"] == "interrupted"
