@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from nvtrader_pipelines.service.api import desk, nemorl, progress_stream, rl, search
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
-from nvtrader_pipelines.service.api.problems import Problem, handle_problems, problem_response
+from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -26,13 +26,14 @@ from nvtrader_pipelines.storage.store import Store
 LOG = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0
 STATIC = "/static-offline-docs"  # of fastapi_offline
-PROBLEMS = {
-    status: {"model": Problem, "description": description}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
     for status, description in {
         401: "The token is missing or wrong.",
         403: "Another page sent the request.",
         404: "There is no such thing.",
         409: "The state forbids it.",
+        400: "The body is no JSON.",
         413: "The body is too large.",
         421: "The host is another one.",
         422: "A value is not valid.",

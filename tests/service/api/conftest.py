@@ -11,11 +11,15 @@ TOKEN = "t0ken"
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 
 
+def application(home, host="127.0.0.1"):
+    """Service of a home, with its guard."""
+    access = Access(host, 8000, TOKEN)
+    return Guard(create_app(Store(home), access, "ann"), access)
+
+
 def client_of(home, host="127.0.0.1", **options):
     """Client of the service of a home."""
-    access = Access(host, 8000, TOKEN)
-    app = create_app(Store(home), access, "ann")
-    return TestClient(Guard(app, access), f"http://{host}:8000", follow_redirects=False, **options)
+    return TestClient(application(home, host), f"http://{host}:8000", follow_redirects=False, **options)
 
 
 @pytest.fixture(scope="module")

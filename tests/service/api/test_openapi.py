@@ -1,0 +1,58 @@
+"""Every documented route under generated requests: no failure, and answers as documented."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from nvtrader_pipelines.service.api import desk, launches
+from tests.homes import copy_home
+from tests.service.api.conftest import TOKEN, application
+
+HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "127.0.0.1"}
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+@pytest.fixture(scope="module")
+def schema(built_home, tmp_path_factory):
+    """Schema of the service of a copied home, which launches nothing."""
+    app = application(copy_home(built_home, tmp_path_factory.mktemp("openapi") / "home"))
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((launches, "launch"), (desk, "run_now")):
+            patch.setattr(module, name, lambda *_, **__: "1deb0f4e-b482-4ba9-92c1-d620b8f5e078")
+        yield schemathesis.openapi.from_asgi("/openapi.json", app, headers={"host": "127.0.0.1"})
+
+
+QUICK = settings(
+    max_examples=8,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_every_route_answers_generated_requests_as_documented(schema, caplog):
+    problems = {}
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @QUICK
+        @given(case=operation.as_strategy())
+        def answers(case):
+            caplog.clear()
+            case.call_and_validate(headers=HEADERS, checks=CHECKS)
+            assert not caplog.records
+
+        try:
+            answers()
+        except (Exception, FailureGroup) as error:  # noqa: BLE001 - all routes are tried, then reported
+            problems[operation.label] = f"{error}"
+    assert problems == {}
