@@ -15,6 +15,7 @@ from nvtrader_pipelines.storage.files import require_regular_file
 Document = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 256 << 10  # of a file; PyYAML reads it in two seconds
+MAX_VALUES = 100_000  # of a document, with those that references to anchors repeat
 _TOKEN = re.compile(r"'?<([a-z ]+)>'?")  # of the parser, such as '<stream end>'
 _PLAIN_WORDS = {  # problems that the parser describes in words of Python or YAML
     "found unhashable key": "a key must be text",
@@ -82,7 +83,19 @@ def parse_document(text: bytes, name: str) -> Document:
         raise StorageError(f"{name} is not valid YAML: {_describe(error)}") from error
     if not isinstance(content, dict):
         raise StorageError(f"{name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}")
+    _require_bounded(content, name)
     return content
+
+
+def _require_bounded(content: Document, name: str) -> None:
+    """Raise if references to anchors repeat parts of a document without bound."""
+    rest: list[Any] = [content]
+    for _ in range(MAX_VALUES):
+        if not rest:
+            return
+        value = rest.pop()
+        rest.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    raise StorageError(f"{name} must hold {MAX_VALUES:,} values at most, but has more; repeat fewer of them by anchors")
 
 
 def validate_document(content: Any, model: type[Model], refusal: str) -> Model:

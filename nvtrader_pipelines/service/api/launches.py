@@ -4,12 +4,13 @@ from typing import Any
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
-from nvtrader_pipelines.runs.registration import register_experiments
+from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.problems import Conflict, not_found
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 class Launched(Document):
@@ -19,6 +20,31 @@ class Launched(Document):
     version_id: str | None = None  # of the experiment
     spec_hash: str | None = None
     session_id: str | None = None  # of a search
+
+
+def require_plan(shared: Context, spec: ExperimentSpec) -> None:
+    """Raise unless the market can run an experiment.
+
+    Raises:
+        Conflict: with the reason.
+    """
+    problem = plan_problem(shared.store, spec)
+    if problem is not None:
+        raise Conflict(problem)
+
+
+def require_source(shared: Context, source: str) -> None:
+    """Raise unless a market source is built.
+
+    Raises:
+        Conflict: with the sources that are.
+    """
+    sources = sorted(set(shared.store.tables.read(MARKET_PANEL, columns=["source"])["source"]))
+    if source not in sources:
+        names = ", ".join(sources) or "none"
+        raise Conflict(
+            f"a training needs prices of its source, but {source!r} is none of those built ({names}); ingest it"
+        )
 
 
 def register(shared: Context, spec: ExperimentSpec) -> bool:

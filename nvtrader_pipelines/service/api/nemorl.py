@@ -12,7 +12,7 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.service.api.body import Body, Symbols, Text
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.launches import Launched, launch_experiment
+from nvtrader_pipelines.service.api.launches import Launched, launch_experiment, require_source
 from nvtrader_pipelines.service.api.problems import not_found
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.home_status import running_runs
@@ -92,6 +92,7 @@ def read_training(shared: Shared) -> TrainingStatus:
 @routes.post("/train", status_code=202)
 def train(shared: Shared, body: TrainingRequest) -> Launched:
     """Start a manual run of PPO; equal bodies continue the same experiment."""
+    require_source(shared, body.source)
     name = store_manual_experiment(shared.store, body.source, body.symbols or None, body.total_timesteps)
     return launch_experiment(shared, read_experiment(shared.home.experiments / f"{name}.yaml"))
 

@@ -189,7 +189,7 @@ async def stream(
     streams: Annotated[Streams, Depends(_streams)],
     _known: Annotated[None, Depends(_require_run)],
     task_id: TaskId,
-    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, lt=2**63)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a run: progress messages from `start` to `done` or `error`; `Last-Event-ID` resumes after one."""
     async for step in streams.follow(task_id, last_event_id or 0):

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, HTTPException, Path, Query, Request, Response
 from pydantic import Field
 
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.desk import KillSwitchState, Reason, engage
-from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register
+from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register, require_plan
 from nvtrader_pipelines.service.api.problems import NotFound, not_found
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
 from nvtrader_pipelines.service.documents.document import Document, rows_of
@@ -21,7 +22,7 @@ from nvtrader_pipelines.service.documents.run_facts import (
     list_runs,
     run_document,
 )
-from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
+from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document, validate_document
 from nvtrader_pipelines.storage.specs import store_experiment
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
 
@@ -88,7 +89,9 @@ def create_experiment(
     shared: Shared, response: Response, spec: Annotated[dict[str, Any], Depends(_posted_spec)]
 ) -> Version:
     """Register an experiment, given as the content of its YAML; equal content is one version."""
-    stored = store_experiment(shared.home, spec)
+    posted = validate_document(spec, ExperimentSpec, "the content is not a valid experiment")
+    require_plan(shared, posted)
+    stored = store_experiment(shared.home, posted)
     created = register(shared, stored)
     response.status_code = 201 if created else 200
     return Version(version_id=stored.partition_key, spec_hash=stored.spec_hash, created=created)
