@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.request import ProxyHandler, Request, build_opener
 from uuid import uuid4
 
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     import dagster as dg
 
 PARTITION, RANGE_START = "dagster/partition", "dagster/asset_partition_range_start"  # tags; their modules are slow
-SCHEDULED_JOBS = {"eod_ingest": "market", "eod_rebalance": "rebalance", "weekly_autoresearch": "autoresearch"}
+SCHEDULED_JOBS = {  # job of each schedule, those of the feedback loop first
+    "nightly_preference_extract": "preferences",
+    "dpo_check": "dpo_check",
+    "weekly_retrain": "experiment",
+    "eod_ingest": "market",
+    "eod_rebalance": "rebalance",
+    "weekly_autoresearch": "autoresearch",
+    "weekly_upkeep": "upkeep",
+}
 ANSWER_SECONDS = 30.0
 STARTED = "started "  # before the id of the run in the answer of a detached process; else it answers why not
 
@@ -72,11 +80,14 @@ def launch(
     url = running_url(store.home.dagster)
     if url:
         return RunningUi(url).launch(store, job, config or {}, run_tags)
-    return _launch_detached(store.home, {"job": job, "config": config or {}, "tags": run_tags})
+    (run_id,) = _launch_detached(store.home, {"job": job, "config": config or {}, "tags": run_tags})
+    return run_id
 
 
-def run_now(store: Store, schedule: str) -> str:
-    """Launch the run that a schedule would request now, as `launch` does, and return its id.
+def run_now(store: Store, schedule: str) -> tuple[str, ...]:
+    """Launch the runs that a schedule would request now, as `launch` does, and return their ids.
+
+    Without a UI one process runs them in turn, and Dagster knows each once it begins.
 
     Raises:
         ValueError: if there is no such schedule, or it would skip now.
@@ -150,7 +161,7 @@ class RunningUi:
         return content
 
 
-def _launch_detached(home: Home, request: Mapping[str, Any]) -> str:
+def _launch_detached(home: Home, request: Mapping[str, Any]) -> tuple[str, ...]:
     """Let a detached process launch a job or what a schedule requests; return the id of the run once it exists."""
     run_id = str(uuid4())
     log = home.dagster / "detached" / f"{run_id}.log"
@@ -172,7 +183,7 @@ def _launch_detached(home: Home, request: Mapping[str, Any]) -> str:
             os.close(write_end)
         answer = answers.readline().strip()
     if answer.startswith(STARTED):
-        return answer.removeprefix(STARTED)
+        return tuple(answer.removeprefix(STARTED).split(","))
     if not answer:
         raise StorageError(f"a run must begin in a process of its own, but that ended before; see {log}")
     log.unlink()
@@ -194,17 +205,21 @@ def main() -> None:
     store = Store(Home(Path(root)))
     with open_instance(store) as instance:
         try:
-            job, config, tags = _requested(store, instance, json.loads(request))
+            requests = _requested(store, instance, json.loads(request))
             url = running_url(store.home.dagster)
             if url:
-                answer(STARTED + RunningUi(url).launch(store, job, config, tags))
+                ui = RunningUi(url)
+                answer(STARTED + ",".join(ui.launch(store, *each) for each in requests))
                 return
-            job_def = _valid_job(store, instance, job, config, tags)
+            jobs = [_valid_job(store, instance, *each) for each in requests]
         except (ValueError, StorageError) as error:
             answer(" ".join(str(error).split()))
             return
-        instance.add_event_listener(run_id, lambda _event: answer(STARTED + run_id))
-        _execute(store, instance, run_id, job_def, config, tags)
+        run_ids = [run_id, *(str(uuid4()) for _ in jobs[1:])]
+        instance.add_event_listener(run_id, lambda _event: answer(STARTED + ",".join(run_ids)))
+        for each, job, (_, config, tags) in zip(run_ids, jobs, requests, strict=True):
+            if not _execute(store, instance, each, job, config, tags):
+                return
 
 
 def _execute(
@@ -214,8 +229,8 @@ def _execute(
     job: "dg.JobDefinition",
     config: Mapping[str, Any],
     tags: Mapping[str, str],
-) -> None:
-    """Run a job in this process, then do what the sensors of a UI would."""
+) -> bool:
+    """Run a job in this process, then do what the sensors of a UI would; return whether it was not canceled."""
     from nvtrader_pipelines.orchestration.instance import process_tag
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -232,6 +247,8 @@ def _execute(
         store.ledger.close_interrupted([run_id])
     if finished.success:
         publish(store)
+    run = instance.get_run_by_id(run_id)
+    return run is not None and run.status.value != "CANCELED"
 
 
 def _valid_job(
@@ -257,14 +274,14 @@ def _valid_job(
 
 def _requested(
     store: Store, instance: "dg.DagsterInstance", request: Mapping[str, Any]
-) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
-    """Job, configuration and tags of a request, which may name a schedule that requests them.
+) -> list[tuple[str, Mapping[str, Any], Mapping[str, str]]]:
+    """Jobs, configurations and tags of a request, which may name a schedule that requests them.
 
     Raises:
         ValueError: if the schedule would skip now.
     """
     if "schedule" not in request:
-        return request["job"], request["config"], request["tags"]
+        return [(request["job"], request["config"], request["tags"])]
     import dagster as dg
 
     from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
@@ -276,12 +293,21 @@ def _requested(
         scheduled_execution_time=datetime.now(EXCHANGE_TIME),
         resources={"store": StoreResource(root=str(store.home.root)), "desk": DeskResource()},
     ) as context:
-        run = schedule(context)
-    if not isinstance(run, dg.RunRequest):
-        reason = run.skip_message if isinstance(run, dg.SkipReason) else run
-        raise ValueError(f"the schedule {schedule.name} would skip now: {reason}")
-    tags = {**run.tags, **({PARTITION: run.partition_key} if run.partition_key else {})}
-    return schedule.job_name, run.run_config or {}, tags
+        evaluated = schedule(context)
+        is_single = isinstance(evaluated, dg.RunRequest | dg.SkipReason)
+        results = [evaluated] if is_single else list(cast("Iterable[Any]", evaluated))
+    runs = [each for each in results if isinstance(each, dg.RunRequest)]
+    if not runs:
+        reasons = "; ".join(str(each.skip_message) for each in results if isinstance(each, dg.SkipReason))
+        raise ValueError(f"the schedule {schedule.name} would skip now: {reasons or 'nothing is due'}")
+    return [
+        (
+            schedule.job_name,
+            run.run_config or {},
+            {**run.tags, **({PARTITION: run.partition_key} if run.partition_key else {})},
+        )
+        for run in runs
+    ]
 
 
 def _require_job(job: str, jobs: Sequence[str]) -> None:

@@ -13,11 +13,12 @@ import dagster as dg
 import psutil
 import pytest
 
-from nvtrader_pipelines.orchestration import launching
+from nvtrader_pipelines.orchestration import launching, schedules
 from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, open_instance
 from nvtrader_pipelines.orchestration.job_runs import JobRuns
-from nvtrader_pipelines.orchestration.launching import RunningUi, launch, run_now
+from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, RunningUi, launch, run_now
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
+from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import session_folders
@@ -36,6 +37,20 @@ from nvtrader_pipelines.storage.store import Store
 assert "dagster" not in sys.modules
 print(launch(Store(Home(Path(sys.argv[1]))), "upkeep", tags={"nvtrader/by": "ann"}), flush=True)
 time.sleep(600)
+"""
+RUN_REQUESTS = """
+import os, sys
+from pathlib import Path
+from nvtrader_pipelines.orchestration import launching
+launching._requested = lambda *_: {requests}
+read, write = os.pipe()
+sys.argv = ["", sys.argv[1], "1deb0f4e-b482-4ba9-92c1-d620b8f5e078", str(write), "{{}}"]
+if os.fork() == 0:
+    launching.main()
+    os._exit(0)
+with os.fdopen(read) as answers:
+    print(*answers.readline().strip().removeprefix(launching.STARTED).split(","), flush=True)
+os._exit(0)
 """
 
 
@@ -136,6 +151,37 @@ def test_run_now_of_an_unknown_schedule_is_refused(store):
         run_now(store, "weekly")
 
 
+def test_schedules_that_can_be_run_now_are_all_with_their_jobs():
+    assert {schedule.name: schedule.job_name for schedule in SCHEDULES} == SCHEDULED_JOBS
+    assert list(SCHEDULED_JOBS)[:3] == ["nightly_preference_extract", "dpo_check", "weekly_retrain"]
+
+
+@pytest.mark.slow
+def test_schedule_of_several_experiments_requests_a_run_of_each(searched, monkeypatch):
+    keys = ["one@00000000", "two@00000000"]
+    with open_instance(searched) as instance:
+        monkeypatch.setattr(schedules, "current_experiments", lambda *_: keys)
+        requested = launching._requested(searched, instance, {"schedule": "weekly_retrain"})
+        monkeypatch.setattr(schedules, "current_experiments", lambda *_: [])
+        with pytest.raises(ValueError, match="no experiment is registered"):
+            launching._requested(searched, instance, {"schedule": "weekly_retrain"})
+    assert [(job, tags[launching.PARTITION]) for job, _, tags in requested] == [("experiment", key) for key in keys]
+
+
+@pytest.mark.slow
+def test_runs_of_a_schedule_without_a_ui_follow_each_other(tmp_path):
+    store = Store(small_home(tmp_path / "home"))
+    requests = [("upkeep", {}, {"nvtrader/turn": str(turn)}) for turn in (1, 2)]
+    script = RUN_REQUESTS.format(requests=requests)
+    command = [sys.executable, "-c", script, str(store.home.root)]
+    run_ids = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    runs = JobRuns(store)
+    last = until(lambda: next((run for run in runs.recent(5) if run.run_id == run_ids[1] and run.ended_at), None))
+    first = runs.run(run_ids[0])
+    assert [first.tags["nvtrader/turn"], last.tags["nvtrader/turn"]] == ["1", "2"]
+    assert first.ended_at <= last.started_at
+
+
 @pytest.mark.slow
 def test_job_runs_without_a_ui_are_read_and_schedules_are_off(store):
     tags, success = {"nvtrader/layer": "market", ".hidden": "yes"}, dg.DagsterRunStatus.SUCCESS
@@ -146,7 +192,7 @@ def test_job_runs_without_a_ui_are_read_and_schedules_are_off(store):
     assert [run.run_id for run in runs.recent(5)] == [last, first]
     assert runs.run(last).tags == {"nvtrader/layer": "market"}
     states = {state.schedule: state for state in runs.schedules()}
-    assert list(states) == ["eod_ingest", "eod_rebalance", "weekly_autoresearch"]
+    assert list(states) == list(SCHEDULED_JOBS)
     assert not any(state.is_on or state.next_at or state.last_tick for state in states.values())
     assert states["eod_ingest"].last_run == runs.run(last)
     assert states["eod_rebalance"].last_run is None
@@ -224,7 +270,7 @@ def test_launch_in_a_ui_is_queued_with_tags_and_terminated(tmp_path):
             launch(store, "autoresearch", config=search_config(budget="many"))
         with pytest.raises(ValueError, match="no panel"):
             run_now(store, "weekly_autoresearch")
-        ingest, *_ = runs.schedules()
+        (ingest,) = [state for state in runs.schedules() if state.schedule == "eod_ingest"]
         assert ingest.is_on
         assert f"{ingest.next_at.astimezone(ZoneInfo('America/New_York')):%H:%M}" == "17:30"
         runs.close()

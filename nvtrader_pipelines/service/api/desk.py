@@ -16,7 +16,6 @@ from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, run_now
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body, Text
 from nvtrader_pipelines.service.api.context import Context, Shared, router
-from nvtrader_pipelines.service.api.launches import Launched
 from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
 from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, account_snapshot
 from nvtrader_pipelines.service.documents.document import Document, rows_of
@@ -47,6 +46,12 @@ class KillSwitchRequest(Body):
 
     engaged: bool
     reason: Reason
+
+
+class LaunchedRuns(Document):
+    """Runs that a schedule launched."""
+
+    task_ids: tuple[str, ...]  # without a Dagster UI they run in turn, and each is known once it begins
 
 
 class KillSwitchState(Document):
@@ -144,12 +149,12 @@ def scheduler(shared: Shared) -> list[ScheduleState]:
 
 
 @routes.post("/scheduler/{name}/run", status_code=202)
-def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> Launched:
-    """Launch what a schedule would launch now."""
+def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> LaunchedRuns:
+    """Launch the runs that a schedule would launch now."""
     if name not in SCHEDULED_JOBS:
         raise NotFound(f"there is no schedule {name!r}; there are {', '.join(SCHEDULED_JOBS)}")
     with conflict():
-        return Launched(task_id=run_now(shared.store, name))
+        return LaunchedRuns(task_ids=run_now(shared.store, name))
 
 
 @routes.get("/kill-switch")

@@ -24,12 +24,12 @@ from nvtrader_pipelines.service.documents.run_facts import (
 )
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document, validate_document
 from nvtrader_pipelines.storage.specs import store_experiment
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 
 routes = router("rl", "/rl")
 RunName = Annotated[str, Path(max_length=200, description="id of a run, its beginning, or an experiment")]
 SPEC_TYPES = ("application/json", "application/yaml")
-TABLES = {"equity": EQUITY_CURVES, "trajectories": TRAJECTORIES}
+TABLES = {"equity": EQUITY_CURVES, "trajectories": TRAJECTORIES, "reward-decomposition": REWARD_DECOMPOSITION}
 
 
 class Version(Document):
@@ -132,7 +132,7 @@ def run(shared: Shared, run: RunName) -> Any:
 def run_rows(
     shared: Shared,
     run: RunName,
-    table: Literal["equity", "trajectories"],
+    table: Literal["equity", "trajectories", "reward-decomposition"],
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> list[dict[str, Any]]:
     """First rows of a run in a table of the warehouse."""
