@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 LOG = logging.getLogger(__name__)
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 15.0  # a look takes some 0.1 s of CPU time
 STATIC = "/static-offline-docs"  # of fastapi_offline
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
