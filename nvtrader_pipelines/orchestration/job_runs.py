@@ -7,17 +7,16 @@ from typing import Any
 
 import dagster as dg
 import psutil
-from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.orchestration.assets.autoresearch import session_of
 from nvtrader_pipelines.orchestration.instance import (
     PROCESS_TAG,
-    UNFINISHED_STATUSES,
     cancel_dead_runs,
     close_ended_runs,
     open_instance,
     tagged_process,
 )
+from nvtrader_pipelines.orchestration.job_states import JobRun, ScheduleState
 from nvtrader_pipelines.orchestration.launching import PARTITION, SCHEDULED_JOBS, RunningUi
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.code_server import running_url
@@ -25,38 +24,6 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 DAGSTER_TAGS = {PARTITION, "dagster/parent_run_id", "dagster/schedule_name", "dagster/sensor_name"}  # worth showing
-
-
-class JobRun(BaseModel):
-    """Run of a job."""
-
-    model_config = ConfigDict(frozen=True)
-    run_id: str
-    job: str
-    status: str  # in Dagster's words
-    created_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    tags: Mapping[str, str]
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it has ended."""
-        return dg.DagsterRunStatus(self.status) not in UNFINISHED_STATUSES
-
-
-class ScheduleState(BaseModel):
-    """State of a schedule."""
-
-    model_config = ConfigDict(frozen=True)
-    schedule: str
-    job: str
-    is_on: bool  # a UI runs in which it is not stopped
-    next_at: datetime | None
-    last_tick_at: datetime | None
-    last_tick: str | None  # status in Dagster's words
-    skip_reason: str | None  # of the last tick
-    last_run: JobRun | None  # of its job, launched by anything
 
 
 class JobRuns:

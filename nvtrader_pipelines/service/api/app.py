@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import chain, repeat
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -24,6 +25,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 LOG = logging.getLogger(__name__)
+FIRST_SECONDS = 3.0  # opening Dagster's instance would delay the first answers
 CLOSE_SECONDS = 15.0  # a look takes some 0.1 s of CPU time
 STATIC = "/static-offline-docs"  # of fastapi_offline
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -116,13 +118,15 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
 
 async def close_dead_runs(shared: Context, stop: asyncio.Event) -> None:
     """Close runs whose process was killed, every few seconds, so that no answer shows them in progress."""
-    while not stop.is_set():
+    for seconds in chain([FIRST_SECONDS], repeat(CLOSE_SECONDS)):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds)
+        if stop.is_set():
+            return
         try:
             await asyncio.to_thread(_close, shared)
         except StorageError as error:
             LOG.warning("%s", error)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), CLOSE_SECONDS)
 
 
 def _close(shared: Context) -> None:

@@ -6,12 +6,11 @@ from fastapi import Path
 from pydantic import Field
 
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
-from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan_records import plan_records
-from nvtrader_pipelines.orchestration.job_runs import ScheduleState
+from nvtrader_pipelines.orchestration.job_states import ScheduleState
 from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, run_now
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body, Text
@@ -110,6 +109,8 @@ def decide(
         NotFound: if there is no such plan.
         ExecutionError: if it is not waiting, was decided on, or expired.
     """
+    from nvtrader_pipelines.desk.desk import Desk  # imports back-tests and numba: seconds
+
     record = plan_records(shared.store.audit.events()).get(plan_id)
     if record is None:
         raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")

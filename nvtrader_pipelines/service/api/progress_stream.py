@@ -11,7 +11,7 @@ from fastapi import Depends, Header, Path, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.orchestration.job_runs import JobRun
+from nvtrader_pipelines.orchestration.job_states import JobRun
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session_progress import SessionProgress
 from nvtrader_pipelines.runs.lifecycle import now
