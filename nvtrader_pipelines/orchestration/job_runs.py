@@ -20,7 +20,7 @@ from nvtrader_pipelines.orchestration.job_states import JobRun, ScheduleState
 from nvtrader_pipelines.orchestration.launching import PARTITION, SCHEDULED_JOBS, RunningUi
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.code_server import running_url
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.store import Store
 
 DAGSTER_TAGS = {PARTITION, "dagster/parent_run_id", "dagster/schedule_name", "dagster/sensor_name"}  # worth showing
@@ -54,6 +54,18 @@ class JobRuns:
         """Return the last runs, newest first."""
         cancel_dead_runs(self._instance)
         return [_job_run(record) for record in self._instance.get_run_records(limit=limit)]
+
+    def failure(self, run_id: str) -> str:
+        """Reason why a run failed or was canceled, in a sentence."""
+        events = self._instance.all_logs(run_id, {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE})
+        for entry in events:
+            event = entry.get_dagster_event()
+            error = event.step_failure_data.error if event.is_step_failure else None
+            while error is not None and error.cause is not None:
+                error = error.cause
+            if error is not None:
+                return " ".join(error.message.partition(": ")[2].split()) or error.message
+        return f"the run ended as {self.run(run_id).status}"
 
     def session_id(self, run_id: str) -> str:
         """Id of the search session of a run of the job `autoresearch`.
@@ -91,7 +103,9 @@ class JobRuns:
     def schedules(self) -> list[ScheduleState]:
         """Return the states of the schedules that a person follows."""
         url = running_url(self._store.home.dagster)
-        served = RunningUi(url).schedules() if url else {}
+        served: dict[str, dict[str, Any]] = {}
+        with suppress(UnavailableError):  # a UI that starts
+            served = RunningUi(url).schedules() if url else {}
         return [self._schedule(name, served.get(name)) for name in SCHEDULED_JOBS]
 
     def _schedule(self, name: str, served: Mapping[str, Any] | None) -> ScheduleState:

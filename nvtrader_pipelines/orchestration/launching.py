@@ -15,7 +15,7 @@ from uuid import uuid4
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.storage.code_server import running_url
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -147,11 +147,11 @@ class RunningUi:
             with self._opener.open(request, timeout=ANSWER_SECONDS) as response:
                 answer = json.load(response)
         except OSError as error:
-            raise StorageError(f"the UI on {self._url} must answer, but: {error}; try again soon") from error
+            raise UnavailableError(f"the UI on {self._url} must answer, but: {error}; try again soon") from error
         data = answer.get("data") or {"": answer["errors"][0]}
         daemons = data.pop("instance", {"daemonHealth": {"allDaemonStatuses": []}})["daemonHealth"]
         if any(row["required"] and not row["healthy"] for row in daemons["allDaemonStatuses"]):
-            raise StorageError(
+            raise UnavailableError(
                 f"the daemon of the UI on {self._url} must be healthy to start runs, but is not; try again soon, or "
                 "start the UI again"
             )
@@ -174,6 +174,7 @@ def _launch_detached(home: Home, request: Mapping[str, Any]) -> tuple[str, ...]:
                 command,
                 check=True,
                 start_new_session=True,
+                env={name: value for name, value in os.environ.items() if name != "NVTRADER_TOKEN"},
                 pass_fds=[write_end],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -185,7 +186,7 @@ def _launch_detached(home: Home, request: Mapping[str, Any]) -> tuple[str, ...]:
     if answer.startswith(STARTED):
         return tuple(answer.removeprefix(STARTED).split(","))
     if not answer:
-        raise StorageError(f"a run must begin in a process of its own, but that ended before; see {log}")
+        raise UnavailableError(f"a run must begin in a process of its own, but that ended before; see {log}")
     log.unlink()
     raise ValueError(answer)
 

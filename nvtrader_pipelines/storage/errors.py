@@ -16,5 +16,9 @@ class DamagedFileError(StorageError):
         self.path, self.problem, self.remedy = path, problem, remedy
 
 
+class UnavailableError(StorageError):
+    """Service beside the home that does not answer now, such as a UI that starts, or a database."""
+
+
 class CodeMismatchError(StorageError):
     """Version of an experiment that this code reads differently from the code that registered it."""

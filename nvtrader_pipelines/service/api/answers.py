@@ -14,6 +14,7 @@ from nvtrader_pipelines.storage.ledger.database import ledger_url
 
 Stamp = tuple[tuple[str, int, int], ...]
 JSON = TypeAdapter(Any)
+MAX_BYTES = 64 << 20  # of all answers
 MAX_KEPT = 500  # answers; the names of things are part of their keys
 
 
@@ -24,7 +25,8 @@ class Answers:
         self._lock = Lock()
         self._kept: dict[tuple[object, ...], tuple[Stamp, bytes]] = {}
         self._locks: dict[tuple[object, ...], Lock] = {}
-        self._is_local = ledger_url(home).get_backend_name() == "sqlite"  # no file tells of changes elsewhere
+        url = ledger_url(home)  # elsewhere no file of the home tells of changes
+        self._is_local = url.get_backend_name() == "sqlite" and Path(url.database or "") == home.ledger
 
     def get(self, key: tuple[object, ...], sources: Sequence[Path], read: Callable[[], object]) -> Response:
         """Answer with what `read` returns, read again if a source changed; others wait for it.
@@ -35,7 +37,7 @@ class Answers:
             read: returns a document, or rows.
         """
         with self._lock:
-            if len(self._locks) > MAX_KEPT:
+            if len(self._locks) > MAX_KEPT or sum(len(kept[1]) for kept in self._kept.values()) > MAX_BYTES:
                 self._locks.clear()
                 self._kept.clear()
             lock = self._locks.setdefault(key, Lock())

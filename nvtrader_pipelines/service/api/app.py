@@ -21,7 +21,6 @@ from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -125,8 +124,8 @@ async def close_dead_runs(shared: Context, stop: asyncio.Event) -> None:
             return
         try:
             await asyncio.to_thread(_close, shared)
-        except StorageError as error:
-            LOG.warning("%s", error)
+        except Exception:  # the service goes on without it
+            LOG.exception("killed runs cannot be closed")
 
 
 def _close(shared: Context) -> None:

@@ -2,9 +2,9 @@
 
 import base64
 import binascii
-import itertools
 import time
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from statistics import fmean, median, pstdev
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from nvtrader_pipelines.service.api.body import Body
 
 MODEL = "built-in"  # until a vision model is configured
+MAX_VALUE = 1e150  # so that no square overflows
 PNG = b"\x89PNG\r\n\x1a\n"
 ChartKind = Literal["training_curve", "autoresearch", "ratio_curve"]
 SERIES = ("points", "curve", "trials", "runs", "rows")  # fields of a context that hold the data
@@ -75,7 +76,7 @@ def _rows(context: dict[str, JsonValue] | list[JsonValue]) -> list[dict[str, Any
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_VALUE
 
 
 def _bullets(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]]) -> list[str]:
@@ -91,7 +92,8 @@ def _bullets(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]]) ->
         f"It {trend}: mean {early:.4g} over the first third, {late:.4g} over the last, spread {spread:.4g}.",
         f"The best is {values[best]:.4g} at {_label(kind, points[best][0], best)}; the worst is {min(values):.4g}.",
     ]
-    records = sum(value > max(values[:i], default=float("-inf")) for i, value in enumerate(values))
+    peaks = list(accumulate(values, max))
+    records = 1 + sum(after > before for before, after in pairwise(peaks))
     bullets.append(f"{records} of {len(values)} points set a new best; the last did so at point {best + 1}.")
     bullets += _remarks(kind, points, values)
     return bullets
@@ -100,7 +102,7 @@ def _bullets(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]]) ->
 def _remarks(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]], values: Sequence[float]) -> list[str]:
     """What else to mind, by kind."""
     if kind == "training_curve":
-        swing = sum(abs(after - before) for before, after in itertools.pairwise(values)) / (len(values) - 1)
+        swing = sum(abs(after - before) for before, after in pairwise(values)) / (len(values) - 1)
         return [f"From point to point it moves by {swing:.4g} on average; a rise below that is noise."]
     if kind == "autoresearch":
         kept = sum(row.get("status") == "kept" or row.get("standing") == "kept" for row, _ in points)

@@ -130,7 +130,8 @@ def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DE
     def read() -> object:
         return account_snapshot(shared.store, account).model_dump(mode="json", exclude_unset=True)
 
-    return shared.answer("portfolio", read, shared.desk, shared.runs, of=(account,))
+    sources = shared.desk, shared.runs, shared.experiments, (shared.home.policies,)
+    return shared.answer("portfolio", read, *sources, of=(account,))
 
 
 @routes.get("/scoreboard", response_model=tuple[RankedEntrant, ...])
@@ -138,7 +139,8 @@ def scoreboard(shared: Shared) -> Any:
     """All entrants as scored last, ranked within contests."""
 
     def read() -> object:
-        return rows_of(RankedEntrant, read_ranking(shared.store))
+        with not_found():
+            return rows_of(RankedEntrant, read_ranking(shared.store))
 
     return shared.answer("scoreboard", read, shared.runs)
 

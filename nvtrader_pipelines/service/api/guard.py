@@ -11,6 +11,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nvtrader_pipelines.service.api.problems import problem_response
@@ -77,11 +78,14 @@ class Guard:
                 await problem_response(status, reason, challenge)(scope, receive, sender)
             else:
                 await self._app(scope, _Limited(receive), sender)
+        except ClientDisconnect:
+            return
         except _TooLarge:
             await problem_response(413, TOO_LARGE)(scope, receive, sender)
         except Exception:  # the last resort: with the traceback in the log, and no reset connection
             LOG.exception("%s %s failed", scope["method"], scope["path"])
             if not sender.has_begun:
+                sender.is_failing = True
                 await problem_response(500, "the service failed; its log has the trace")(scope, receive, sender)
 
 
@@ -147,9 +151,13 @@ class _Sender:
     """Sender that adds the headers of safety."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self.has_begun = send, False
+        self._send, self.has_begun, self.is_failing, self._is_held = send, False, False, False
 
     async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 500 and not self.is_failing:
+            self._is_held = True  # Starlette's plain text, before it raises the error
+        if self._is_held and not self.is_failing:
+            return
         if message["type"] == "http.response.start":
             self.has_begun = True
             headers = MutableHeaders(scope=message)

@@ -6,7 +6,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
 from nvtrader_pipelines.service.api.context import Context
-from nvtrader_pipelines.service.api.problems import Conflict, not_found
+from nvtrader_pipelines.service.api.problems import Conflict, NotFound, not_found
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
@@ -62,6 +62,8 @@ def register(shared: Context, spec: ExperimentSpec) -> bool:
 
 def launch_named(shared: Context, name: str) -> Launched:
     """Train and evaluate an experiment, named as its file, or as a version."""
+    if name.endswith((".yaml", ".yml")):
+        raise NotFound(f"an experiment is named by its name or version, but {name!r} is a file; post its content")
     if "@" in name:
         with not_found():
             return _launch_version(shared, shared.store.ledger.read(name))

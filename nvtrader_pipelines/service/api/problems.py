@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
 LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def not_found() -> Iterator[None]:
     """Answer 404 where a lookup by name finds nothing, or several."""
     try:
         yield
-    except DamagedFileError:
+    except (DamagedFileError, UnavailableError):
         raise
     except (StorageError, ValueError) as error:
         raise NotFound(str(error)) from error
@@ -58,6 +58,8 @@ def conflict() -> Iterator[None]:
     """Answer 409 where the state forbids what is asked for."""
     try:
         yield
+    except UnavailableError:
+        raise
     except (StorageError, ValueError) as error:
         raise Conflict(str(error)) from error
 
@@ -69,7 +71,7 @@ def status_of(error: Exception) -> int:
             return 404
         case Conflict() | AccountInUse() | ExecutionError():
             return 409
-        case DamagedFileError():
+        case DamagedFileError() | UnavailableError():
             return 503
         case _:
             return 422

@@ -138,13 +138,14 @@ def read_news(shared: Context, task_id: str, after: int) -> News:
     state = shared.job_runs.run(task_id)  # before the messages, so that none comes after the end
     read = read_search if state.job == "autoresearch" else read_run
     steps = read(shared, task_id, after)
-    *before, last = steps or [None]
-    steps = [step for step in before if step and step.progress.stage not in ENDS]
-    if last and (state.is_finished or last.progress.stage not in ENDS):
-        steps.append(last)
-    if state.is_finished and not (last and last.progress.stage in ENDS):
-        steps.append(Step(max([after, *(step.number for step in steps)]) + 1, end_of(state, task_id)))
-    return News(steps, state.is_finished)
+    under_way = [step for step in steps if step.progress.stage not in ENDS]
+    if not state.is_finished:
+        return News(under_way, is_last=False)
+    end = "done" if state.status == "SUCCESS" else "error"
+    if steps and steps[-1].progress.stage == end:
+        return News([*under_way, steps[-1]], is_last=True)
+    number = max([after, *(step.number for step in steps)]) + 1
+    return News([*under_way, Step(number, end_of(shared, state))], is_last=True)
 
 
 def read_run(shared: Context, task_id: str, after: int) -> list[Step]:
@@ -176,12 +177,13 @@ def read_search(shared: Context, task_id: str, after: int) -> list[Step]:
     return steps[after:]
 
 
-def end_of(state: JobRun, task_id: str) -> Progress:
+def end_of(shared: Context, state: JobRun) -> Progress:
     """Last message of a run that left none, such as one with nothing to do, or that failed before it began."""
-    stage, message = (
-        ("done", "the run has ended") if state.status == "SUCCESS" else ("error", f"the run is {state.status}")
+    is_done, at = state.status == "SUCCESS", state.ended_at or now()
+    reason = "the run has ended" if is_done else shared.job_runs.failure(state.run_id)
+    return Progress(
+        task_id=state.run_id, run_id=state.run_id, stage="done" if is_done else "error", message=reason, timestamp=at
     )
-    return Progress(task_id=task_id, run_id=task_id, stage=stage, message=message, timestamp=state.ended_at or now())
 
 
 @routes.get("/chat/stream/{task_id}", response_class=EventSourceResponse)

@@ -2,10 +2,11 @@
 
 import json
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Depends, HTTPException, Path, Query, Request, Response
-from pydantic import Field
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field, model_validator
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.api.body import Body
@@ -56,6 +57,12 @@ class ReplayRun(Body):
     last: date | None = None
     pinned: bool = False  # use the market data that the run recorded
 
+    @model_validator(mode="after")
+    def _require_order(self) -> Self:
+        if self.first and self.last and self.first > self.last:
+            raise ValueError(f"first must not be after last, but {self.first} is after {self.last}")
+        return self
+
 
 class HaltRequest(Body):
     """Why everything is stopped."""
@@ -70,7 +77,16 @@ async def _posted_spec(request: Request) -> dict[str, Any]:
         raise HTTPException(415, f"an experiment must be posted as {' or '.join(SPEC_TYPES)}, but is {kind!r}")
     if len(body) > MAX_BYTES:
         raise HTTPException(413, f"an experiment must have {MAX_BYTES >> 10} KB at most, but has {len(body):,} bytes")
-    if kind == "application/json":
+    return await run_in_threadpool(parse_spec, body, is_json=kind == "application/json")
+
+
+def parse_spec(body: bytes, *, is_json: bool) -> dict[str, Any]:
+    """Parse the content of an experiment.
+
+    Raises:
+        ValueError, StorageError: if it is no mapping.
+    """
+    if is_json:
         try:
             json.loads(body)  # YAML allows more
         except RecursionError as error:

@@ -79,7 +79,7 @@ def status(shared: Shared) -> Any:
         return session_document(shared.home) if session_folders(shared.home) else None
 
     running = tuple(folder.session_id for folder in session_folders(shared.home) if folder.is_running)
-    return shared.answer("search/status", read, shared.searches, of=running)
+    return shared.answer("search/status", read, shared.searches, shared.experiments, of=running)
 
 
 @routes.get(f"{PREFIX}/journal/{{sid}}", response_model=list[JournalRow])

@@ -50,8 +50,9 @@ def _ui(home: Home) -> Iterator[None]:
     if running_url(home.dagster):
         yield
         return
-    command_line = [sys.executable, "-m", "nvtrader_pipelines.service.cli.app", "ui"]
-    process = subprocess.Popen(command_line, stdin=subprocess.DEVNULL, env=os.environ | {VARIABLE: str(home.root)})
+    command_line = [sys.executable, "-c", "from nvtrader_pipelines.service.cli.app import main; main()", "ui"]
+    environment = {name: value for name, value in os.environ.items() if name != TOKEN} | {VARIABLE: str(home.root)}
+    process = subprocess.Popen(command_line, stdin=subprocess.DEVNULL, env=environment)
     try:
         yield
     finally:

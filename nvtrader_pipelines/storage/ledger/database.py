@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy, sqlite_problem
-from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 from nvtrader_pipelines.storage.files import create_aside, file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
@@ -180,7 +180,7 @@ class Database:
                 message = message.replace(str(self.url.password), "***")
             hint = f"check {VARIABLE} and the server" if self.file is None else "check the file and its disk"
             # without the cause: a driver may quote the password in its message
-            raise StorageError(f"the ledger {self.name} failed: {message}; {hint}") from None
+            raise UnavailableError(f"the ledger {self.name} failed: {message}; {hint}") from None
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -3,6 +3,8 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from nvtrader_pipelines.service.api.answers import MAX_KEPT, Answers
 
 
@@ -44,8 +46,9 @@ def test_answer_is_read_again_when_a_source_changes(home):
     assert len(calls) == 5
 
 
-def test_answers_of_a_ledger_elsewhere_are_read_each_time(home, monkeypatch):
-    monkeypatch.setenv("NVTRADER_LEDGER_URL", "postgresql+psycopg://host/name")
+@pytest.mark.parametrize("url", ["postgresql://user@host/name", "sqlite:////tmp/other.db"])
+def test_answers_of_a_ledger_elsewhere_are_read_each_time(home, monkeypatch, url):
+    monkeypatch.setenv("NVTRADER_LEDGER_URL", url)
     ask, calls = answers_of(home, [home.ledger])
     ask(), ask()
     assert len(calls) == 2

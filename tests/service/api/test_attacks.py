@@ -206,3 +206,15 @@ def port(home):
 
 def test_training_on_a_market_that_is_not_built_leaves_no_file(client):
     refuses(client.post("/api/nemorl/train", json={"source": "sample"}, headers=AUTHORIZED))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "train", "experiment": "/etc/passwd.yaml"},
+        {"kind": "train", "experiment": "data/experiments/tiny.yaml"},
+        {"kind": "replay", "run_id": "tiny", "first": "2018-01-02", "last": "2017-01-02"},
+    ],
+)
+def test_run_of_a_file_or_of_days_in_reverse_is_refused(client, body):
+    refuses(client.post("/rl/runs", json=body, headers=AUTHORIZED))

@@ -44,7 +44,15 @@ def test_series_that_falls_or_rests_is_said_to(values, trend):
 
 
 @pytest.mark.parametrize(
-    "context", [{}, {"curve": []}, {"curve": [{"mean_reward": 1}]}, {"curve": [1, None, "x"]}, {"curve": 3}]
+    "context",
+    [
+        [{"mean_reward": 10**400}, {"mean_reward": float("1e999")}],
+        {},
+        {"curve": []},
+        {"curve": [{"mean_reward": 1}]},
+        {"curve": [1, None, "x"]},
+        {"curve": 3},
+    ],
 )
 def test_context_without_two_numbers_is_refused(context):
     with pytest.raises(ValueError, match="at least 2 rows"):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
@@ -103,6 +104,17 @@ def test_defect_of_a_route_is_a_problem_and_its_trace_is_logged(caplog):
     answer = guarded(failing).get("/x")
     assert (answer.status_code, json.loads(answer.content)["status"]) == (500, 500)
     assert caplog.records[0].exc_info[0] is ZeroDivisionError
+
+
+def test_defect_of_a_fastapi_route_is_a_problem():
+    app = FastAPI()
+
+    @app.get("/x")
+    def fail():
+        raise ZeroDivisionError
+
+    answer = guarded(app).get("/x")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
 
 
 def test_every_answer_has_headers_of_safety():

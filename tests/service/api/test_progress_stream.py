@@ -1,10 +1,12 @@
 """Streams of progress: order, resumption and ends."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from nvtrader_pipelines.experiments.progress import Progress
+from nvtrader_pipelines.orchestration.job_states import JobRun
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api import progress_stream
 from nvtrader_pipelines.service.api.progress_stream import News, Step, Streams
@@ -86,3 +88,31 @@ def test_follower_that_leaves_ends_the_reader(source):
         return n_reads
 
     assert asyncio.run(follow()) == source.n_reads
+
+
+@pytest.mark.parametrize(
+    ("status", "stages", "expected"),
+    [
+        ("STARTED", ["start", "done"], ["start"]),
+        ("STARTED", ["start", "done", "evaluate.step"], ["start", "evaluate.step"]),
+        ("SUCCESS", ["start", "done", "evaluate.step", "done"], ["start", "evaluate.step", "done"]),
+        ("SUCCESS", ["start"], ["start", "done"]),
+        ("SUCCESS", [], ["done"]),
+        ("FAILURE", ["start", "done"], ["start", "error"]),
+        ("FAILURE", ["start", "error"], ["start", "error"]),
+        ("CANCELED", [], ["error"]),
+    ],
+)
+def test_news_of_a_run_end_once_as_dagster_ended_it(monkeypatch, status, stages, expected):
+    at = now()
+    run = JobRun(run_id="t", job="experiment", status=status, created_at=at, started_at=at, ended_at=at, tags={})
+    shared = SimpleNamespace(job_runs=SimpleNamespace(run=lambda _: run, failure=lambda _: "no prices"))
+    steps = [step(number, stage) for number, stage in enumerate(stages, start=5)]
+    monkeypatch.setattr(progress_stream, "read_run", lambda *_: steps)
+    news = progress_stream.read_news(shared, "t", 4)
+    assert [each.progress.stage for each in news.steps] == expected
+    assert news.is_last == (status != "STARTED")
+    numbers = [each.number for each in news.steps]
+    assert numbers == sorted(set(numbers))
+    if expected[-1] == "error" and stages[-1:] != ["error"]:
+        assert news.steps[-1].progress.message == "no prices"

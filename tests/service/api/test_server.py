@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import NVTRADER, copy_home, environment
 from tests.service.api.conftest import TOKEN
@@ -101,3 +102,16 @@ def test_run_whose_process_was_killed_is_closed(built_home, tmp_path):
                 break
             time.sleep(0.1)
     assert row["status"] == "interrupted"
+
+
+@pytest.mark.nightly
+def test_ui_beside_the_service_begins_and_ends_with_it(built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    with served(home, "--with-ui") as (process, _, _):
+        end = time.monotonic() + 120
+        while not running_url(home.dagster) and time.monotonic() < end:
+            time.sleep(0.2)
+        assert running_url(home.dagster)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert not running_url(home.dagster)
