@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 PORT, TOKEN = 8917, "benchmark"
 URL = f"http://127.0.0.1:{PORT}"
-N_RUNS, N_CLIENTS, N_STARTS, N_REQUESTS, N_ROUNDS = 50, 20, 5, 40, 3
+N_RUNS, N_CLIENTS, N_STARTS, N_REQUESTS, N_ROUNDS = 50, 20, 7, 40, 3
 LISTS = (
     "/rl/runs",
     "/api/nemorl/ratio-curve",
