@@ -28,6 +28,25 @@ _BAD_TAG_ERRORS = (ValueError, KeyError, AttributeError)  # PyYAML on `!!int x`,
 class DocumentLoader(yaml.SafeLoader):
     """Safe YAML loader that refuses duplicate keys, where PyYAML would silently take the last."""
 
+    n_merged = 0  # fields that merges repeat
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge the mappings that `<<` names.
+
+        Raises:
+            yaml.constructor.ConstructorError: if merges repeat fields without bound.
+        """
+        merges = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
+        for merge in merges:
+            for mapping in merge.value if isinstance(merge, yaml.SequenceNode) else [merge]:
+                if isinstance(mapping, yaml.MappingNode):
+                    self.flatten_mapping(mapping)
+                    self.n_merged += len(mapping.value)
+                if self.n_merged > MAX_VALUES:  # before PyYAML copies them
+                    problem = f"merges repeat more than {MAX_VALUES:,} fields"
+                    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        super().flatten_mapping(node)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         """Construct a mapping.
 

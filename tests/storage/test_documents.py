@@ -5,7 +5,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.storage.documents import DocumentLoader, merge_documents, read_document, resolve_document
+from nvtrader_pipelines.storage.documents import (
+    DocumentLoader,
+    merge_documents,
+    parse_document,
+    read_document,
+    resolve_document,
+)
 from nvtrader_pipelines.storage.errors import StorageError
 
 DOCUMENTS = st.dictionaries(
@@ -183,3 +189,15 @@ def test_refused_text_is_described_by_line_without_words_of_python(tmp_path, con
 def test_text_that_breaks_the_parser_is_refused_with_the_file(tmp_path, text):
     with pytest.raises(StorageError, match=r"x\.yaml is"):
         read_document(write(tmp_path, x=text))
+
+
+@pytest.mark.parametrize("n_repeats", [2, 10])
+def test_merges_that_repeat_without_bound_are_refused(n_repeats):
+    lines = (f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * n_repeats)}]}}" for n in range(1, 30))
+    with pytest.raises(StorageError, match="merges"):
+        parse_document("\n".join(["a0: &a0 {a: 1, b: 2}", *lines]).encode(), "the body")
+
+
+def test_merges_are_read_as_pyyaml_reads_them():
+    text = "a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc: {<<: [*b, {z: 4}], x: 0}\n"
+    assert parse_document(text.encode(), "the body") == yaml.safe_load(text)
