@@ -25,7 +25,7 @@ from nvtrader_pipelines.storage.views.publishing import publish
 
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
-Reason = Annotated[str, Field(min_length=1, max_length=1000)]
+Reason = Annotated[Text, Field(min_length=1)]
 
 
 class Approval(Body):

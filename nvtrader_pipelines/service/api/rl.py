@@ -44,7 +44,7 @@ class Version(Document):
 class TrainingRun(Body):
     """Training and evaluation of an experiment."""
 
-    kind: Literal["train"] = "train"
+    kind: Literal["train"]
     experiment: Annotated[str, Field(min_length=1, max_length=200)]  # name, or version id
 
 

@@ -44,9 +44,15 @@ BODIES = {  # path to the field that names a thing
     "/api/nemorl/policies/activate": "policy",
     "/api/nemorl-autoresearch/stop": "session_id",
     "/rl/runs": "experiment",
+    "/api/nemorl/train": "source",
 }
 BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 12)
+)
+
+
+MERGES = b"a0: &a0 {a: 1, b: 2}\n" + b"".join(
+    b"a%d: &a%d {<<: [%s]}\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 12)
 )
 
 
@@ -99,7 +105,7 @@ def test_name_in_a_write_that_is_none_is_refused(client, path, name):
 @pytest.mark.parametrize("name", [*NAMES, "", "\ud800"])
 @pytest.mark.parametrize("path", BODIES)
 def test_name_in_a_body_that_is_none_is_refused(client, path, name):
-    text = json.dumps({BODIES[path]: name})
+    text = json.dumps({BODIES[path]: name} | ({"kind": "train"} if path == "/rl/runs" else {}))
     refuses(client.post(path, content=text, headers={**AUTHORIZED, "content-type": "application/json"}))
 
 
@@ -124,6 +130,7 @@ def test_last_event_id_that_is_none_is_refused(client, home, event_id):
         b'{"goal": "' + b"x" * 5000 + b'"}',
         b'{"symbols": ["' + b"x" * 100 + b'"]}',
         b'{"unknown": 1}',
+        b'{"goal": "a\\u0000b"}',
         b"\xff\xfe",
         b"[" * 30_000,
         b'{"a":' * 30_000,
@@ -140,6 +147,7 @@ def test_body_that_is_not_valid_is_refused(client, content):
     "spec",
     [
         BOMB,
+        MERGES,
         b"extends: ../../../etc/passwd\nname: x\n",
         b"name: ../x\n",
         b"name: x\nagent: {kind: !!python/name:os.system }\n",
@@ -218,3 +226,39 @@ def test_training_on_a_market_that_is_not_built_leaves_no_file(client):
 )
 def test_run_of_a_file_or_of_days_in_reverse_is_refused(client, body):
     refuses(client.post("/rl/runs", json=body, headers=AUTHORIZED))
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\x1b[2J", "\x9b2J"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/rl/halt-all", {}),
+        ("/api/kill-switch", {"engaged": True}),
+        ("/api/nemorl/policies/activate", {"policy": "tiny"}),
+    ],
+)
+def test_reason_with_control_characters_is_refused(client, path, body, text):
+    refuses(client.post(path, json={**body, "reason": text}, headers=AUTHORIZED))
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_write_that_a_form_could_send_is_refused(client, kind):
+    headers = {**AUTHORIZED, "content-type": kind}
+    refuses(client.post("/rl/halt-all", content=b'{"reason": "x"}', headers=headers))
+    refuses(client.post("/rl/experiments", content=b"name: x", headers=headers))
+
+
+@pytest.mark.parametrize("origin", ["http://evil.test", "http://127.0.0.1:3000", "null"])
+def test_write_with_the_cookie_from_another_page_is_refused(client, origin):
+    headers = {"cookie": f"nvtrader-8000={TOKEN}", "origin": origin}
+    refuses(client.post("/rl/halt-all", json={"reason": "x"}, headers=headers))
+
+
+def test_body_of_a_read_is_ignored(client):
+    body = {"engaged": True, "reason": "x"}
+    assert client.request("GET", "/api/kill-switch", json=body, headers=AUTHORIZED).json()["halted"] is None
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*;q=0"])
+def test_refusal_is_a_problem_for_any_accept(client, accept):
+    refuses(client.get("/rl/runs/none", headers={"accept": accept}))

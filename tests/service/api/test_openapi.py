@@ -11,11 +11,13 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from nvtrader_pipelines.orchestration.job_runs import JobRuns
 from nvtrader_pipelines.service.api import desk, launches
 from tests.homes import copy_home
 from tests.service.api.conftest import TOKEN, application
 
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "127.0.0.1"}
+TASK_ID = "1deb0f4e-b482-4ba9-92c1-d620b8f5e078"
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
 
@@ -24,8 +26,9 @@ def schema(built_home, tmp_path_factory):
     """Schema of the service of a copied home, which launches nothing."""
     app = application(copy_home(built_home, tmp_path_factory.mktemp("openapi") / "home"))
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((launches, "launch"), (desk, "run_now")):
-            patch.setattr(module, name, lambda *_, **__: "1deb0f4e-b482-4ba9-92c1-d620b8f5e078")
+        patch.setattr(launches, "launch", lambda *_, **__: TASK_ID)
+        patch.setattr(desk, "run_now", lambda *_, **__: (TASK_ID,))
+        patch.setattr(JobRuns, "session_id", lambda *_: TASK_ID)
         yield schemathesis.openapi.from_asgi("/openapi.json", app, headers={"host": "127.0.0.1"})
 
 
