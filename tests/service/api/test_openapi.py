@@ -24,8 +24,9 @@ def schema(built_home, tmp_path_factory):
     """Schema of the service of a copied home, which launches nothing."""
     app = application(copy_home(built_home, tmp_path_factory.mktemp("openapi") / "home"))
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((launches, "launch"), (desk, "run_now")):
-            patch.setattr(module, name, lambda *_, **__: "1deb0f4e-b482-4ba9-92c1-d620b8f5e078")
+        run_id = "1deb0f4e-b482-4ba9-92c1-d620b8f5e078"
+        patch.setattr(launches, "launch", lambda *_, **__: run_id)
+        patch.setattr(desk, "run_now", lambda *_: (run_id,))
         yield schemathesis.openapi.from_asgi("/openapi.json", app, headers={"host": "127.0.0.1"})
 
 
