@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import dagster as dg
 
 PARTITION, RANGE_START = "dagster/partition", "dagster/asset_partition_range_start"  # tags; their modules are slow
+FAILURE_REASON = "dagster/failure_reason"  # tag
+INTERRUPTIONS = {"CANCELED", "UNEXPECTED_TERMINATION"}  # status by request, and reason of a failure by a signal alone
 SCHEDULED_JOBS = {  # job of each schedule, those of the feedback loop first
     "nightly_preference_extract": "preferences",
     "dpo_check": "dpo_check",
@@ -231,7 +233,7 @@ def _execute(
     config: Mapping[str, Any],
     tags: Mapping[str, str],
 ) -> bool:
-    """Run a job in this process, then do what the sensors of a UI would; return whether it was not canceled."""
+    """Run a job as a UI with its sensors would; return whether nothing interrupted it."""
     from nvtrader_pipelines.orchestration.instance import process_tag
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -249,7 +251,7 @@ def _execute(
     if finished.success:
         publish(store)
     run = instance.get_run_by_id(run_id)
-    return run is not None and run.status.value != "CANCELED"
+    return run is not None and INTERRUPTIONS.isdisjoint((run.status.value, run.tags.get(FAILURE_REASON)))
 
 
 def _valid_job(

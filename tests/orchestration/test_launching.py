@@ -2,11 +2,13 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from types import SimpleNamespace
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -61,6 +63,16 @@ def nothing() -> None: ...
 @dg.job(name="market")
 def nothing_job() -> None:
     nothing()
+
+
+@dg.op
+def signal_end() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@dg.job
+def ending_job() -> None:
+    signal_end()
 
 
 @pytest.fixture(autouse=True)
@@ -182,6 +194,12 @@ def test_runs_of_a_schedule_without_a_ui_follow_each_other(tmp_path):
     assert first.ended_at <= last.started_at
 
 
+def test_run_that_a_signal_ends_is_the_last_and_one_that_succeeds_is_not(store, instance, monkeypatch):
+    monkeypatch.setattr("nvtrader_pipelines.storage.views.publishing.publish", lambda _: None)
+    jobs = nothing_job, ending_job
+    assert [launching._execute(store, instance, str(uuid4()), job, {}, {}) for job in jobs] == [True, False]
+
+
 @pytest.mark.slow
 def test_job_runs_without_a_ui_are_read_and_schedules_are_off(store):
     tags, success = {"nvtrader/layer": "market", ".hidden": "yes"}, dg.DagsterRunStatus.SUCCESS
@@ -268,6 +286,8 @@ def test_launch_in_a_ui_is_queued_with_tags_and_terminated(tmp_path):
                 launch(store, job, **options)
         with pytest.raises(ValueError, match="budget"):
             launch(store, "autoresearch", config=search_config(budget="many"))
+        (scheduled,) = run_now(store, "dpo_check")
+        assert runs.run(scheduled).tags == {"nvtrader/layer": "preferences"}
         with pytest.raises(ValueError, match="no panel"):
             run_now(store, "weekly_autoresearch")
         (ingest,) = [state for state in runs.schedules() if state.schedule == "eod_ingest"]

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS
+from nvtrader_pipelines.service.api import desk
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
@@ -60,6 +62,25 @@ def test_decision_on_an_unknown_plan_is_404(client):
     body = {"reason": "why not"}
     assert client.post("/api/plans/none/override", json=body, headers=AUTHORIZED).status_code == 404
     assert client.post("/api/plans/..%2Fx/override", json=body, headers=AUTHORIZED).status_code in {404, 422}
+
+
+def test_scheduler_lists_every_schedule_and_runs_what_one_requests(waiting, monkeypatch):
+    client = client_of(waiting)
+    states = client.get("/api/scheduler").json()
+    assert [(state["schedule"], state["job"]) for state in states] == list(SCHEDULED_JOBS.items())
+    monkeypatch.setattr(desk, "run_now", lambda _, schedule: (f"{schedule} 1", f"{schedule} 2"))
+    answer = client.post("/api/scheduler/weekly_retrain/run", headers=AUTHORIZED)
+    assert (answer.status_code, answer.json()) == (202, {"task_ids": ["weekly_retrain 1", "weekly_retrain 2"]})
+    assert client.post("/api/scheduler/none/run", headers=AUTHORIZED).status_code == 404
+
+
+def test_schedule_that_would_skip_now_is_409(client, monkeypatch):
+    def skip(*_):
+        raise ValueError("nothing is due")
+
+    monkeypatch.setattr(desk, "run_now", skip)
+    answer = client.post("/api/scheduler/eod_ingest/run", headers=AUTHORIZED)
+    assert (answer.status_code, answer.json()["detail"]) == (409, "nothing is due")
 
 
 def test_kill_switch_stops_and_resumes(waiting, tmp_path):
