@@ -151,11 +151,13 @@ def routes() -> str:
 def _route_fields(route: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
     """Tables of the parameters of a route and of the fields of its body."""
     rows = [
-        (f"`{each['name']}`", each["in"], _kind(each["schema"]), each.get("description", ""))
-        for each in route.get("parameters", ())
+        (f"`{place['name']}`", place["in"], _kind(place["schema"]), place.get("description", ""))
+        for place in route.get("parameters", ())
     ]
     body = next(iter(route.get("requestBody", {}).get("content", {}).values()), {}).get("schema", {})
-    references = [each["$ref"] for each in (body, *body.get("anyOf", ()), *body.get("oneOf", ())) if "$ref" in each]
+    references = [
+        schema["$ref"] for schema in (body, *body.get("anyOf", ()), *body.get("oneOf", ())) if "$ref" in schema
+    ]
     for schema in (schemas[reference.rpartition("/")[2]] for reference in references):
         for name, field in schema.get("properties", {}).items():
             default = "" if name in schema.get("required", ()) else f"default `{json.dumps(field.get('default'))}`"

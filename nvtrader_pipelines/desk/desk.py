@@ -28,6 +28,7 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
+from nvtrader_pipelines.storage.views.publishing import publish
 
 Clock = Callable[[], datetime]
 
@@ -308,6 +309,15 @@ class Desk:
         if reason is not None:
             with lock_account(self.store.home, self.account) as book:
                 cancel_account_orders(self.store, self.account, book, CancelRequest(reason, self._by, self._clock))
+
+
+def act_on_account(store: Store, account: str, by: str, action: Callable[[Desk], AuditEvent]) -> AuditEvent:
+    """Let a person act on an account, and publish what follows from it."""
+    desk = Desk(store, account, by=by)
+    event = action(desk)
+    desk.mirror()
+    publish(store)
+    return event
 
 
 def _run_session(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:

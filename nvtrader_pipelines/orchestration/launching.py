@@ -114,7 +114,7 @@ class RunningUi:
         repository = {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
         selector = {**repository, "pipelineName": job}
         partition_sets = self._ask(PARTITIONS, repository=repository, job=job)["results"]
-        keys = [[row["name"] for row in each["partitionsOrError"]["results"]] for each in partition_sets]
+        keys = [[row["name"] for row in keys_of["partitionsOrError"]["results"]] for keys_of in partition_sets]
         _require_partition(job, keys[0] if keys else None, tags)
         errors = self._ask(VALIDATE, job=selector, config=config).get("errors")
         if errors:
@@ -212,16 +212,16 @@ def main() -> None:
             url = running_url(store.home.dagster)
             if url:
                 ui = RunningUi(url)
-                answer(STARTED + ",".join(ui.launch(store, *each) for each in requests))
+                answer(STARTED + ",".join(ui.launch(store, *run) for run in requests))
                 return
-            jobs = [_valid_job(store, instance, *each) for each in requests]
+            jobs = [_valid_job(store, instance, *run) for run in requests]
         except (ValueError, StorageError) as error:
             answer(" ".join(str(error).split()))
             return
         run_ids = [run_id, *(str(uuid4()) for _ in jobs[1:])]
         instance.add_event_listener(run_id, lambda _event: answer(STARTED + ",".join(run_ids)))
-        for each, job, (_, config, tags) in zip(run_ids, jobs, requests, strict=True):
-            if not _execute(store, instance, each, job, config, tags):
+        for own_id, job, (_, config, tags) in zip(run_ids, jobs, requests, strict=True):
+            if not _execute(store, instance, own_id, job, config, tags):
                 return
 
 
@@ -299,9 +299,9 @@ def _requested(
         evaluated = schedule(context)
         is_single = isinstance(evaluated, dg.RunRequest | dg.SkipReason)
         results = [evaluated] if is_single else list(cast("Iterable[Any]", evaluated))
-    runs = [each for each in results if isinstance(each, dg.RunRequest)]
+    runs = [result for result in results if isinstance(result, dg.RunRequest)]
     if not runs:
-        reasons = "; ".join(str(each.skip_message) for each in results if isinstance(each, dg.SkipReason))
+        reasons = "; ".join(str(result.skip_message) for result in results if isinstance(result, dg.SkipReason))
         raise ValueError(f"the schedule {schedule.name} would skip now: {reasons or 'nothing is due'}")
     return [
         (

@@ -80,11 +80,18 @@ def experiment_file(
     problems = {path.name: problem for path, problem in found.problems.items()}
     has_market, registered = has_panel(store), Registration()
     if has_market:
-        untrained = [spec for spec in found.specs if len(judged_policies(store, spec)) < len(spec.seeds)]
-        long = {each.experiment: each for each in long_trainings(store, untrained)}
+        specs = {spec.name: spec for spec in found.specs}
+        trainings = {training.experiment: training for training in long_trainings(store, found.specs)}
+        long = {  # a search's winner has its policies
+            name: training
+            for name, training in trainings.items()
+            if len(judged_policies(store, specs[name])) < len(specs[name].seeds)
+        }
         registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
         problems |= registered.problems
-        problems |= {name: f"{each.sentence}; use `nvtrader experiments run {name}`" for name, each in long.items()}
+        problems |= {
+            name: f"{training.sentence}; use `nvtrader experiments run {name}`" for name, training in long.items()
+        }
     for name, problem in problems.items():
         context.log.warning("%s is skipped: %s", name, problem)
     if not has_market:

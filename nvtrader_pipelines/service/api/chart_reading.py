@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED
 from nvtrader_pipelines.service.api.body import Body
 
 MODEL = "built-in"  # until a vision model is configured
@@ -111,13 +112,16 @@ def _remarks(kind: ChartKind, points: Sequence[tuple[dict[str, Any], float]], va
             "The best of many trials is high by luck, too; the sealed window decides, not this chart.",
         ]
     drawdowns = [float(row["max_drawdown"]) for row, _ in points if _is_number(row.get("max_drawdown"))]
-    worst = [f"The largest maximum drawdown is {max(drawdowns):.1%}, the median {median(drawdowns):.1%}."]
     deflated = [float(row["deflated_sharpe"]) for row, _ in points if _is_number(row.get("deflated_sharpe"))]
-    passed = sum(value >= 0.95 for value in deflated)
-    honest = (
-        [f"{passed} of {len(deflated)} keep a probability of .95 once deflated for all trials."] if deflated else []
-    )
-    return [*(worst if drawdowns else []), *honest]
+    remarks = []
+    if drawdowns:
+        remarks.append(f"The largest maximum drawdown is {max(drawdowns):.1%}, the median {median(drawdowns):.1%}.")
+    if deflated:
+        n_passed = sum(value >= MIN_DEFLATED for value in deflated)
+        remarks.append(
+            f"{n_passed} of {len(deflated)} keep a probability of {MIN_DEFLATED} once deflated for all trials."
+        )
+    return remarks
 
 
 def _label(kind: ChartKind, row: dict[str, Any], position: int) -> str:

@@ -21,7 +21,6 @@ from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
-from nvtrader_pipelines.storage.views.publishing import publish
 
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
@@ -109,16 +108,14 @@ def decide(
         NotFound: if there is no such plan.
         ExecutionError: if it is not waiting, was decided on, or expired.
     """
-    from nvtrader_pipelines.desk.desk import Desk  # imports back-tests and numba: seconds
+    from nvtrader_pipelines.desk.desk import act_on_account  # imports back-tests and numba: seconds
 
-    record = plan_records(shared.store.audit.events()).get(plan_id)
+    record = plan_records(shared.store.audit.events()).get(plan_id)  # the whole id: a decision is on one plan
     if record is None:
         raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")
-    trading = Desk(shared.store, record.plan.account, by=shared.by)
-    event = getattr(trading, decision)(plan_id, shared.by, reason)
-    trading.mirror()
-    publish(shared.store)
-    return event
+    return act_on_account(
+        shared.store, record.plan.account, shared.by, lambda desk: getattr(desk, decision)(plan_id, shared.by, reason)
+    )
 
 
 @routes.get("/portfolio", response_model=AccountSnapshot)

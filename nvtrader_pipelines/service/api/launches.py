@@ -4,13 +4,13 @@ from typing import Any
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
+from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.problems import Conflict, NotFound, not_found
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
-from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
 class Launched(Document):
@@ -39,7 +39,7 @@ def require_source(shared: Context, source: str) -> None:
     Raises:
         Conflict: with the sources that are.
     """
-    sources = sorted(set(shared.store.tables.read(MARKET_PANEL, columns=["source"])["source"]))
+    sources = panel_sources(shared.store)
     if source not in sources:
         names = ", ".join(sources) or "none"
         raise Conflict(

@@ -12,12 +12,11 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.service.api.body import Body, Symbols, Text
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.launches import Launched, launch_experiment, require_source
+from nvtrader_pipelines.service.api.launches import Launched, launch_named, require_source
 from nvtrader_pipelines.service.api.problems import not_found
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.home_status import running_runs
 from nvtrader_pipelines.service.documents.policy_facts import PolicyList, PromotionDecision, policy_list
-from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
 from nvtrader_pipelines.storage.views.publishing import publish
@@ -94,7 +93,7 @@ def train(shared: Shared, body: TrainingRequest) -> Launched:
     """Start a manual run of PPO; equal bodies continue the same experiment."""
     require_source(shared, body.source)
     name = store_manual_experiment(shared.store, body.source, body.symbols or None, body.total_timesteps)
-    return launch_experiment(shared, read_experiment(shared.home.experiments / f"{name}.yaml"))
+    return launch_named(shared, name)
 
 
 @routes.get("/ratio-curve", response_model=tuple[RatioPoint, ...])

@@ -89,7 +89,7 @@ def handle_problems(app: FastAPI) -> None:
 
     def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        sentences = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        sentences = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         return problem_response(422, "; ".join(sentences))
 
     def http(_: Request, error: Exception) -> Response:

@@ -11,7 +11,7 @@ from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
 from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.service.api.body import Body, Symbols, Text
 from nvtrader_pipelines.service.api.chart_reading import ChartReading, ChartRequest, read_chart
-from nvtrader_pipelines.service.api.context import Shared, router
+from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_search
 from nvtrader_pipelines.service.api.problems import conflict, not_found
 from nvtrader_pipelines.service.documents.search_facts import (
@@ -78,8 +78,7 @@ def status(shared: Shared) -> Any:
     def read() -> object:
         return session_document(shared.home) if session_folders(shared.home) else None
 
-    running = tuple(folder.session_id for folder in session_folders(shared.home) if folder.is_running)
-    return shared.answer("search/status", read, shared.searches, shared.experiments, of=running)
+    return shared.answer("search/status", read, shared.searches, shared.experiments, of=_running(shared))
 
 
 @routes.get(f"{PREFIX}/journal/{{sid}}", response_model=list[JournalRow])
@@ -97,11 +96,15 @@ def journal(shared: Shared, sid: SessionId) -> Any:
 @routes.get(f"{PREFIX}/sessions", response_model=list[SessionSummary])
 def sessions(shared: Shared) -> Any:
     """List sessions, newest first; those that cannot be read are left out."""
-    running = tuple(folder.session_id for folder in session_folders(shared.home) if folder.is_running)
-    return shared.answer("search/sessions", lambda: list_sessions(shared.home)[0], shared.searches, of=running)
+    return shared.answer("search/sessions", lambda: list_sessions(shared.home)[0], shared.searches, of=_running(shared))
 
 
 @routes.post("/api/continuous-rl/interpret-chart")
 def interpret_chart(body: ChartRequest) -> ChartReading:
     """Read a chart in four to six bullets, computed from its data."""
     return read_chart(body)
+
+
+def _running(shared: Context) -> tuple[str, ...]:
+    """Sessions in progress; no file changes when the process of one is killed."""
+    return tuple(folder.session_id for folder in session_folders(shared.home) if folder.is_running)

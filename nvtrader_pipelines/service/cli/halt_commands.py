@@ -32,8 +32,8 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     on_halt = (lambda _: None) if as_json else partial(_print_message, store)
     outcome = stop_trading(store, current_user(), reason, _now, on_halt)
     if as_json:
-        found = {"message": outcome.message, "kill_switch": _halt_reason(store)}
-        write_json(found | {"cancelled": outcome.cancelled, "still_open": outcome.still_open})
+        switch = {"message": outcome.message, "kill_switch": _halt_reason(store)}
+        write_json(switch | {"cancelled": outcome.cancelled, "still_open": outcome.still_open})
     else:
         _print_cancelled(outcome.cancelled, outcome.still_open)
     from nvtrader_pipelines.service.cli.notify_at_end import notify

@@ -8,7 +8,6 @@ import typer
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import Reason, current_user
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
-from nvtrader_pipelines.service.cli.portfolio_commands import act_on_account
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
@@ -82,11 +81,12 @@ def reject(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
 
 def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool) -> None:
     """Record a person's decision on a plan and print it."""
+    from nvtrader_pipelines.desk.desk import act_on_account
     from nvtrader_pipelines.service.documents.plan_facts import find_plan
 
     store, by = open_store(), current_user()
     plan = find_plan(store, plan_text).plan
-    event = act_on_account(store, plan.account, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason))
+    event = act_on_account(store, plan.account, by, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason))
     if as_json:
         write_json(event.model_dump(mode="json"))
         return

@@ -1,6 +1,5 @@
 """`nvtrader portfolio`: show an account, accept holdings that differ, or reset a simulated account."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,11 +9,8 @@ from nvtrader_pipelines.service.cli.options import Account, Reason, current_user
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 from nvtrader_pipelines.service.cli.trade_command import format_halted
 from nvtrader_pipelines.service.open_home import open_store
-from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.execution.audit import AuditEvent
     from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan
 
 app = typer.Typer(name="portfolio", help="State of an account, differences from its expected holdings, and its reset.")
@@ -35,8 +31,10 @@ def portfolio(account: Account = "paper", *, as_json: bool) -> None:
 @command(app.command, 'nvtrader portfolio accept-differences --reason "bought ten by hand"', name="accept-differences")
 def accept_differences(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
     """Accept holdings that differ from what was expected; trading then resumes."""
+    from nvtrader_pipelines.desk.desk import act_on_account
+
     by = current_user()
-    event = act_on_account(open_store(), account, lambda desk: desk.accept(by, reason))
+    event = act_on_account(open_store(), account, by, lambda desk: desk.accept(by, reason))
     if as_json:
         write_json(event.model_dump(mode="json"))
     else:
@@ -51,24 +49,14 @@ def reset(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
     `portfolio`, `plans` and the portfolio tables but the audit then begin anew, too. An account at a broker cannot be
     reset.
     """
+    from nvtrader_pipelines.desk.desk import act_on_account
+
     by = current_user()
-    event = act_on_account(open_store(), account, lambda desk: desk.reset(by, reason))
+    event = act_on_account(open_store(), account, by, lambda desk: desk.reset(by, reason))
     if as_json:
         write_json(event.model_dump(mode="json"))
     else:
         print_line(f"{account} is emptied by {by} at the close of {event.session}; `nvtrader trade` opens it anew")
-
-
-def act_on_account(store: Store, account: str, action: "Callable[[Desk], AuditEvent]") -> "AuditEvent":
-    """Let the user act on an account, and publish what follows from it."""
-    from nvtrader_pipelines.desk.desk import Desk
-    from nvtrader_pipelines.storage.views.publishing import publish
-
-    desk = Desk(store, account, by=current_user())
-    event = action(desk)
-    desk.mirror()
-    publish(store)
-    return event
 
 
 def print_snapshot(snapshot: "AccountSnapshot") -> None:

@@ -120,8 +120,8 @@ def print_account(document: "AccountActivity") -> None:
         "picture": document.picture or "",
     }
     print_lines(lines)
-    for each in document.blocked:
-        print_line(f"{'blocked':<16} {each.plan_id} of {each.session}: {'; '.join(each.findings)}", "red")
+    for blocked in document.blocked:
+        print_line(f"{'blocked':<16} {blocked.plan_id} of {blocked.session}: {'; '.join(blocked.findings)}", "red")
     for session, differences in document.differences.items():
         print_line(f"{'DIFFERS':<16} at the close of {session}: {'; '.join(differences)}", "red")
     for plan in document.waiting:

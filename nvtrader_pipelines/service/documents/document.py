@@ -1,7 +1,6 @@
 """Frozen documents, and rows of documents derived from the columns of tables."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 import polars as pl
@@ -9,8 +8,6 @@ from polars.datatypes import DataTypeClass
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from nvtrader_pipelines.components.columns import TableSchema
-
-Time = datetime  # in UTC
 
 
 class Document(BaseModel):
@@ -43,4 +40,4 @@ def frame_of(rows: Sequence[Document]) -> pl.DataFrame:
 def _python_type(dtype: pl.DataType | DataTypeClass) -> Any:
     if isinstance(dtype, pl.List):
         return tuple[_python_type(dtype.inner), ...]
-    return Time if dtype == pl.Datetime else dtype.to_python()
+    return dtype.to_python()

@@ -1,6 +1,7 @@
 """Documents of rebalance plans: the list, and a single plan."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import polars as pl
 
@@ -9,7 +10,7 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus, halted_session_events, plan_records
-from nvtrader_pipelines.service.documents.document import Time, row_model
+from nvtrader_pipelines.service.documents.document import row_model
 from nvtrader_pipelines.storage.store import Store
 
 LEVELS = ("hard", "soft", "warn")
@@ -36,10 +37,10 @@ class PlanDocument(RebalancePlan):
 
     status: PlanStatus
     findings: tuple[Finding, ...]
-    constructed_at: Time
-    cleared_at: Time | None  # time of the compliance check
+    constructed_at: datetime
+    cleared_at: datetime | None  # time of the compliance check
     decided_by: str | None
-    decided_at: Time | None
+    decided_at: datetime | None
     reason: str  # of the last decision, block or cancellation
     placed: tuple[str, ...]  # orders at the broker
     settled: tuple[str, ...]  # of those, completely filled or cancelled
@@ -63,8 +64,8 @@ def list_plans(events: Sequence[AuditEvent]) -> pl.DataFrame:
         for plan_id, record in records.items()
     ]
     rows += [
-        {"account": each.account, "session": each.session, "status": "halted", "reason": each.reason}
-        for each in halted_session_events(events, records.values())
+        {"account": event.account, "session": event.session, "status": "halted", "reason": event.reason}
+        for event in halted_session_events(events, records.values())
     ]
     return pl.DataFrame(rows, schema=LISTED_PLANS).reverse().sort("session", descending=True, maintain_order=True)
 
@@ -76,14 +77,14 @@ def find_plan(store: Store, text: str) -> PlanRecord:
         ValueError: if no plan or several plans match.
     """
     records = plan_records(store.audit.events())
-    found = [plan_id for plan_id in records if plan_id.startswith(text)]
-    if len(found) == 1:
-        return records[found[0]]
-    if not found:
+    plan_ids = [plan_id for plan_id in records if plan_id.startswith(text)]
+    if len(plan_ids) == 1:
+        return records[plan_ids[0]]
+    if not plan_ids:
         near = suggest(text, [plan_id[: len(text)] for plan_id in records]) or ";"
         raise ValueError(f"no plan's id begins with {text!r}{near} list them with `nvtrader plans`")
-    shown = ", ".join(found[-MAX_CANDIDATES:])  # the newest
-    raise ValueError(f"{len(found)} plans begin with {text!r} ({shown}); give more of the id")
+    shown = ", ".join(plan_ids[-MAX_CANDIDATES:])  # the newest
+    raise ValueError(f"{len(plan_ids)} plans begin with {text!r} ({shown}); give more of the id")
 
 
 def plan_document(record: PlanRecord) -> PlanDocument:

@@ -63,3 +63,8 @@ def test_context_without_two_numbers_is_refused(context):
 def test_image_that_is_no_png_is_refused(image):
     with pytest.raises(ValidationError):
         ChartRequest(kind="autoresearch", image_b64=image)
+
+
+def test_ratio_chart_without_drawdowns_is_read():
+    rows = [{"experiment": f"e{n}", "sharpe": 0.1 * n} for n in range(5)]
+    assert len(read_chart(ChartRequest(kind="ratio_curve", context={"rows": rows})).bullets) == 4
