@@ -23,6 +23,8 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.research_files import session_folders
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, small_home
@@ -239,11 +241,12 @@ def test_detached_run_outlives_the_launching_process_and_is_seen(store):
 @pytest.mark.slow
 def test_terminate_of_a_detached_run_cancels_it_and_ends_its_process(tmp_path):
     store = Store(small_home(tmp_path / "home"))
-    run_id = launch(store, "market", tags=whole_history_tags())
-    runs = JobRuns(store)
-    run = until(lambda: run if (run := runs.run(run_id)).started_at else None)
-    runs.terminate(run_id)
-    assert ended(runs, run_id).status == "CANCELED"
+    with file_lock(lock_path(store.home, "ingest")):  # so that the run waits, however slow this process is
+        run_id = launch(store, "market", tags=whole_history_tags())
+        runs = JobRuns(store)
+        run = until(lambda: run if (run := runs.run(run_id)).started_at else None)
+        runs.terminate(run_id)
+        assert ended(runs, run_id).status == "CANCELED"
     pid = int(run.tags[PROCESS_TAG].partition("@")[0])
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     runs.close()
