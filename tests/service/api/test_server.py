@@ -46,7 +46,7 @@ def test_link_of_the_start_lets_in_and_the_log_keeps_the_token_out(built_home):
     with served(built_home) as (process, url, line):
         assert line.startswith(f"{url}/?token={TOKEN}")
         with urlopen(f"{url}/?token={TOKEN}", timeout=10) as answer:
-            assert answer.url == f"{url}/docs"
+            assert answer.url == f"{url}/continuous-rl.html"
         with pytest.raises(HTTPError) as wrong:
             urlopen(f"{url}/?token=other", timeout=10)
         with wrong.value as refused:
