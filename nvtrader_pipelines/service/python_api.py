@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
-    from nvtrader_pipelines.service.documents.run_facts import RunComparison
+    from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 
 class Pipeline:
@@ -169,7 +169,8 @@ class Pipeline:
             StorageError: if a name matches no run or several.
             ValueError: if there are fewer than two runs, one is named twice, or the picture cannot be written.
         """
-        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, compare_named_runs
+        from nvtrader_pipelines.service.documents.run_comparison import compare_named_runs
+        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs
         from nvtrader_pipelines.storage.picture_files import require_picture_path
 
         close_dead_runs(self.store)

@@ -65,10 +65,10 @@ def list_(
     """List the experiments of data/experiments and every version that ran, with their runs."""
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.experiment_list import list_experiments
+    from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment, list_experiments
 
     rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
-    write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), form)
+    write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), form, model=ListedExperiment)
     if n_hidden:
         typer.echo(f"{n_hidden} not listed, archived or without file and run: add --all", err=True)
     for problem in problems:

@@ -16,6 +16,8 @@ from nvtrader_pipelines.service.cli.table_layout import PADDING, CellTable
 if TYPE_CHECKING:
     import polars as pl
 
+    from nvtrader_pipelines.service.documents.document import Document
+
 WIDTH = 180
 LARGE = 1e4  # numbers from here on are written without decimals
 UNKNOWN = "\u2013"  # dash in place of a figure that is unknown or not shown
@@ -95,9 +97,18 @@ def write_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
 
 
-def write_rows(rows: "pl.DataFrame", form: Format, sentences: Sequence[str] = ()) -> None:
-    """Write rows to standard output; columns of `sentences` follow a table instead of being part."""
-    if form is Format.JSON:
+def write_rows(
+    rows: "pl.DataFrame", form: Format, sentences: Sequence[str] = (), model: "type[Document] | None" = None
+) -> None:
+    """Write rows to standard output, in JSON as the documents of their model if they have one.
+
+    Columns of `sentences` follow a table instead of being part.
+    """
+    if form is Format.JSON and model is not None:
+        from nvtrader_pipelines.service.documents.document import rows_of
+
+        write_json([row.model_dump(mode="json") for row in rows_of(model, rows)])
+    elif form is Format.JSON:
         sys.stdout.write(rows.write_json() + "\n")
     elif form is Format.CSV:
         sys.stdout.write(rows.select(flatten_column(rows[name]) for name in rows.columns).write_csv())

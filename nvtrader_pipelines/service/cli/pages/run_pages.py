@@ -34,7 +34,7 @@ from nvtrader_pipelines.service.documents.short_samples import short_note
 if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_deletion import Deletion
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
-    from nvtrader_pipelines.service.documents.run_facts import RunComparison
+    from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
 RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",
