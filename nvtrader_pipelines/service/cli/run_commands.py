@@ -15,7 +15,8 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import choose_picture_path, parse_day
-from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_part, write_json, write_rows
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
@@ -209,8 +210,8 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     import polars as pl
 
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
-    from nvtrader_pipelines.service.cli.progress_display import follow_run, show_progress
     from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows
+    from nvtrader_pipelines.service.progress_display import follow_run, show_progress
     from nvtrader_pipelines.storage.views.publishing import publish
 
     with show_progress(wide_console(), quiet=as_json) as on_progress:

@@ -11,14 +11,13 @@ from nvtrader_pipelines.service.cli.exit_codes import FAILED, print_error
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
-    format_interval,
     print_line,
     print_sentences,
     print_table,
-    wide_console,
     write_rows,
 )
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
 
 if TYPE_CHECKING:
@@ -148,7 +147,13 @@ def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, openings_cell, sharpe_cells
+    from nvtrader_pipelines.service.account_cells import (
+        annual_cell,
+        difference_cells,
+        format_interval,
+        openings_cell,
+        sharpe_cells,
+    )
 
     before = row["previous_rank"]
     return [

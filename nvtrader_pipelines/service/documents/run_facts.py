@@ -166,6 +166,22 @@ def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
     return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
 
 
+def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Append the experiment to names of baselines that occur in several environments."""
+    if "experiment" not in verdicts.columns:
+        return verdicts
+    named = pl.format("{} ({})", "policy", "experiment")
+    return verdicts.with_columns(pl.when(pl.len().over("policy") > 1).then(named).otherwise("policy").alias("policy"))
+
+
+def with_validation_mark(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Append "(validation only)" to the names of accounts of such runs, if the column exists."""
+    if "validation_only" not in verdicts.columns:
+        return verdicts
+    named = pl.format("{} (validation only)", "policy")
+    return verdicts.with_columns(pl.when("validation_only").then(named).otherwise("policy").alias("policy"))
+
+
 def run_document(store: Store, run: LedgerRun) -> RunDocument:
     """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
