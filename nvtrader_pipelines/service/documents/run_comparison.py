@@ -80,11 +80,7 @@ def comparison_document(comparison: RunComparison) -> ComparisonDocument:
     facts = {
         "runs": comparison.figures.to_dicts(),
         "spec_differences": comparison.spec_differences.to_dicts(),
-        "shared": {
-            "figures": mask_short(drawn.figures).to_dicts(),
-            "picture": drawn.picture,
-            "note": drawn.problem,
-        },
+        "shared": {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem},
     }
     return ComparisonDocument.model_validate(facts)
 
