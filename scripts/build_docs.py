@@ -22,11 +22,13 @@ from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
 from nvtrader_pipelines.service.documents.experiment_facts import ExperimentDocument
+from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
 from nvtrader_pipelines.service.documents.home_status import HomeStatus
-from nvtrader_pipelines.service.documents.plan_facts import PlanDocument
+from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, PlanDocument
 from nvtrader_pipelines.service.documents.policy_facts import PolicyDocument, PolicyList
-from nvtrader_pipelines.service.documents.run_facts import RunDocument
-from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant
+from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
+from nvtrader_pipelines.service.documents.run_facts import ListedRun, RunDocument
+from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
 from nvtrader_pipelines.service.documents.search_facts import JournalRow, ReportDocument, SessionDocument
 from nvtrader_pipelines.service.documents.space_facts import SpaceDocument
 from nvtrader_pipelines.storage.home import Home
@@ -37,13 +39,18 @@ from nvtrader_pipelines.storage.tables.research import SPANS
 
 DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with --json
     "nvtrader status": HomeStatus,
+    "nvtrader experiments list": ListedExperiment,  # rows
     "nvtrader experiments show": ExperimentDocument,
+    "nvtrader runs": ListedRun,  # rows
     "nvtrader runs show": RunDocument,
+    "nvtrader runs compare": ComparisonDocument,
     "nvtrader scoreboard": RankedEntrant,  # rows
+    "nvtrader scoreboard --history NAME": ScoredEntrant,  # rows
     "nvtrader policies": PolicyList,
     "nvtrader policies show": PolicyDocument,
     "nvtrader portfolio": AccountSnapshot,
     "nvtrader trade": AccountActivity,
+    "nvtrader plans": ListedPlan,  # rows
     "nvtrader plans show": PlanDocument,
     "nvtrader components FAMILY": ComponentFacts,  # rows
     "nvtrader research space": SpaceDocument,

@@ -79,7 +79,7 @@ def test_documents_page_has_the_schema_of_every_document():
     properties = [set(json.loads(schema)["properties"]) for schema in schemas]
     assert properties == [set(model.model_fields) for model in DOCUMENTS.values()]
     root = get_command(app)
-    assert {name.removesuffix(" FAMILY") for name in DOCUMENTS} <= command_names(root, "nvtrader")
+    assert {re.sub(r" (FAMILY|--.*)$", "", name) for name in DOCUMENTS} <= command_names(root, "nvtrader")
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
-    from nvtrader_pipelines.service.documents.run_facts import RunComparison
+    from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 
 class Pipeline:
@@ -169,7 +169,8 @@ class Pipeline:
             StorageError: if a name matches no run or several.
             ValueError: if there are fewer than two runs, one is named twice, or the picture cannot be written.
         """
-        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, compare_named_runs
+        from nvtrader_pipelines.service.documents.run_comparison import compare_named_runs
+        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs
         from nvtrader_pipelines.storage.picture_files import require_picture_path
 
         close_dead_runs(self.store)
@@ -297,8 +298,8 @@ class Pipeline:
     def _update(self, names: list[str], *, judge: bool, yes: bool, quiet: bool) -> list[str]:
         """Bring experiments up to date, and return their names."""
         from nvtrader_pipelines.orchestration.materialize import run_pipeline
-        from nvtrader_pipelines.service.cli.output import wide_console
-        from nvtrader_pipelines.service.cli.progress_display import show_progress
+        from nvtrader_pipelines.service.consoles import wide_console
+        from nvtrader_pipelines.service.progress_display import show_progress
 
         console, confirm = wide_console(), None if yes else _refuse_long_trainings
         has_no_bar = quiet or not console.is_terminal  # elsewhere the steps print lines
@@ -312,9 +313,9 @@ class Pipeline:
         """Run a replay or a forward run to its end, and return its verdict."""
         import polars as pl
 
-        from nvtrader_pipelines.service.cli.output import wide_console
-        from nvtrader_pipelines.service.cli.progress_display import follow_run, show_progress
+        from nvtrader_pipelines.service.consoles import wide_console
         from nvtrader_pipelines.service.documents.run_facts import verdict_rows
+        from nvtrader_pipelines.service.progress_display import follow_run, show_progress
         from nvtrader_pipelines.storage.views.publishing import publish
 
         with silence_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:

@@ -5,7 +5,7 @@ import textwrap
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.timing_luck import Range, opening_range
 from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
-from nvtrader_pipelines.service.cli.output import UNKNOWN
+from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.report.cell_formats import format_number, format_signed, to_words
 from scripts.readme_results.results import AccountRow, ComparisonRow, Results
 

@@ -28,7 +28,8 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
 from nvtrader_pipelines.service.cli.help_panels import PanelGroup
 from nvtrader_pipelines.service.cli.options import Judge, require_file_path, with_examples
-from nvtrader_pipelines.service.cli.output import Format, print_line, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.library_noise import silence_exit
 from nvtrader_pipelines.service.open_home import open_store, require_home
 from nvtrader_pipelines.storage.home import VARIABLE, Home

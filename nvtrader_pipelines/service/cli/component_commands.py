@@ -9,7 +9,8 @@ from rich.text import Text
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import require_file_path
-from nvtrader_pipelines.service.cli.output import Format, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, write_json, write_rows
+from nvtrader_pipelines.service.consoles import wide_console
 
 app = typer.Typer()
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
-from nvtrader_pipelines.service.cli.output import plain_console
+from nvtrader_pipelines.service.consoles import plain_console
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130

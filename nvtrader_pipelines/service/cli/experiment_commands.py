@@ -12,14 +12,8 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import Judge, with_examples
-from nvtrader_pipelines.service.cli.output import (
-    Format,
-    print_differences,
-    print_line,
-    wide_console,
-    write_json,
-    write_rows,
-)
+from nvtrader_pipelines.service.cli.output import Format, print_differences, print_line, write_json, write_rows
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store, require_home
 from nvtrader_pipelines.storage.store import Store
 
@@ -65,10 +59,10 @@ def list_(
     """List the experiments of data/experiments and every version that ran, with their runs."""
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.experiment_list import list_experiments
+    from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment, list_experiments
 
     rows, problems, n_hidden = list_experiments(open_store(), everything=everything)
-    write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), form)
+    write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), form, model=ListedExperiment)
     if n_hidden:
         typer.echo(f"{n_hidden} not listed, archived or without file and run: add --all", err=True)
     for problem in problems:
@@ -170,7 +164,7 @@ def _write_results(store: Store, names: Sequence[str], form: Format, *, has_new_
 def _run_pipeline(store: Store, names: list[str], form: Format, *, yes: bool, judge: bool) -> None:
     from nvtrader_pipelines.orchestration.materialize import run_pipeline
     from nvtrader_pipelines.runs.market_state import market_is_current
-    from nvtrader_pipelines.service.cli.progress_display import show_progress
+    from nvtrader_pipelines.service.progress_display import show_progress
 
     console, quiet = wide_console(), form is not Format.TABLE
     confirm, has_new_bars = None if yes else confirm_long, not market_is_current(store)

@@ -1,24 +1,24 @@
 """Output of commands: tables, lines, CSV and JSON."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from nvtrader_pipelines.service.cli.table_layout import PADDING, CellTable
+from nvtrader_pipelines.service.consoles import wide_console
 
 if TYPE_CHECKING:
     import polars as pl
 
-WIDTH = 180
+    from nvtrader_pipelines.service.documents.document import Document
+
 LARGE = 1e4  # numbers from here on are written without decimals
-UNKNOWN = "\u2013"  # dash in place of a figure that is unknown or not shown
 MAX_ROWS = 500  # of a table; laying out more takes seconds
 MAX_NAMES = 5  # of rows with an equal sentence
 
@@ -38,19 +38,6 @@ class PageFormat(StrEnum):
     JSON = "json"
 
 
-def plain_console(**options: Any) -> Console:
-    """Console that never reads data as markup or emoji."""
-    return Console(markup=False, emoji=False, highlight=False, **options)
-
-
-def wide_console() -> Console:
-    """Console of the terminal or of $COLUMNS; in a pipe or file, one wide enough for tables."""
-    console, columns = plain_console(), os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns):
-        return plain_console(width=int(columns))
-    return console if console.is_terminal else plain_console(width=WIDTH)
-
-
 def format_cell(value: object) -> str:
     """Format a value of a table; numbers have four digits, or no decimals from 10,000 on."""
     if value is None:
@@ -62,18 +49,6 @@ def format_cell(value: object) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return "; ".join(value)
     return str(value)
-
-
-def format_figure(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Format a figure; empty if there is none."""
-    return "" if row[name] is None else f"{row[name]:{form}}"
-
-
-def format_interval(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Format the bounds of a figure, `<name>_low` and `<name>_high`; empty if there are none."""
-    if row[name] is None:
-        return ""
-    return f"[{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"
 
 
 def flatten_column(values: "pl.Series") -> "pl.Series":
@@ -95,9 +70,18 @@ def write_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
 
 
-def write_rows(rows: "pl.DataFrame", form: Format, sentences: Sequence[str] = ()) -> None:
-    """Write rows to standard output; columns of `sentences` follow a table instead of being part."""
-    if form is Format.JSON:
+def write_rows(
+    rows: "pl.DataFrame", form: Format, sentences: Sequence[str] = (), model: "type[Document] | None" = None
+) -> None:
+    """Write rows to standard output, in JSON as the documents of their model if they have one.
+
+    Columns of `sentences` follow a table instead of being part.
+    """
+    if form is Format.JSON and model is not None:
+        from nvtrader_pipelines.service.documents.document import rows_of
+
+        write_json([row.model_dump(mode="json") for row in rows_of(model, rows)])
+    elif form is Format.JSON:
         sys.stdout.write(rows.write_json() + "\n")
     elif form is Format.CSV:
         sys.stdout.write(rows.select(flatten_column(rows[name]) for name in rows.columns).write_csv())

@@ -35,13 +35,13 @@ def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Form
     A table begins with the plans that wait for you, and ends with the ranges of halted sessions.
     """
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plans
-    from nvtrader_pipelines.service.documents.plan_facts import list_plans
+    from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, list_plans
 
     rows = list_plans(_events(open_store(), account))
     if waiting:
         rows = rows.filter(status="waiting")
     if form is not Format.TABLE:
-        write_rows(rows, form)
+        write_rows(rows, form, model=ListedPlan)
     elif rows.is_empty():
         print_line("no plan waits for you" if waiting else "no plan yet: nvtrader trade", "dim")
     else:

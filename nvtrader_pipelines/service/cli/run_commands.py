@@ -15,7 +15,8 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import choose_picture_path, parse_day
-from nvtrader_pipelines.service.cli.output import Format, print_part, wide_console, write_json, write_rows
+from nvtrader_pipelines.service.cli.output import Format, print_part, write_json, write_rows
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
@@ -40,7 +41,7 @@ def list_(*, everything: All = False, form: Format) -> None:
     """List runs, newest first, with their net Sharpe ratios."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_runs
     from nvtrader_pipelines.service.cli.summary import print_warnings
-    from nvtrader_pipelines.service.documents.run_facts import list_runs
+    from nvtrader_pipelines.service.documents.run_facts import ListedRun, list_runs
 
     store = _current_store()
     rows = list_runs(store, everything=everything)
@@ -48,7 +49,7 @@ def list_(*, everything: All = False, form: Format) -> None:
         print_runs(rows)
         print_warnings(store, wide_console())
     else:
-        write_rows(rows, form)
+        write_rows(rows, form, model=ListedRun)
 
 
 @command(app.command, "nvtrader runs show ppo-residual", "nvtrader runs show 3f2a --json")
@@ -87,16 +88,12 @@ def compare(
 ) -> None:
     """Compare runs: figures, a picture of their shared sessions, and differences of specs."""
     from nvtrader_pipelines.service.cli.pages.run_pages import print_comparison
-    from nvtrader_pipelines.service.documents.run_facts import compare_named_runs
-    from nvtrader_pipelines.service.documents.short_samples import mask_short
+    from nvtrader_pipelines.service.documents.run_comparison import compare_named_runs, comparison_document
 
     store = _current_store()
     comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.comparison_picture))
     if as_json:
-        drawn = comparison.shared
-        shared = {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem}
-        differ = comparison.spec_differences.to_dicts()
-        write_json({"runs": comparison.figures.to_dicts(), "spec_differences": differ, "shared": shared})
+        write_json(comparison_document(comparison).model_dump(mode="json"))
     else:
         print_comparison(comparison)
 
@@ -213,8 +210,8 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     import polars as pl
 
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
-    from nvtrader_pipelines.service.cli.progress_display import follow_run, show_progress
     from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows
+    from nvtrader_pipelines.service.progress_display import follow_run, show_progress
     from nvtrader_pipelines.storage.views.publishing import publish
 
     with show_progress(wide_console(), quiet=as_json) as on_progress:

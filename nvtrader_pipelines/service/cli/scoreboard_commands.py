@@ -11,15 +11,13 @@ from nvtrader_pipelines.service.cli.exit_codes import FAILED, print_error
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
-    format_interval,
     print_line,
     print_sentences,
     print_table,
-    wide_console,
-    write_json,
     write_rows,
 )
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
 
 if TYPE_CHECKING:
@@ -116,10 +114,11 @@ def _progress(form: Format) -> Callable[[str], None]:
 
 
 def _show(board: "pl.DataFrame", form: Format) -> None:
+    from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant
     from nvtrader_pipelines.service.documents.short_samples import mask_short
 
     if form is not Format.TABLE:
-        _write(mask_short(board), form)
+        write_rows(mask_short(board), form, model=RankedEntrant)
         return
     for (contest,), rows in board.partition_by("contest", as_dict=True, maintain_order=True).items():
         ranked, unranked = rows.filter(rows["rank"].is_not_null()), rows.filter(rows["rank"].is_null())
@@ -128,14 +127,6 @@ def _show(board: "pl.DataFrame", form: Format) -> None:
         for name, note in unranked.select("entrant", "note").iter_rows():
             print_line(f"not ranked: {name}: {note}", "yellow")
     wide_console().print(LEGEND, style="dim")
-
-
-def _write(rows: "pl.DataFrame", form: Format) -> None:
-    """Write rows as CSV, or as JSON with a line per field."""
-    if form is Format.JSON:
-        write_json(rows.to_dicts())
-    else:
-        write_rows(rows, form)
 
 
 def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
@@ -156,7 +147,13 @@ def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, openings_cell, sharpe_cells
+    from nvtrader_pipelines.service.account_cells import (
+        annual_cell,
+        difference_cells,
+        format_interval,
+        openings_cell,
+        sharpe_cells,
+    )
 
     before = row["previous_rank"]
     return [
@@ -177,11 +174,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _show_history(rows: "pl.DataFrame", name: str, form: Format) -> None:
+    from nvtrader_pipelines.service.documents.scoreboard_facts import ScoredEntrant
     from nvtrader_pipelines.service.documents.short_samples import mask_short, short_note
 
     rows = mask_short(rows)
     if form is not Format.TABLE:
-        _write(rows, form)
+        write_rows(rows, form, model=ScoredEntrant)
         return
     cells = [[format_cell(row[column]) for column in HISTORY] for row in rows.iter_rows(named=True)]
     table = CellTable([column.replace("_", " ") for column in HISTORY], cells)

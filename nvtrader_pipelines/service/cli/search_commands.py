@@ -15,7 +15,8 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import INTERRUPTED
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import parse_day, parse_symbols
-from nvtrader_pipelines.service.cli.output import print_line, wide_console, write_json
+from nvtrader_pipelines.service.cli.output import print_line, write_json
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store

@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from nvtrader_pipelines.service.cli.output import Format, plain_console, write_rows
+from nvtrader_pipelines.service.cli.output import Format, write_rows
+from nvtrader_pipelines.service.consoles import plain_console
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.queries import query_views

@@ -1,19 +1,24 @@
 """Summary of runs on the terminal: policies against baselines, warnings, and next commands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 from rich.console import Console
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.service.cli.output import UNKNOWN, format_figure, format_interval, print_table
+from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, openings_cell, sharpe_cells
+from nvtrader_pipelines.service.cli.output import print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
-from nvtrader_pipelines.service.documents.run_facts import sort_accounts, summary_rows
-from nvtrader_pipelines.service.documents.short_samples import is_short, short_note
+from nvtrader_pipelines.service.documents.run_facts import (
+    sort_accounts,
+    summary_rows,
+    with_distinct_names,
+    with_validation_mark,
+)
+from nvtrader_pipelines.service.documents.short_samples import short_note
 from nvtrader_pipelines.storage.store import Store
 
 COLUMNS = (
@@ -83,22 +88,6 @@ def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
         console.print(note, style="dim")
 
 
-def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Append the experiment to names of baselines that occur in several environments."""
-    if "experiment" not in verdicts.columns:
-        return verdicts
-    named = pl.format("{} ({})", "policy", "experiment")
-    return verdicts.with_columns(pl.when(pl.len().over("policy") > 1).then(named).otherwise("policy").alias("policy"))
-
-
-def with_validation_mark(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Append "(validation only)" to the names of accounts of such runs, if the column exists."""
-    if "validation_only" not in verdicts.columns:
-        return verdicts
-    named = pl.format("{} (validation only)", "policy")
-    return verdicts.with_columns(pl.when("validation_only").then(named).otherwise("policy").alias("policy"))
-
-
 def figure_cells(row: dict[str, Any]) -> list[str]:
     """Format the figures of an account as the cells of a row."""
     return [
@@ -111,25 +100,3 @@ def figure_cells(row: dict[str, Any]) -> list[str]:
         annual_cell(row, "turnover_per_year", ".1f"),
         annual_cell(row, "cost_per_year", ".2%"),
     ]
-
-
-def sharpe_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Format the Sharpe ratio and its interval: empty if unknown, a dash for a short sample."""
-    return annual_cell(row, "sharpe", ".2f"), UNKNOWN if is_short(row) else format_interval(row, "sharpe", ".2f")
-
-
-def openings_cell(row: Mapping[str, Any]) -> str:
-    """Format the range of the Sharpe ratio over its openings; empty if unknown or there is only one."""
-    spread = opening_range(row.get("openings") or ())
-    return "" if spread is None or is_short(row) else f"{spread[0]:.2f} to {spread[1]:.2f}"
-
-
-def difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Format the difference to the best baseline's Sharpe ratio, and its interval."""
-    name, form = "sharpe_difference", "+.2f"
-    return annual_cell(row, name, form), UNKNOWN if is_short(row) else format_interval(row, name, form)
-
-
-def annual_cell(row: Mapping[str, Any], name: str, form: str) -> str:
-    """Format an annualized figure: empty if unknown, a dash for a short sample."""
-    return UNKNOWN if is_short(row) else format_figure(row, name, form)

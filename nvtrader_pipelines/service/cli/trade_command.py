@@ -10,7 +10,8 @@ import typer
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import Account, current_user, parse_day
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, wide_console, write_json
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, write_json
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.store import Store
 
@@ -94,7 +95,7 @@ def trade_sessions(desk: "Desk", days: Days, *, acknowledge: bool, quiet: bool) 
         The error of an account that differs or is halted; it is raised after the account is printed.
     """
     from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
-    from nvtrader_pipelines.service.cli.progress_display import show_progress
+    from nvtrader_pipelines.service.progress_display import show_progress
 
     with show_progress(wide_console(), quiet=quiet) as on_progress:
         try:
@@ -145,7 +146,7 @@ def _session_line(document: "AccountActivity") -> str:
 def _figure_lines(document: "AccountActivity") -> dict[str, str]:
     if not document.n_sessions:
         return {}
-    from nvtrader_pipelines.service.cli.summary import annual_cell
+    from nvtrader_pipelines.service.account_cells import annual_cell
     from nvtrader_pipelines.service.documents.short_samples import short_note
 
     figures = document.model_dump()

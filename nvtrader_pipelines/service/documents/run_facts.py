@@ -1,29 +1,22 @@
-"""Documents of runs: ledger row, spec, policies, events and verdict; lists and comparisons."""
+"""Documents of runs: ledger row, spec, policies, events and verdict; and their list."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
-from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
-from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, LedgerRun, RunStatus, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, SCOREBOARD
 from nvtrader_pipelines.storage.views.run_views import run_views
-
-if TYPE_CHECKING:  # slow to import
-    from nvtrader_pipelines.runs.run_pictures import SharedSessions
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = (
@@ -81,15 +74,6 @@ class RunDocument(Document):
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RunComparison:
-    """Figures of runs, and the fields in which their specs differ from the first run's."""
-
-    figures: pl.DataFrame  # a row per run, in the given order
-    spec_differences: pl.DataFrame  # run, field, left (first run), right
-    shared: "SharedSessions"  # figures over the sessions that all runs walked, and their picture
-
-
 def close_dead_runs(store: Store) -> None:
     """Mark runs whose process has ended as interrupted."""
     store.ledger.close_interrupted()
@@ -145,7 +129,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
 
     Deleted runs and those of archived experiments are only listed with `everything`.
     """
-    figures = _ensemble_rows(store.tables.read(EVALUATIONS)).select("run_id", *LIST_FIGURES)
+    figures = ensemble_rows(store.tables.read(EVALUATIONS)).select("run_id", *LIST_FIGURES)
     runs = store.ledger.runs(with_deleted=everything).with_columns(SHOWN_STATUS)
     runs = runs.select(LIST_COLUMNS)
     if not everything:
@@ -182,6 +166,22 @@ def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:
     return verdicts.sort("period", order, "sharpe", descending=[False, False, True])
 
 
+def with_distinct_names(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Append the experiment to names of baselines that occur in several environments."""
+    if "experiment" not in verdicts.columns:
+        return verdicts
+    named = pl.format("{} ({})", "policy", "experiment")
+    return verdicts.with_columns(pl.when(pl.len().over("policy") > 1).then(named).otherwise("policy").alias("policy"))
+
+
+def with_validation_mark(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Append "(validation only)" to the names of accounts of such runs, if the column exists."""
+    if "validation_only" not in verdicts.columns:
+        return verdicts
+    named = pl.format("{} (validation only)", "policy")
+    return verdicts.with_columns(pl.when("validation_only").then(named).otherwise("policy").alias("policy"))
+
+
 def run_document(store: Store, run: LedgerRun) -> RunDocument:
     """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
@@ -205,48 +205,6 @@ def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
     return rows.select("first", "stage", "fold", "seed", "n", "message")
 
 
-def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> RunComparison:
-    """Compare runs, named as in `find_run_by_name`, and draw the sessions they share.
-
-    Raises:
-        StorageError: if a name matches no run or several.
-        ValueError: if there are fewer than two runs, or one is named twice.
-    """
-    from nvtrader_pipelines.runs.run_pictures import draw_comparison
-
-    if len(names) < 2:
-        raise ValueError(
-            f"a comparison needs at least two runs, but got {len(names)}; add another (see `nvtrader runs`)"
-        )
-    runs = [find_run_by_name(store.ledger, each) for each in names]
-    if len({each.run_id for each in runs}) < len(runs):
-        raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
-    drawn = draw_comparison(store, runs, picture)
-    return RunComparison(compare_runs(store, runs), compare_specs(store.ledger, runs), drawn)
-
-
-def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
-    """Rows of runs, in the given order, with the figures of each experiment's account."""
-    columns = ("run_id", "partition_key", "kind", "shown_status", "window_first", "window_last")
-    rows = pl.DataFrame([{name: getattr(run, name) for name in columns} for run in runs]).rename(
-        {"shown_status": "status"}
-    )
-    verdicts = store.tables.read(EVALUATIONS, {"run_id": [run.run_id for run in runs]})
-    own = _ensemble_rows(verdicts).drop("spec_hash", "experiment", "fold", "policy", "kind", "period")
-    return rows.join(own, on="run_id", how="left", maintain_order="left")
-
-
-def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:
-    """Rows of fields that differ from the first run's spec: run, field, left (first), right."""
-    first = version_content(ledger, runs[0].partition_key)
-    parts = [
-        document_differences(first, version_content(ledger, run.partition_key)).select(
-            pl.lit(short_id(run.run_id)).alias("run"), pl.all()
-        )
-        for run in runs[1:]
-    ]
-    return pl.concat(parts)
-
-
-def _ensemble_rows(verdicts: pl.DataFrame) -> pl.DataFrame:
+def ensemble_rows(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the experiments' accounts over all test sessions; short samples masked."""
     return mask_short(verdicts.filter(pl.col("kind") == "ensemble", pl.col("period") == "all"))

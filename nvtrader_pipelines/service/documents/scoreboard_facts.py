@@ -1,4 +1,4 @@
-"""Ranking of all entrants, without annualized figures of short samples."""
+"""Ranking and scorings of entrants, without annualized figures of short samples."""
 
 import polars as pl
 
@@ -6,11 +6,15 @@ from nvtrader_pipelines.scoreboard.board import read_scoreboard
 from nvtrader_pipelines.service.documents.document import row_model
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import SCOREBOARD
+from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
 
 class RankedEntrant(row_model(SCOREBOARD.schema)):
     """Entrant of a contest; annualized figures are null for a short sample."""
+
+
+class ScoredEntrant(row_model(SCORECARDS.schema.without("document"))):
+    """Scoring of an entrant; annualized figures are null for a short sample."""
 
 
 def read_ranking(store: Store) -> pl.DataFrame:

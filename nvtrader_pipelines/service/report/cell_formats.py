@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nvtrader_pipelines.service.cli.output import UNKNOWN
+from nvtrader_pipelines.service.account_cells import UNKNOWN
 
 MINUS = "\u2212"
 

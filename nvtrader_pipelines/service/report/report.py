@@ -21,7 +21,7 @@ from nvtrader_pipelines.promotion.findings import (
     format_probability,
     overfitting_findings,
 )
-from nvtrader_pipelines.service.cli.output import UNKNOWN
+from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.report.cell_formats import MINUS, pluralize
 from nvtrader_pipelines.service.report.contents import Part, Plot
 from nvtrader_pipelines.service.report.evidence import Evidence

@@ -11,13 +11,8 @@ from nvtrader_pipelines.promotion.findings import (
     MAX_OVERFITTING,
     format_probability,
 )
-from nvtrader_pipelines.service.cli.output import UNKNOWN
-from nvtrader_pipelines.service.cli.summary import (
-    openings_cell,
-    with_distinct_names,
-    with_validation_mark,
-)
-from nvtrader_pipelines.service.documents.run_facts import sort_accounts
+from nvtrader_pipelines.service.account_cells import UNKNOWN, openings_cell
+from nvtrader_pipelines.service.documents.run_facts import sort_accounts, with_distinct_names, with_validation_mark
 from nvtrader_pipelines.service.documents.short_samples import mask_short, short_note
 from nvtrader_pipelines.service.report.cell_formats import (
     format_interval,

@@ -31,8 +31,7 @@ def test_environment_is_the_default_of_experiments(client):
 
 def test_scoreboard_is_that_of_the_command_line(client, invoke):
     of_api, of_command = client.get("/api/scoreboard").json(), json.loads(invoke("scoreboard", "--json").stdout)
-    names = ("entrant", "rank", "sharpe", "max_drawdown")
-    assert [[row[name] for name in names] for row in of_api] == [[row[name] for name in names] for row in of_command]
+    assert of_api == of_command != []
 
 
 def test_portfolio_of_an_unknown_account_is_404(client):

@@ -13,8 +13,8 @@ from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
-from nvtrader_pipelines.service.cli.output import UNKNOWN
 from nvtrader_pipelines.service.cli.trade_command import print_account
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
 from nvtrader_pipelines.service.documents.trade_facts import trade_document

@@ -10,8 +10,8 @@ from nvtrader_pipelines.promotion.decision_log import PromotionRow
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
 from nvtrader_pipelines.promotion.promote import activation_command, label
+from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
-from nvtrader_pipelines.service.cli.summary import annual_cell, difference_cells, sharpe_cells
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:

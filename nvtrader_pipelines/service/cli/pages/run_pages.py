@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
@@ -15,18 +16,11 @@ from nvtrader_pipelines.service.cli.output import (
     print_part,
     print_table,
     print_title,
-    wide_console,
     write_rows,
 )
-from nvtrader_pipelines.service.cli.summary import (
-    COLUMNS,
-    annual_cell,
-    difference_cells,
-    figure_cells,
-    print_period,
-    sharpe_cells,
-)
+from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period
 from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.documents.document import frame_of
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
@@ -34,7 +28,7 @@ from nvtrader_pipelines.service.documents.short_samples import short_note
 if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_deletion import Deletion
     from nvtrader_pipelines.runs.run_pictures import SharedSessions
-    from nvtrader_pipelines.service.documents.run_facts import RunComparison
+    from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
 RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",

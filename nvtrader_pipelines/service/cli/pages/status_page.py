@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.research.sentences import format_sharpe, format_trials
-from nvtrader_pipelines.service.cli.output import print_line, wide_console
+from nvtrader_pipelines.service.cli.output import print_line
+from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.documents.home_status import HomeStatus, RunState
 from nvtrader_pipelines.service.documents.search_facts import SessionSummary
 

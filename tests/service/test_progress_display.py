@@ -4,8 +4,8 @@ import io
 import pytest
 
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.service.cli.output import plain_console
-from nvtrader_pipelines.service.cli.progress_display import N_LINES, follow_run, show_progress
+from nvtrader_pipelines.service.consoles import plain_console
+from nvtrader_pipelines.service.progress_display import N_LINES, follow_run, show_progress
 
 AT = dt.datetime(2024, 1, 2, 12, tzinfo=dt.UTC)
 
