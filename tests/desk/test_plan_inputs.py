@@ -59,12 +59,13 @@ def test_plan_of_other_holdings_is_only_rejected(home):
     book = SqliteBook(store.home, "paper")
     book.clear()
     book.settle(state.model_copy(update={"weights": (0.25, 0.0, 0.0, 0.75)}))
+    plan = desk(store).plans()["plan_id"][0]
     for decide in decisions(store).values():
         with pytest.raises(StalePlan) as raised:
             decide()
         assert raised.value.changes.holdings == {state.symbols[0]: (0.0, 0.25), "cash": (1.0, 0.75)}
-        assert raised.value.changes.policy is None
-    assert desk(store).reject(raised.value.plan_id, "ann", "a deposit").kind == "rejected"
+        assert (raised.value.plan_id, raised.value.changes.policy) == (plan, None)
+    assert desk(store).reject(plan, "ann", "a deposit").kind == "rejected"
     assert [event.kind for event in store.audit.events("paper")][-1] == "rejected"
 
 

@@ -62,7 +62,7 @@ def test_plan_of_two_writers_is_decided_once_and_the_other_gets_409(waiting, tmp
 def test_plan_of_changed_holdings_is_409_naming_them_and_can_be_rejected(waiting, tmp_path):
     home = copy_home(waiting, tmp_path / "home")
     client, book = client_of(home), SqliteBook(home, "paper")
-    (plan,), state = client.get("/api/plans").json(), book.last()
+    (plan,), (state,) = client.get("/api/plans").json(), book.states()
     book.clear()
     book.settle(state.model_copy(update={"weights": (0.25, *state.weights[1:-1], 0.75)}))
 
