@@ -5,7 +5,8 @@ from functools import partial
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.execution.stale_plans import StalePlan
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.stale_plans import StalePlan, changed_holdings
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.medallion import pin_panels
@@ -82,3 +83,13 @@ def test_plan_is_approved_after_later_sessions_are_delivered(home):
     store, _ = home
     land(store, N_SESSIONS + 2)
     assert decisions(store)["approve"]().kind == "approved"
+
+
+def test_plans_of_an_unchanged_account_have_its_holdings_exactly(trading_home):
+    store, run = trading_home
+    first = days_of(store).index(run.as_parent.window[0])
+    trade(store, *days_of(store)[first : first + 30 : 29])
+    states_by_session = {state.session: state for state in states(store)}
+    plans = [record.plan for record in Journal(store.audit, "paper").records()]
+    assert len({plan.held for plan in plans}) > 2
+    assert all(changed_holdings(plan, states_by_session[plan.session]) == {} for plan in plans)
