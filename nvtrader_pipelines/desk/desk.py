@@ -10,6 +10,7 @@ from nvtrader_pipelines.desk.account_access import lock_account, read_account, r
 from nvtrader_pipelines.desk.desk_market import DeskMarket, cache_key, open_desk_market, refresh, require_active
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
+from nvtrader_pipelines.desk.plan_inputs import require_unchanged_inputs
 from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
@@ -201,6 +202,7 @@ class Desk:
         """Acknowledge the soft findings of a plan; at a broker, its orders are placed at once.
 
         Raises:
+            StalePlan: if the active policy, the holdings, or the prices of its session changed since it was made.
             ExecutionError: if the plan is unknown, blocked, expired, not waiting or already decided on; or if it is
                 approved but its orders cannot be placed: trading the account retries until the exchange opens.
         """
@@ -213,7 +215,12 @@ class Desk:
         return event
 
     def override(self, plan_id: str, by: str, reason: str) -> AuditEvent:
-        """Override a plan: keep the current holdings, with a recorded reason."""
+        """Override a plan: keep the current holdings, with a recorded reason.
+
+        Raises:
+            StalePlan: if the holdings changed since it was made.
+            ExecutionError: if the plan is unknown, expired or already decided on, or there is no reason.
+        """
         return self._decide_plan(plan_id, "overridden", by, reason)
 
     def reject(self, plan_id: str, by: str, reason: str) -> AuditEvent:
@@ -236,7 +243,9 @@ class Desk:
         if record is None:
             raise ExecutionError(f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists its plans")
         require_no_orders(plan_id, book.orders(plan_id))
-        event = record_decision(record, decision, _require_open(book).session, author, self._clock())
+        state = _require_open(book)
+        event = record_decision(record, decision, state.session, author, self._clock())
+        require_unchanged_inputs(self.store, record.plan, decision, state)
         (stored,) = journal.append(event)
         return stored
 

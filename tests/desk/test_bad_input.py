@@ -16,6 +16,7 @@ from nvtrader_pipelines.desk.desk_market import DeskMarket
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import BrokerHoldings, Receipt
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
+from nvtrader_pipelines.execution.decisions import record_decision
 from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete, ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
@@ -109,10 +110,10 @@ def an_approval_twice(traded, home, monkeypatch):
     traded.findings = lambda plan, t: (SOFT,)
     traded.trader = traded.hired()
     traded.session(13)
-    desk = Desk(Store(home), clock=lambda: AT)
-    plan = Journal(traded.log, ACCOUNT).records()[-1].plan.plan_id
-    desk.approve(plan, "ann")
-    return lambda: desk.approve(plan, "ann")
+    journal = Journal(traded.log, ACCOUNT)
+    record = journal.records()[-1]
+    journal.append(record_decision(record, "approved", record.plan.session, ("ann", ""), AT))
+    return lambda: Desk(Store(home), clock=lambda: AT).approve(record.plan.plan_id, "ann")
 
 
 def an_answer_while_orders_are_placed(traded, home, monkeypatch):

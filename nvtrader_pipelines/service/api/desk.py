@@ -106,7 +106,7 @@ def decide(
 
     Raises:
         NotFound: if there is no such plan.
-        ExecutionError: if it is not waiting, was decided on, or expired.
+        ExecutionError: if it is not waiting, was decided on, is stale, or expired.
     """
     from nvtrader_pipelines.desk.desk import act_on_account  # imports back-tests and numba: seconds
 

@@ -8,6 +8,7 @@ import pytest
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS
 from nvtrader_pipelines.service.api import desk
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
@@ -55,6 +56,23 @@ def test_plan_of_two_writers_is_decided_once_and_the_other_gets_409(waiting, tmp
     reject = {"url": f"/api/plans/{plan['plan_id']}/reject", "headers": AUTHORIZED}
     assert clients[0].post(**reject, json={"reason": "late"}).status_code == 409
     assert clients[0].post(**reject, json={}).status_code == 422
+
+
+def test_plan_of_changed_holdings_is_409_naming_them_and_can_be_rejected(waiting, tmp_path):
+    home = copy_home(waiting, tmp_path / "home")
+    client, book = client_of(home), SqliteBook(home, "paper")
+    (plan,), (state,) = client.get("/api/plans").json(), book.states()
+    book.clear()
+    book.settle(state.model_copy(update={"weights": (0.25, *state.weights[1:-1], 0.75)}))
+
+    def decide(decision):
+        url = f"/api/plans/{plan['plan_id']}/{decision}"
+        return client.post(url, json={"reason": "because"}, headers=AUTHORIZED)
+
+    for answer in (decide("approve"), decide("override")):
+        assert answer.status_code == 409
+        assert f"{state.symbols[0]} from 0.00% to 25.00%" in answer.json()["detail"]
+    assert decide("reject").status_code == 200
 
 
 def test_decision_on_an_unknown_plan_is_404(client):
