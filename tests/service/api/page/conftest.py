@@ -13,7 +13,7 @@ CHROMIUM = os.environ.get("NVTRADER_CHROMIUM") or shutil.which("chromium") or sh
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--font-render-hinting=none")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright's event loop would be in the way of tests of other modules
 def chromium():
     """Chromium, started once."""
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: make dev")

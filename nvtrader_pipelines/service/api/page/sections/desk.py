@@ -131,5 +131,5 @@ def plan_rows(account: Account, record: PlanRecord, active: ActivePolicy | None)
         "n_sells": sum(change < 0 for change in changes),
         "decide_by": next_open(plan.session),
         "is_replay": bool(last and last.in_replay),
-        "other_policy": active is not None and active.run_id != plan.run_id and active.policy,
+        "other_policy": active and (active.run_id, active.policy) != (plan.run_id, plan.policy) and active.policy,
     }

@@ -27,8 +27,10 @@ class View:
 
     @property
     def highest(self) -> float | None:
-        """Highest deflated ratio; None if none is known."""
-        return max((value for row in self.rows if (value := _deflated(row)) is not None), default=None)
+        """Highest deflated ratio of a run over its best baseline; None if none is known."""
+        return max(
+            (value for row in self.rows if (value := row["deflated_information_ratio"]) is not None), default=None
+        )
 
 
 def read_review(shared: Context) -> Content:
@@ -66,11 +68,6 @@ def ratio_views(entries: list[dict[str, Any]]) -> list[View]:
     return [view for view in views if view.rows]
 
 
-def _deflated(row: dict[str, Any]) -> float | None:
-    """Deflated ratio that counts: of a run that over its best baseline, of a trial its own."""
-    return row["deflated_information_ratio"] if row["kind"] == "run" else row["deflated_sharpe"]
-
-
 def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
     name = row["experiment"]
     return {
@@ -82,6 +79,6 @@ def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
         "sharpe_low": row["sharpe_low"],
         "sharpe_high": row["sharpe_high"],
         "max_drawdown": row["max_drawdown"],
-        "deflated_sharpe": _deflated(row),
+        "deflated_sharpe": row["deflated_sharpe"],
         "finished_at": row["finished_at"].isoformat(),
     }
