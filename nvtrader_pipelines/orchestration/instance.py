@@ -164,8 +164,8 @@ def let_waiting_steps_sleep() -> None:
     Dagster 1.13 takes the minimum of 0 and the time left, so that the wait uses a whole processor.
     """
 
-    def seconds_left(context: InstanceConcurrencyContext) -> float:
+    def seconds_left(self: InstanceConcurrencyContext) -> float:
         now = time.time()
-        return max(0.0, min((at - now for at in context._pending_timeouts.values()), default=0.0))  # noqa: SLF001
+        return max(0.0, min((at - now for at in self._pending_timeouts.values()), default=0.0))  # noqa: SLF001
 
     InstanceConcurrencyContext.interval_to_next_pending_claim_check = seconds_left

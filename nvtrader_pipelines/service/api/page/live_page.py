@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,17 +38,19 @@ class Section:
     read: Callable[[Context], Content]
     sources: Callable[[Context], tuple[Path, ...]]
     state: Callable[[Context], object] = lambda _: None  # what no file tells
+    seconds: float = 1.0  # between looks at the sources
 
 
 SECTIONS: Mapping[str, Section] = {
     "setup": Section(read_setup, lambda shared: (shared.home.catalog, shared.home.market_file)),
-    "desk": Section(read_desk, lambda shared: shared.desk),
+    "desk": Section(read_desk, lambda shared: shared.desk, seconds=0.1),
     "search": Section(
         read_search,
-        lambda shared: shared.searches,
+        lambda shared: (shared.home.experiments, *(folder.journal for folder in session_folders(shared.home))),
         lambda shared: [folder.session_id for folder in session_folders(shared.home) if folder.is_running],
+        seconds=0.2,
     ),
-    "training": Section(read_trainings, lambda shared: (shared.home.ledger, shared.home.training_curves)),
+    "training": Section(read_trainings, lambda shared: (shared.home.ledger, shared.home.training_curves), seconds=0.1),
     "review": Section(read_review, lambda shared: (shared.home.catalog,)),
     "deploy": Section(
         read_deploy,
@@ -119,13 +122,18 @@ class LivePage:
         self._shared, self._lock = shared, Lock()
         self._epoch, self._version = secrets.token_hex(4), 0
         self._kept: dict[str, tuple[Stamp, object]] = {}
+        self._looked_at: dict[str, float] = {}
         self._texts: dict[str, dict[str, tuple[int, str]]] = {"parts": {}, "values": {}}
         self._series: dict[str, _Rows] = {}
 
-    def refresh(self) -> None:
-        """Read the sections whose sources changed."""
+    def refresh(self, *, everything: bool = True) -> None:
+        """Read the sections whose sources changed; unless `everything`, only those that are due for a look."""
         with self._lock:
             for name, section in SECTIONS.items():
+                began = time.monotonic()
+                if not everything and began - self._looked_at.get(name, 0.0) < section.seconds:
+                    continue
+                self._looked_at[name] = began
                 state = section.state(self._shared)
                 stamp = stamp_of(section.sources(self._shared))
                 if self._shared.answers.is_local and self._kept.get(name) == (stamp, state):
@@ -209,7 +217,7 @@ class PageStream:
         """Refresh the page while anybody follows it."""
         version = self.page.version
         while self._is_followed:
-            await asyncio.to_thread(self.page.refresh)
+            await asyncio.to_thread(self.page.refresh, everything=False)
             if self.page.version != version:
                 version = self.page.version
                 self._wake()

@@ -129,7 +129,7 @@ def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_p
     expect(dialog).to_contain_text("decides for paper")
     dialog.get_by_label("Reason").fill("try it on paper")
     dialog.get_by_role("button", name="Load").click()
-    expect(page.locator("#policies")).to_contain_text("active since")
+    expect(page.locator("#policies")).to_contain_text("active since", timeout=15_000)
     active = read_active(Store(home))
     assert (active.reason, page.locator(".ticker:visible").inner_text().count(active.policy)) == ("try it on paper", 1)
 
@@ -156,7 +156,7 @@ def test_session_is_watched_to_its_end_and_its_chart_is_read(serve, look, tmp_pa
         expect(page.locator("#autoresearch .error")).to_contain_text("budget")
     page.get_by_label("Budget, trials").fill("3")
     page.get_by_role("button", name="Start search").click()
-    expect(page.locator("#autoresearch .done")).to_be_visible()
+    expect(page.locator("#autoresearch .done")).to_be_visible(timeout=60_000)
     expect(page.locator("#autoresearch tbody tr[data-key]")).to_have_count(3, timeout=90_000)
     expect(page.locator("#autoresearch .chip.done")).to_be_visible(timeout=60_000)
     expect(page.locator("#autoresearch .note").first).to_have_text("Goal: less <b>risk</b>")
