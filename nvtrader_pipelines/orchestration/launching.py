@@ -234,9 +234,10 @@ def _execute(
     tags: Mapping[str, str],
 ) -> bool:
     """Run a job as a UI with its sensors would; return whether nothing interrupted it."""
-    from nvtrader_pipelines.orchestration.instance import process_tag
+    from nvtrader_pipelines.orchestration.instance import let_waiting_steps_sleep, process_tag
     from nvtrader_pipelines.storage.views.publishing import publish
 
+    let_waiting_steps_sleep()
     try:
         finished = job.execute_in_process(
             instance=instance,

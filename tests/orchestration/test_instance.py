@@ -9,6 +9,7 @@ import dagster as dg
 import psutil
 import pytest
 import yaml
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
 from nvtrader_pipelines.orchestration.instance import (
     CODE_SERVER_TAG,
@@ -17,6 +18,7 @@ from nvtrader_pipelines.orchestration.instance import (
     close_copied_runs,
     dagster_home,
     fail_lost_runs,
+    let_waiting_steps_sleep,
     open_instance,
     process_tag,
 )
@@ -96,6 +98,21 @@ def test_pool_slot_of_an_unknown_run_is_freed(home):
         instance.event_log_storage.claim_concurrency_slot("training", str(uuid4()), "trained_policy")
     with open_instance(Store(home)) as instance:
         assert instance.event_log_storage.get_concurrency_info("training").claimed_slots == []
+
+
+def test_step_that_waits_for_its_pool_sleeps_until_its_next_claim(home, monkeypatch):
+    name = "interval_to_next_pending_claim_check"
+    monkeypatch.setattr(InstanceConcurrencyContext, name, getattr(InstanceConcurrencyContext, name))  # to be restored
+    let_waiting_steps_sleep()
+    with open_instance(Store(home)) as instance:
+        first, second = (instance.create_run_for_job(nothing_job) for _ in range(2))
+        with (
+            InstanceConcurrencyContext(instance, first) as holding,
+            InstanceConcurrencyContext(instance, second) as waiting,
+        ):
+            assert [context.claim("training", "step") for context in (holding, waiting)] == [True, False]
+            assert holding.interval_to_next_pending_claim_check() == 0.0
+            assert 0.5 < waiting.interval_to_next_pending_claim_check() <= 15.0
 
 
 def test_run_whose_process_ended_unseen_or_while_it_was_canceled_is_canceled(home):

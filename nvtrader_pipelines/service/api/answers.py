@@ -26,7 +26,7 @@ class Answers:
         self._kept: dict[tuple[object, ...], tuple[Stamp, bytes]] = {}
         self._locks: dict[tuple[object, ...], Lock] = {}
         url = ledger_url(home)  # elsewhere no file of the home tells of changes
-        self._is_local = url.get_backend_name() == "sqlite" and Path(url.database or "") == home.ledger
+        self.is_local = url.get_backend_name() == "sqlite" and Path(url.database or "") == home.ledger
 
     def get(self, key: tuple[object, ...], sources: Sequence[Path], read: Callable[[], object]) -> Response:
         """Answer with what `read` returns, read again if a source changed; others wait for it.
@@ -44,7 +44,7 @@ class Answers:
         with lock:
             stamp = stamp_of(sources)  # before it is read, so that a change meanwhile is read the next time
             kept = self._kept.get(key)
-            if not self._is_local or kept is None or kept[0] != stamp:
+            if not self.is_local or kept is None or kept[0] != stamp:
                 kept = stamp, JSON.dump_json(read())
                 self._kept[key] = kept
         return Response(kept[1], media_type="application/json")

@@ -19,6 +19,8 @@ from starlette.responses import RedirectResponse, Response
 from nvtrader_pipelines.service.api import desk, nemorl, progress_stream, rl, search
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
+from nvtrader_pipelines.service.api.page import routes as page_routes
+from nvtrader_pipelines.service.api.page.live_page import LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
 from nvtrader_pipelines.storage.store import Store
@@ -62,13 +64,14 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
         by: name that decisions are recorded under.
     """
     shared = Context(store, by)
-    streams = Streams(shared)
+    streams, page = Streams(shared), PageStream(LivePage(shared))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         watch = asyncio.create_task(close_dead_runs(shared, streams.stop))
         yield
         streams.end()
+        page.end()
         await watch
 
     app = FastAPIOffline(
@@ -81,24 +84,24 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
         responses=PROBLEMS,
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
-    app.state.context, app.state.streams = shared, streams
+    app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
-    for module in (nemorl, search, rl, progress_stream, desk):
+    for module in (nemorl, search, rl, progress_stream, desk, page_routes):
         app.include_router(module.routes)
 
-    page = get_swagger_ui_html(
+    swagger = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="nvtrader: routes",
         swagger_js_url=f"{STATIC}/swagger-ui-bundle.js",
         swagger_css_url=f"{STATIC}/swagger-ui.css",
         swagger_favicon_url=f"{STATIC}/favicon.png",
     )
-    page.headers["content-security-policy"] = f"{PAGE_POLICY}; script-src 'self' {_hashes(bytes(page.body))}"
+    swagger.headers["content-security-policy"] = f"{PAGE_POLICY}; script-src 'self' {_hashes(bytes(swagger.body))}"
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:
         """Show the routes, and let them be tried."""
-        return page
+        return swagger
 
     @app.get("/", include_in_schema=False)
     def enter(request: Request, token: Annotated[str, Query()] = "") -> Response:
@@ -107,7 +110,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
             return problem_response(401, "the token of the link is wrong; open the link that the start printed last")
         if not (token or access.is_loopback or access.holds(request.cookies.get(access.cookie, ""))):
             return problem_response(401, "the token is missing; open the link that the start printed")
-        answer = RedirectResponse("/docs", 303)
+        answer = RedirectResponse("/continuous-rl.html", 303)
         if token:
             answer.set_cookie(access.cookie, token, httponly=True, samesite="strict")
         return answer

@@ -47,4 +47,9 @@ def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -
     config = uvicorn.Config(
         Guard(app, access), access.host, access.port, log_level="warning", access_log=False, server_header=False
     )
-    Server(config, app.state.streams.end, on_start).run()
+
+    def end_streams() -> None:
+        app.state.streams.end()
+        app.state.page.end()
+
+    Server(config, end_streams, on_start).run()

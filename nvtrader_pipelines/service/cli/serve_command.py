@@ -4,8 +4,10 @@ import os
 import secrets
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -29,19 +31,32 @@ def serve(
     ),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port.")] = 8000,
     with_ui: Annotated[bool, typer.Option("--with-ui", help="Start the Dagster UI beside it, on port 3000.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
 ) -> None:
-    """Serve the home as a REST service on 127.0.0.1; its routes are at /docs.
+    """Serve the home on 127.0.0.1: the page /continuous-rl.html, and its REST routes, described at /docs.
 
-    The printed link lets a browser in. Programs send its token: `Authorization: Bearer TOKEN`. $NVTRADER_TOKEN sets it;
-    otherwise each start has a new one.
+    Where the machine has a screen, the page opens in its browser; else the printed link lets one in. Programs send its
+    token: `Authorization: Bearer TOKEN`. $NVTRADER_TOKEN sets it; otherwise each start has a new one.
     """
     from nvtrader_pipelines.service.api.guard import Access
     from nvtrader_pipelines.service.api.server import serve as serve_home
 
     store = open_store()
     access = Access(host, port, os.environ.get(TOKEN) or secrets.token_urlsafe(32))
+
+    def announce() -> None:
+        print_line(f"{access.link} (Ctrl-C stops it)")
+        if has_screen() and not no_browser:
+            Thread(target=webbrowser.open, args=(access.link,), daemon=True).start()  # some browsers return late
+
     with _ui(store.home) if with_ui else nullcontext():
-        serve_home(store, access, current_user(), lambda: print_line(f"{access.link} (Ctrl-C stops it)"))
+        serve_home(store, access, current_user(), announce)
+
+
+def has_screen() -> bool:
+    """Whether somebody at this machine would see a browser."""
+    is_local = "SSH_CONNECTION" not in os.environ and sys.stdout.isatty()
+    return is_local and (sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))))
 
 
 @contextmanager

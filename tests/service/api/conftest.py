@@ -1,11 +1,13 @@
-"""Service of a built home, without a port."""
+"""Service of a built home, without a port, and a home with a plan that waits."""
 
 import pytest
 from starlette.testclient import TestClient
 
+from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.service.api.guard import Access, Guard
 from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home
 
 TOKEN = "t0ken"
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
@@ -26,3 +28,15 @@ def client_of(home, host="127.0.0.1", **options):
 def client(built_home):
     """Client that reads the shared home."""
     return client_of(built_home)
+
+
+@pytest.fixture(scope="module")
+def waiting(built_home, tmp_path_factory):
+    """Home whose account has a plan that waits."""
+    home = copy_home(built_home, tmp_path_factory.mktemp("waiting") / "home")
+    client = client_of(home)
+    name = client.get("/api/nemorl/policies").json()["policies"][0]["policy"]
+    client.post("/api/nemorl/policies/activate", json={"policy": name}, headers=AUTHORIZED)
+    for _ in Desk(Store(home), by="ann").trade(until_waiting=True):
+        pass
+    return home

@@ -3,27 +3,11 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS
 from nvtrader_pipelines.service.api import desk
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
-
-
-@pytest.fixture(scope="module")
-def waiting(built_home, tmp_path_factory):
-    """Home whose account has a plan that waits."""
-    home = copy_home(built_home, tmp_path_factory.mktemp("waiting") / "home")
-    client = client_of(home)
-    name = client.get("/api/nemorl/policies").json()["policies"][0]["policy"]
-    client.post("/api/nemorl/policies/activate", json={"policy": name}, headers=AUTHORIZED)
-    for _ in Desk(Store(home), by="ann").trade(until_waiting=True):
-        pass
-    return home
 
 
 def test_environment_is_the_default_of_experiments(client):

@@ -2,11 +2,10 @@
 
 import json
 import signal
-import socket
 import sqlite3
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -16,37 +15,14 @@ from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import NVTRADER, copy_home, environment
 from tests.service.api.conftest import TOKEN
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-@contextmanager
-def served(home, *options):
-    """Service of a home as a process; yields it, its URL, and its first line."""
-    port = free_port()
-    process = subprocess.Popen(
-        [NVTRADER, "serve", "--port", str(port), *options],
-        env=environment(home) | {"NVTRADER_TOKEN": TOKEN},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process, f"http://127.0.0.1:{port}", process.stdout.readline()
-    finally:
-        process.kill()
-        process.communicate()
+from tests.service.api.servers import served
 
 
 def test_link_of_the_start_lets_in_and_the_log_keeps_the_token_out(built_home):
     with served(built_home) as (process, url, line):
         assert line.startswith(f"{url}/?token={TOKEN}")
         with urlopen(f"{url}/?token={TOKEN}", timeout=10) as answer:
-            assert answer.url == f"{url}/docs"
+            assert answer.url == f"{url}/continuous-rl.html"
         with pytest.raises(HTTPError) as wrong:
             urlopen(f"{url}/?token=other", timeout=10)
         with wrong.value as refused:

@@ -1,0 +1,241 @@
+"""Live state of the page: every part and row with the version at which it last changed."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.service.api.answers import Stamp, stamp_of
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.content import Content, Series
+from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
+from nvtrader_pipelines.service.api.page.sections.desk import read_desk
+from nvtrader_pipelines.service.api.page.sections.review import read_review
+from nvtrader_pipelines.service.api.page.sections.schedule import read_schedule
+from nvtrader_pipelines.service.api.page.sections.search import read_search
+from nvtrader_pipelines.service.api.page.sections.setup import read_setup
+from nvtrader_pipelines.service.api.page.sections.training import read_trainings
+from nvtrader_pipelines.storage.research_files import session_folders
+
+POLL_SECONDS = 0.1
+SCHEDULE_SECONDS = 10.0  # reading the schedules takes some 0.1 s
+BEAT_SECONDS = 5.0  # between messages where nothing changes: a browser notices a lost connection
+
+
+@dataclass(frozen=True)
+class Section:
+    """Section with what its content comes from."""
+
+    read: Callable[[Context], Content]
+    sources: Callable[[Context], tuple[Path, ...]]
+    state: Callable[[Context], object] = lambda _: None  # what no file tells
+    seconds: float = 1.0  # between looks at the sources
+
+
+SECTIONS: Mapping[str, Section] = {
+    "setup": Section(read_setup, lambda shared: (shared.home.catalog, shared.home.market_file)),
+    "desk": Section(read_desk, lambda shared: shared.desk, seconds=0.1),
+    "search": Section(
+        read_search,
+        lambda shared: (shared.home.experiments, *(folder.journal for folder in session_folders(shared.home))),
+        lambda shared: [folder.session_id for folder in session_folders(shared.home) if folder.is_running],
+        seconds=0.2,
+    ),
+    "training": Section(read_trainings, lambda shared: (shared.home.ledger, shared.home.training_curves), seconds=0.1),
+    "review": Section(read_review, lambda shared: (shared.home.catalog,)),
+    "deploy": Section(
+        read_deploy,
+        lambda shared: (shared.home.catalog, shared.home.audit, shared.home.market_file, shared.home.compliance),
+        lambda shared: shared.store.ledger.archived_names(),
+    ),
+}
+
+
+class SeriesChange(BaseModel):
+    """Rows of a chart that are new or changed."""
+
+    model_config = ConfigDict(frozen=True)
+    reset: bool  # whether the rows before are gone
+    facts: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+
+
+class Changes(BaseModel):
+    """What changed on the page after a version."""
+
+    model_config = ConfigDict(frozen=True)
+    after: str  # version that the reader has; empty: it has none of this process
+    version: str
+    clock: str  # time of day in New York
+    parts: Mapping[str, str]
+    values: Mapping[str, str]
+    series: Mapping[str, SeriesChange]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed."""
+        return not (self.parts or self.values or self.series)
+
+
+@dataclass
+class _Rows:
+    """Rows of a chart, with the version at which each last changed."""
+
+    key: str = ""
+    since: int = 0  # version at which the key changed
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    changed: int = 0
+    rows: dict[Any, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def update(self, series: Series, version: int) -> bool:
+        """Take over a series; whether anything changed."""
+        if series.key != self.key:
+            self.key, self.since, self.rows = series.key, version, {}
+        before = {identity: row for identity, (_, row) in self.rows.items()}
+        news = [row for row in series.rows if before.get(row["id"]) != row]
+        if not news and self.since != version and series.facts == self.facts:
+            return False
+        self.rows |= {row["id"]: (version, row) for row in news}
+        self.facts, self.changed = series.facts, version
+        return True
+
+    def after(self, version: int) -> SeriesChange:
+        """Rows that changed after a version."""
+        is_new = self.since > version
+        rows = tuple(row for changed, row in self.rows.values() if is_new or changed > version)
+        return SeriesChange(reset=is_new, facts=self.facts, rows=rows)
+
+
+class LivePage:
+    """State of the page of a home, for all who look at it."""
+
+    def __init__(self, shared: Context) -> None:
+        self._shared, self._lock = shared, Lock()
+        self._epoch, self._version = secrets.token_hex(4), 0
+        self._kept: dict[str, tuple[Stamp, object]] = {}
+        self._looked_at: dict[str, float] = {}
+        self._texts: dict[str, dict[str, tuple[int, str]]] = {"parts": {}, "values": {}}
+        self._series: dict[str, _Rows] = {}
+
+    def refresh(self, *, everything: bool = True) -> None:
+        """Read the sections whose sources changed; unless `everything`, only those that are due for a look."""
+        with self._lock:
+            for name, section in SECTIONS.items():
+                began = time.monotonic()
+                if not everything and began - self._looked_at.get(name, 0.0) < section.seconds:
+                    continue
+                self._looked_at[name] = began
+                state = section.state(self._shared)
+                stamp = stamp_of(section.sources(self._shared))
+                if self._shared.answers.is_local and self._kept.get(name) == (stamp, state):
+                    continue
+                self.take(section.read(self._shared))
+                self._kept[name] = stamp, state
+
+    def refresh_schedule(self) -> None:
+        """Read the schedules."""
+        content = read_schedule(self._shared)
+        with self._lock:
+            self.take(content)
+
+    @property
+    def version(self) -> int:
+        """Version at which anything changed last."""
+        return self._version
+
+    def changes(self, after: str = "") -> Changes:
+        """What changed after a version; everything if it is of another process."""
+        with self._lock:
+            epoch, _, number = after.partition(".")
+            is_known = epoch == self._epoch and number.isascii() and number.isdigit() and len(number) < 16
+            since = int(number) if is_known else 0
+            texts = {
+                kind: {name: text for name, (changed, text) in kept.items() if changed > since}
+                for kind, kept in self._texts.items()
+            }
+            series = {name: rows.after(since) for name, rows in self._series.items() if rows.changed > since}
+            return Changes(
+                after=after if is_known else "",
+                version=f"{self._epoch}.{self._version}",
+                clock=f"{datetime.now(EXCHANGE_TIME):%H:%M:%S}",
+                parts=texts["parts"],
+                values=texts["values"],
+                series=series,
+            )
+
+    def take(self, content: Content) -> None:
+        """Take over the content of a section."""
+        version, is_changed = self._version + 1, False
+        for kind, texts in (("parts", content.parts), ("values", content.values)):
+            for name, text in texts.items():
+                if self._texts[kind].get(name, (0, None))[1] != text:
+                    self._texts[kind][name], is_changed = (version, text), True
+        for name, series in content.series.items():
+            is_changed |= self._series.setdefault(name, _Rows()).update(series, version)
+        self._version += is_changed
+
+
+class PageStream:
+    """Changes of a page as they come: one reader, however many follow it."""
+
+    def __init__(self, page: LivePage) -> None:
+        self.page, self._stop, self._n_followers = page, asyncio.Event(), 0
+        self._news: asyncio.Event = asyncio.Event()
+        self._reader: asyncio.Future[Any] | None = None
+
+    def end(self) -> None:
+        """End the streams; safe in a signal handler."""
+        self._stop.set()
+        self._wake()
+
+    async def follow(self, after: str) -> AsyncIterator[Changes]:
+        """Yield what changes after a version, and a message without changes every few seconds."""
+        self._n_followers += 1
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.gather(self._poll(), self._poll_schedule())
+        try:
+            while not self._stop.is_set():
+                news = self._news  # taken before the changes are read, so that none is missed
+                changes = self.page.changes(after)
+                yield changes
+                after = changes.version
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), BEAT_SECONDS)
+        finally:
+            self._n_followers -= 1
+
+    async def _poll(self) -> None:
+        """Refresh the page while anybody follows it."""
+        version = self.page.version
+        while self._is_followed:
+            await asyncio.to_thread(self.page.refresh, everything=False)
+            if self.page.version != version:
+                version = self.page.version
+                self._wake()
+            await self._pause(POLL_SECONDS)
+
+    async def _poll_schedule(self) -> None:
+        while self._is_followed:
+            await asyncio.to_thread(self.page.refresh_schedule)
+            await self._pause(SCHEDULE_SECONDS)
+
+    @property
+    def _is_followed(self) -> bool:
+        return self._n_followers > 0 and not self._stop.is_set()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+
+    def _wake(self) -> None:
+        woken, self._news = self._news, asyncio.Event()
+        woken.set()

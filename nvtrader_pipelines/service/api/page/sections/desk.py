@@ -1,0 +1,135 @@
+"""Accounts, the kill switch, and the plans that wait for a person."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.evaluation.statistics import max_drawdown
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.decisions import next_open
+from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.content import Content, render
+from nvtrader_pipelines.service.api.page.formats import position
+from nvtrader_pipelines.service.documents.account_facts import AccountFacts
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+
+SPARK = (300, 32)  # pixels
+N_SPARK = 150  # points
+
+
+@dataclass(frozen=True)
+class Account:
+    """Account as the page shows it."""
+
+    name: str
+    last: AccountState | None = None  # None before it is opened
+    n_sessions: int = 0
+    first: Any = None
+    total_return: float | None = None
+    largest_loss: float | None = None
+    spark: str = ""  # path of an SVG
+    waiting: tuple[PlanRecord, ...] = ()
+    problem: str = ""  # why it cannot be read
+
+
+def read_desk(shared: Context) -> Content:
+    """Read all accounts."""
+    switch, problem, active = FileKillSwitch(shared.home), "", None
+    try:
+        active = read_active(shared.store)
+    except StorageError as error:
+        problem = str(error)
+    accounts = [read_account_facts(shared, name) for name in account_names(shared.home)]
+    waiting = [(account, record) for account in accounts for record in account.waiting]
+    values: dict[str, Any] = {
+        "accounts": accounts,
+        "active": active,
+        "problem": problem,
+        "halt": switch.read(),
+        "halted": switch.halt_reason(),
+        "waiting": waiting,
+    }
+    plans = [plan_rows(account, record, active) for account, record in waiting]
+    return Content(
+        {
+            "ticker": render("ticker", **values),
+            "switch": render("switch", **values),
+            "band": render("band", **values),
+            "trades": render("trades", **values),
+            "waits": render("waits", **values),
+            "plans": render("plans", plans=plans, halted=values["halted"]),
+        },
+        values={"waiting": str(len(waiting)) if waiting else ""},
+    )
+
+
+def read_account_facts(shared: Context, name: str) -> Account:
+    """Read an account; one that cannot be read has its reason."""
+    try:
+        facts = AccountFacts.of(shared.store, name)
+    except (StorageError, ExecutionError) as error:
+        return Account(name, problem=str(error))
+    waiting = tuple(record for record in facts.records.values() if record.status == "waiting")
+    if not facts.states:
+        return Account(name, waiting=waiting)
+    opening, *closes = facts.states
+    returns = np.array([state.net_return for state in closes])
+    return Account(
+        name,
+        last=facts.states[-1],
+        n_sessions=len(closes),
+        first=closes[0].session if closes else opening.session,
+        total_return=facts.states[-1].equity - 1.0,
+        largest_loss=max_drawdown(returns) if closes else 0.0,
+        spark=spark([state.equity for state in facts.states]),
+        waiting=waiting,
+    )
+
+
+def spark(equity: Sequence[float]) -> str:
+    """Path of an SVG through an equity curve, thinned."""
+    values = [*equity[:: max(1, len(equity) // N_SPARK)], equity[-1]]
+    low, high = min(values), max(values)
+    if len(equity) < 2 or low == high:
+        return ""
+    (width, height), steps = SPARK, len(values) - 1
+    places = (f"{i * width / steps:.1f} {height - position(v, low, high, height):.1f}" for i, v in enumerate(values))
+    return "M" + "L".join(places)
+
+
+def plan_rows(account: Account, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
+    """Rows of a plan: weights before and after, change, and orders in shares and money."""
+    plan, last = record.plan, account.last
+    value = last.value if last else None
+    rows = []
+    for name, before, after in zip(plan.symbols, plan.held, plan.target, strict=True):
+        money = None if value is None else (after - before) * value
+        price = last.prices.get(name) if last and name != CASH else None
+        shares = money / price if money is not None and price else None
+        rows.append({"name": name, "before": before, "after": after, "money": money, "shares": shares})
+    *names, cash = rows
+    names.sort(key=lambda row: -abs(row["after"] - row["before"]))
+    shown = [row for row in names if row["before"] or row["after"]]
+    changes = [row["after"] - row["before"] for row in shown]
+    return {
+        "plan": plan,
+        "account": account.name,
+        "value": value,
+        "findings": record.findings,
+        "rows": shown,
+        "cash": cash,
+        "largest": max(map(abs, changes), default=0.0) or 1.0,
+        "n_buys": sum(change > 0 for change in changes),
+        "n_sells": sum(change < 0 for change in changes),
+        "decide_by": next_open(plan.session),
+        "is_replay": bool(last and last.in_replay),
+        "other_policy": active and (active.run_id, active.policy) != (plan.run_id, plan.policy) and active.policy,
+    }

@@ -1,0 +1,84 @@
+"""Sharpe ratio curve: every completed run and trial, ranked."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.content import Content, Series, render
+from nvtrader_pipelines.storage.tables import RATIO_CURVE
+
+MAX_ROWS = 100  # of a table
+VALIDATION = "validation"  # period of a trial
+NAMES = (
+    *("kind", "run_id", "session_id", "trial_id", "experiment", "source", "period", "finished_at", "sharpe"),
+    *("sharpe_low", "sharpe_high", "max_drawdown", "deflated_sharpe", "best_baseline", "information_ratio"),
+    *("deflated_information_ratio", "note"),
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """Entries of the ratio curve over the same sessions."""
+
+    name: str
+    title: str
+    rows: list[dict[str, Any]]  # best first
+
+    @property
+    def highest(self) -> float | None:
+        """Highest deflated ratio of a run over its best baseline; None if none is known."""
+        return max(
+            (value for row in self.rows if (value := row["deflated_information_ratio"]) is not None), default=None
+        )
+
+
+def read_review(shared: Context) -> Content:
+    """Read the ratio curve, as a view per period."""
+    entries = shared.store.tables.read(RATIO_CURVE, columns=NAMES).sort("finished_at").to_dicts()
+    views = ratio_views(entries)
+    part = render(
+        "ranked",
+        views=views,
+        probability=lambda value: format_probability(value, MIN_DEFLATED),
+        max_rows=MAX_ROWS,
+        min_deflated=MIN_DEFLATED,
+    )
+    rows = tuple(_point(entry, view.name) for view in views for entry in view.rows)
+    n_entries = len({(entry["run_id"], entry["experiment"]) for entry in entries})
+    return Content(
+        {"ranked": part, "periods": render("periods", views=views)},
+        {"ratio": Series("ratio", rows, {"min_deflated": MIN_DEFLATED})},
+        {"entries": str(n_entries) if n_entries else ""},
+    )
+
+
+def ratio_views(entries: list[dict[str, Any]]) -> list[View]:
+    """Views with their entries, best first; trials are with the runs over the sessions before the reported ones."""
+    scored = [entry for entry in entries if entry["sharpe"] is not None]
+    periods = {entry["period"] for entry in scored if entry["kind"] == "run"}
+    tuned = {period for period in periods if period.startswith("before_")}
+    titles = {"tuned": "Before the reported sessions: runs and trials"}
+    titles |= {each: f"{describe_period(each).capitalize()}: runs" for each in sorted(periods - tuned, reverse=True)}
+    chosen = {name: {name} for name in titles} | {"tuned": {*tuned, VALIDATION}}
+    views = [
+        View(name, title, sorted((e for e in scored if e["period"] in chosen[name]), key=lambda row: -row["sharpe"]))
+        for name, title in titles.items()
+    ]
+    return [view for view in views if view.rows]
+
+
+def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
+    name = row["experiment"]
+    return {
+        "id": f"{view}/{row['run_id'] or name}",
+        "view": view,
+        "kind": row["kind"],
+        "experiment": name,
+        "sharpe": row["sharpe"],
+        "sharpe_low": row["sharpe_low"],
+        "sharpe_high": row["sharpe_high"],
+        "max_drawdown": row["max_drawdown"],
+        "deflated_sharpe": row["deflated_sharpe"],
+        "finished_at": row["finished_at"].isoformat(),
+    }

@@ -1,0 +1,32 @@
+"""Schedules: last and next run, and run now."""
+
+from nvtrader_pipelines.orchestration.job_states import ScheduleState
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.content import Content, render
+from nvtrader_pipelines.storage.code_server import running_url
+
+PURPOSES = {
+    "nightly_preference_extract": "preference pairs of every experiment",
+    "dpo_check": "whether there are pairs enough to tune on",
+    "weekly_retrain": "trains every experiment on the current market",
+    "eod_ingest": "delivers and checks the prices of the day",
+    "eod_rebalance": "trades every account at the close",
+    "weekly_autoresearch": "a search session on the market that is traded",
+    "weekly_upkeep": "compacts the warehouse",
+}
+N_FIRST = 3  # schedules of the feedback loop
+
+
+def read_schedule(shared: Context) -> Content:
+    """Read the schedules from Dagster."""
+    states = shared.job_runs.schedules()
+    url = running_url(shared.home.dagster)
+    values = {"first": states[:N_FIRST], "others": states[N_FIRST:], "purposes": PURPOSES, "url": url}
+    return Content({"schedule": render("schedule", **values)}, values={"next_run": _next_run(states)})
+
+
+def _next_run(states: list[ScheduleState]) -> str:
+    from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+
+    times = [state.next_at for state in states[:N_FIRST] if state.next_at]
+    return f"{min(times).astimezone(EXCHANGE_TIME):%H:%M}" if times else ""

@@ -1,0 +1,36 @@
+"""Environment and markets that everything is trained and judged on."""
+
+import polars as pl
+
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.content import Content, render
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.specs import read_market
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, QUARANTINE
+
+MARKET = ("source", "first_session", "last_session", "n_sessions", "n_symbols", "digest", "built_at")
+
+
+def read_setup(shared: Context) -> Content:
+    """Read the environment, and the markets that are built."""
+    tables, problem, names = shared.store.tables, "", set[str]()
+    try:
+        names = {source.kind for source in read_market(shared.home).sources}
+    except StorageError as error:
+        problem = str(error)
+    refused = tables.read(QUARANTINE, columns=["source"])["source"].value_counts()
+    markets = tables.read(MARKET_PANEL, columns=MARKET).join(refused, on="source", how="left").sort("source")
+    spec = ExperimentSpec(name="defaults")
+    part = render(
+        "setup",
+        markets=markets.filter(pl.col("source").is_in(names)).to_dicts() if names else markets.to_dicts(),
+        environment=EnvSpec(),
+        splitter=spec.splitter,
+        n_seeds=len(spec.seeds),
+        problem=problem,
+        survivorship=SURVIVORSHIP,
+    )
+    return Content({"setup": part})

@@ -1,0 +1,459 @@
+"use strict";
+// The server renders the page. This keeps it current, draws its charts, and sends what a person decides.
+
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const STREAM = "/api/continuous-rl/stream", CHANGES = "/api/continuous-rl/changes";
+const POLL = 2000, LOST = 12000, UNDO = 5000; // milliseconds; the stream sends something every five seconds
+const MAX_POINTS = 200; // of a curve
+const narrow = () => matchMedia("(max-width: 48rem)").matches;
+const say = (text) => { $("#spoken").textContent = text; };
+
+// ---- state: rows of charts by id, and the version that this page has
+const series = {};
+let version = document.body.dataset.version;
+function takeSeries(name, change) {
+  const kept = (series[name] ??= { rows: new Map(), facts: {} });
+  if (change.reset) kept.rows.clear();
+  kept.facts = change.facts;
+  change.rows.forEach((row) => kept.rows.set(row.id, row));
+  const figure = $(`[data-chart="${name}"]`);
+  figure.hidden = !kept.rows.size;
+  if (drawn.has($(".plot", figure))) draw($(".plot", figure));
+}
+function apply(change) {
+  if (change.after && change.after !== version) return change.version === version ? undefined : catchUp();
+  version = change.version;
+  $("[data-clock]").textContent = change.clock;
+  Object.entries(change.parts).forEach(([name, html]) => takePart(name, html));
+  Object.entries(change.values).forEach(([name, text]) => $$(`[data-value="${name}"]`).forEach((element) => { element.textContent = text; }));
+  Object.entries(change.series).forEach(([name, rows]) => takeSeries(name, rows));
+  const waiting = $('[data-value="waiting"]').textContent;
+  document.title = `${waiting ? `(${waiting}) ` : ""}Continuous RL · NVTrader`;
+}
+async function catchUp() {
+  const answer = await fetch(`${CHANGES}?after=${version}`);
+  if (!answer.ok) throw new Error(await sentence(answer));
+  apply(await answer.json());
+}
+
+// ---- parts: what differs is changed in place, so that focus, scroll, typed text and open rows stay
+const KEPT = new Set(["open", "hidden", "aria-selected", "tabindex", "aria-invalid", "aria-current"]);
+const keyOf = (node) => node.nodeType === 1 ? node.id || node.dataset.key || node.dataset.account || "" : "";
+function takePart(name, html) {
+  const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
+  if (!target) return;
+  holder.innerHTML = html; // rendered by the server, which escapes every value
+  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length;
+  morph(target, holder.content);
+  if (name === "plans") {
+    choosePlan(before);
+    if ($$("[role=tab]").length > n) say("A plan waits for you.");
+  }
+  afterPart(name);
+}
+function morph(target, fresh) {
+  const keyed = new Map([...target.children].filter(keyOf).map((node) => [keyOf(node), node]));
+  let place = target.firstChild;
+  for (const node of [...fresh.childNodes]) {
+    const key = keyOf(node);
+    let old = key ? keyed.get(key) : place && !keyOf(place) && place.nodeName === node.nodeName ? place : undefined;
+    if (old && old.nodeName !== node.nodeName) old = undefined;
+    if (!old) { target.insertBefore(node, place); continue; }
+    if (old === place) place = place.nextSibling; else target.insertBefore(old, place);
+    if (old.nodeType !== 1) { if (old.data !== node.data) old.data = node.data; continue; }
+    for (const { name } of [...old.attributes]) if (!node.hasAttribute(name) && !KEPT.has(name)) old.removeAttribute(name);
+    for (const { name, value } of node.attributes) if (!KEPT.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (!old.matches(".error, input, textarea, select")) morph(old, node);
+  }
+  while (place) { const next = place.nextSibling; place.remove(); place = next; }
+}
+function afterPart(name) {
+  if (["ticker", "trades"].includes(name)) chooseAccount();
+  if (["periods", "ranked"].includes(name)) choosePeriod();
+}
+
+// ---- stream: one a browser, shared by its tabs; polling while it is away
+const channel = new BroadcastChannel("nvtrader");
+let heard = performance.now(), isLost = false, polling;
+function show(state) {
+  $("#conn").className = `conn ${state}`;
+  $("#conn b").textContent = { live: "Live", polling: "Polling", lost: "Reconnecting" }[state];
+  if ((state === "lost") === isLost) return;
+  isLost = state === "lost";
+  $("#lost").hidden = !isLost;
+  if (isLost) $("#lost time").textContent = $("[data-clock]").textContent;
+  say(isLost ? "Connection lost." : "Connected again.");
+}
+function hear(change) { heard = performance.now(); show("live"); return apply(change); }
+function receive(data) { const change = JSON.parse(data); channel.postMessage(change); hear(change)?.catch(() => {}); }
+channel.onmessage = ({ data }) => { hear(data)?.catch(() => {}); };
+function lead() { // holds the lock while this tab lives, so that another opens the stream after it
+  return new Promise(() => {
+    let source;
+    const open = () => {
+      source?.close();
+      source = new EventSource(`${STREAM}?after=${version}`);
+      source.addEventListener("changes", ({ data }) => receive(data));
+      source.onerror = () => { poll(); if (source.readyState === EventSource.CLOSED) setTimeout(open, POLL); };
+    };
+    open();
+    setInterval(() => { if (performance.now() - heard > LOST) open(); }, LOST);
+  });
+}
+async function poll() {
+  clearTimeout(polling);
+  const since = heard;
+  try { await catchUp(); if (since === heard) show("polling"); } catch { if (since === heard) show("lost"); }
+  polling = setTimeout(() => { if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
+}
+setInterval(() => { if (performance.now() - heard > LOST && !polling) poll(); }, POLL);
+$("#retry").addEventListener("click", poll);
+
+// ---- requests: an error is the sentence of the service
+async function sentence(answer) {
+  if (answer.status === 401) return "This page may only read: open the link that `nvtrader serve` printed last.";
+  const problem = await answer.json().catch(() => ({}));
+  return problem.detail ?? `The service answered ${answer.status}.`;
+}
+async function post(path, body) {
+  let answer;
+  try {
+    answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  } catch { throw new Error("The service does not answer; nothing was changed. Try again once it runs."); }
+  if (!answer.ok) throw new Error(await sentence(answer));
+  return answer.json();
+}
+function bodyOf(form) {
+  const body = {};
+  for (const [name, value] of new FormData(form)) {
+    const field = form.elements[name], text = value.trim();
+    if (name === "symbols") body[name] = text.split(",").map((symbol) => symbol.trim()).filter(Boolean);
+    else if (name === "engaged") body[name] = text === "true";
+    else if (field.dataset?.whole === undefined) body[name] = text;
+    else if (text) body[name] = Number.isNaN(Number(text.replaceAll(",", ""))) ? text : Number(text.replaceAll(",", ""));
+  }
+  if (body.engaged && !body.reason) body.reason = "halted on the page";
+  return body;
+}
+function fail(form, text) {
+  const error = $(".error", form), field = $$("input[name], textarea", form).find((input) => text.startsWith(`${input.name}:`) || text.includes(` ${input.name} `));
+  $$("[aria-invalid]", form).forEach((input) => input.removeAttribute("aria-invalid"));
+  error.textContent = text;
+  error.hidden = !text;
+  if (text && field) { field.setAttribute("aria-invalid", "true"); field.after(error); field.focus(); }
+}
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("[data-post]");
+  if (!form) return event.preventDefault();
+  event.preventDefault();
+  const button = $("button[type=submit]", form), done = $(".done", form);
+  if (button.getAttribute("aria-disabled")) return;
+  button.setAttribute("aria-disabled", "true");
+  try {
+    await post(form.dataset.post, bodyOf(form));
+    fail(form, "");
+    form.closest("dialog")?.close();
+    if (done) { done.textContent = form.dataset.started; done.hidden = false; }
+  } catch (error) { fail(form, error.message); if (done) done.hidden = true; }
+  button.removeAttribute("aria-disabled");
+});
+
+// ---- decisions are sent after some seconds, so that they can be undone; a further one sends the one before
+let pending;
+const toast = $("#toast");
+function decide(text, send, undo) {
+  flush();
+  $("span", toast).textContent = `${text}. It is sent in ${UNDO / 1000} seconds.`;
+  toast.hidden = false;
+  pending = { send, undo, timer: setTimeout(flush, UNDO) };
+}
+function flush() {
+  if (!pending) return;
+  const { send, timer } = pending;
+  clearTimeout(timer);
+  pending = undefined;
+  toast.hidden = true;
+  send();
+}
+function undo() {
+  if (!pending) return;
+  clearTimeout(pending.timer);
+  pending.undo?.();
+  pending = undefined;
+  toast.hidden = true;
+  say("Undone.");
+}
+$("button", toast).addEventListener("click", undo);
+addEventListener("pagehide", flush);
+function trouble(text) { // of what has no field of its own
+  $("span", toast).textContent = text;
+  $("button", toast).hidden = true;
+  toast.hidden = false;
+  setTimeout(() => { if (!pending) toast.hidden = true; $("button", toast).hidden = false; }, 8000);
+}
+const later = (text, path, body, undoing) => decide(text, () => post(path, body).catch((error) => { undoing?.(); trouble(error.message); }), undoing);
+
+// ---- plans
+const tabs = () => $$("[role=tab]");
+const chosenPlan = () => $("[role=tab][aria-selected=true]")?.dataset.tab;
+function choosePlan(id, step = 0) {
+  const list = tabs(), at = Math.max(0, list.findIndex((tab) => tab.dataset.tab === id)), next = list.length ? list[(at + step + list.length) % list.length] : undefined;
+  list.forEach((tab) => {
+    tab.setAttribute("aria-selected", String(tab === next));
+    tab.tabIndex = tab === next ? 0 : -1;
+    $(`#plan-${tab.dataset.tab}`).hidden = tab !== next;
+  });
+  next?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  return next;
+}
+const WORDS = { approve: "approved", override: "overridden", reject: "rejected" };
+function act(what) {
+  const id = chosenPlan(), panel = id && $(`#plan-${id}`);
+  if (!panel || panel.dataset.sent) return;
+  const form = $("form", panel), reason = form.elements.reason.value.trim();
+  if (what !== "approve" && !reason) { fail(form, "Say why: the audit records it."); form.elements.reason.setAttribute("aria-invalid", "true"); return form.elements.reason.focus(); }
+  fail(form, "");
+  panel.dataset.sent = what;
+  const send = () => post(`/api/plans/${id}/${what}`, { reason }).then(() => say(`Plan ${WORDS[what]}.`), (error) => {
+    delete panel.dataset.sent;
+    choosePlan(id);
+    fail(form, error.message);
+  });
+  decide(`Plan of ${panel.dataset.name} ${WORDS[what]}`, send, () => { delete panel.dataset.sent; });
+  choosePlan(id, 1);
+}
+document.addEventListener("click", (event) => {
+  const target = event.target.closest("button, a");
+  if (!target) return;
+  const { tab, plan, open, load, runNow, analyze } = target.dataset;
+  if (tab) choosePlan(tab);
+  if (plan) choosePlan(plan);
+  if (target.dataset.do) act(target.dataset.do);
+  if (open) show_dialog(open);
+  if (target.hasAttribute("data-close")) target.closest("dialog").close();
+  if (load) askToLoad(target);
+  if (runNow) later(`${runNow} runs now`, `/api/scheduler/${runNow}/run`);
+  if (target.id === "stop") later("The search stops after this trial", "/api/nemorl-autoresearch/stop", { session_id: target.dataset.session });
+  if (analyze) interpret(target);
+  if (target.hasAttribute("data-dismiss")) target.closest(".answer").hidden = true;
+});
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (step && event.target.matches("[role=tab]")) choosePlan(chosenPlan(), step).focus();
+});
+
+// ---- dialogs
+function show_dialog(id) { const dialog = $(`#${id}`), form = $("form", dialog); if (form) fail(form, ""); if (!dialog.open) dialog.showModal(); }
+function askToLoad(button) {
+  if (button.getAttribute("aria-disabled")) return;
+  $$("#load [data-fill]").forEach((element) => { element.textContent = button.dataset[element.dataset.fill]; });
+  $("#load input[name=policy]").value = button.dataset.load;
+  show_dialog("load");
+}
+
+// ---- what a person chose to see
+function chooseAccount() {
+  const chosen = $("#account").value;
+  $$("[data-account]").forEach((block) => { block.hidden = block.dataset.account !== chosen; });
+}
+function choosePeriod() {
+  const chosen = $("input[name=period]:checked")?.value, wanted = $("#filter").value.trim().toLowerCase();
+  $$("[data-period]").forEach((block) => { block.hidden = block.dataset.period !== chosen; });
+  $$("[data-period] tbody tr").forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
+}
+const remember = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private windows */ } };
+const recall = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
+if ([...$("#account").options].some(({ value }) => value === recall("account"))) $("#account").value = recall("account");
+$("#account").addEventListener("change", (event) => { remember("account", event.target.value); chooseAccount(); });
+document.addEventListener("change", (event) => {
+  const { name, value } = event.target;
+  if (name === "period" || name === "order") { choosePeriod(); if (drawn.has($("#plot-ratio"))) draw($("#plot-ratio")); }
+  if (name === "eval_mode") $$(".knobs").forEach((table) => { table.hidden = table.dataset.mode !== value; });
+});
+$("#filter").addEventListener("input", choosePeriod);
+const fold = () => $$("details.fold").forEach((details) => { details.open = !narrow(); });
+
+// ---- theme
+const themes = ["auto", "light", "dark"];
+let theme = themes.includes(recall("theme")) ? recall("theme") : "auto";
+function setTheme() {
+  theme === "auto" ? delete document.documentElement.dataset.theme : (document.documentElement.dataset.theme = theme);
+  $("#theme").textContent = `Theme: ${theme}`;
+  drawn.forEach(draw);
+}
+$("#theme").addEventListener("click", () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; remember("theme", theme); setTheme(); });
+
+// ---- charts
+const probe = document.body.appendChild(Object.assign(document.createElement("i"), { hidden: true }));
+function color(name, alpha = 1) { // the browser resolves light-dark()
+  probe.style.color = `var(${name})`;
+  const [r, g, b] = getComputedStyle(probe).color.match(/\d+(\.\d+)?/g);
+  return `rgba(${r},${g},${b},${alpha})`;
+}
+const axis = (more) => ({ gridcolor: color("--line"), linecolor: color("--line"), zeroline: false, fixedrange: true, automargin: true, ...more });
+const titled = (text) => (narrow() ? undefined : { text, standoff: 8 });
+const layout = (more) => ({
+  paper_bgcolor: color("--card"), plot_bgcolor: color("--card"), showlegend: false, hovermode: "closest", dragmode: false, uirevision: 1,
+  font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--soft") }, margin: { l: 48, r: 10, t: 8, b: 36 },
+  hoverlabel: { bgcolor: color("--card"), bordercolor: color("--edge"), font: { color: color("--ink") } }, ...more,
+});
+const spread = (rows, tone, thickness = 1) => ({
+  type: "data", symmetric: false, color: tone, thickness, width: 0,
+  array: rows.map((r) => (r.sharpe_high ?? r.sharpe) - r.sharpe), arrayminus: rows.map((r) => r.sharpe - (r.sharpe_low ?? r.sharpe)),
+});
+const dots = (rows, x, name, marker, tone, more) => ({
+  x, y: rows.map((r) => r.sharpe), mode: "markers", name, marker, error_y: spread(rows, tone),
+  customdata: rows.map((r) => [r.sharpe_low === null ? "" : ` [${r.sharpe_low.toFixed(2)}, ${r.sharpe_high.toFixed(2)}]`]), hovertemplate: "%{text}: %{y:.2f}%{customdata[0]}<extra>%{fullData.name}</extra>", ...more,
+});
+const rowsOf = (name) => [...(series[name]?.rows.values() ?? [])];
+function thin(points) { // every second point while there are more than a curve holds
+  while (points.length > MAX_POINTS) points = points.filter((_, i) => i % 2 || i === points.length - 1);
+  return points;
+}
+
+const CHARTS = {
+  trials() {
+    const { base, budget } = series.trials.facts, rows = rowsOf("trials").sort((a, b) => a.trial - b.trial), last = Math.max(budget ?? 0, rows.length);
+    const x = rows.map((r) => r.trial), some = (keep) => rows.filter((r) => r.sharpe !== null && keep(r));
+    const group = (keep, name, marker, tone) => { const some_rows = some(keep); return dots(some_rows, some_rows.map((r) => r.trial), name, marker, tone, { text: some_rows.map((r) => `trial ${r.trial}`) }); };
+    const cut = ["pruned", "infeasible", "failed"], other = color("--c-other");
+    return [[
+      { x: [0.5, last + 0.5], y: [base, base], mode: "lines", line: { color: color("--soft"), dash: "dot", width: 1.5 }, hovertemplate: "base %{y:.2f}<extra></extra>" },
+      group((r) => cut.includes(r.standing), "pruned", { symbol: "x-thin", size: 7, line: { width: 1.5, color: other } }, "rgba(0,0,0,0)"),
+      group((r) => !cut.includes(r.standing) && !r.is_kept, "not kept", { symbol: "circle-open", size: 7, color: other, line: { width: 1.5 } }, color("--c-other", 0.4)),
+      { x, y: rows.map((r) => r.luck), mode: "lines", line: { color: color("--bad"), dash: "dash", width: 1.5 }, hovertemplate: "luck bar %{y:.2f}<extra></extra>" },
+      { x, y: rows.map((r) => r.best), mode: "lines", line: { color: color("--c-best"), width: 2.5, shape: "hv" }, hovertemplate: "best so far %{y:.2f}<extra></extra>" },
+      group((r) => r.is_kept, "kept", { size: 9, color: color("--c-policy") }, color("--c-policy")),
+    ], layout({ xaxis: axis({ range: [0.4, last + 0.6], title: { text: "trial" }, showgrid: false }), yaxis: axis({ title: titled("net Sharpe ratio") }) }), rows];
+  },
+  curve() {
+    const points = rowsOf("curve").sort((a, b) => a.timesteps - b.timesteps), seeds = [...new Set(points.map((p) => p.seed))].sort((a, b) => a - b);
+    const traces = seeds.map((seed) => {
+      const line = thin(points.filter((p) => p.seed === seed));
+      return { x: line.map((p) => p.timesteps), y: line.map((p) => p.mean_reward), mode: "lines", name: `seed ${seed}`, line: { color: color(seeds.length > 1 ? "--c-seed" : "--c-policy", seeds.length > 1 ? 0.6 : 1), width: seeds.length > 1 ? 1 : 2.5 }, hovertemplate: "%{x:,} steps: %{y:.4f}<extra>%{fullData.name}</extra>" };
+    });
+    if (seeds.length > 1) {
+      const sums = new Map();
+      points.forEach((p) => sums.set(p.timesteps, [...(sums.get(p.timesteps) ?? []), p.mean_reward]));
+      const mean = thin([...sums].filter(([, rewards]) => rewards.length === seeds.length));
+      traces.push({ x: mean.map(([steps]) => steps), y: mean.map(([, rewards]) => rewards.reduce((a, b) => a + b) / rewards.length), mode: "lines", name: "mean", line: { color: color("--c-policy"), width: 2.5 }, hovertemplate: "%{x:,} steps: %{y:.4f}<extra>mean</extra>" });
+    }
+    return [traces, layout({ xaxis: axis({ range: [0, series.curve.facts.total], title: { text: "timesteps" }, showgrid: false, tickformat: "~s" }), yaxis: axis({ nticks: 5, tickformat: ".4~g", title: titled("mean reward a step") }) }), thin(points)];
+  },
+  ratio() {
+    const chosen = $("input[name=period]:checked")?.value, byTime = $("input[name=order]:checked").value === "time";
+    const rows = rowsOf("ratio").filter((r) => r.view === chosen).sort(byTime ? (a, b) => (a.finished_at < b.finished_at ? -1 : 1) : (a, b) => b.sharpe - a.sharpe);
+    const x = rows.map((_, i) => i + 1), last = rows.length, least = series.ratio.facts.min_deflated;
+    let highest = -Infinity;
+    const running = rows.map((r) => (highest = Math.max(highest, r.sharpe)));
+    const group = (kind, marker, tone) => { const at = x.filter((i) => rows[i - 1].kind === kind), some = at.map((i) => rows[i - 1]); return dots(some, at, kind, marker, tone, { text: some.map((r) => r.experiment) }); };
+    return [[
+      { x, y: rows.map((r) => r.max_drawdown), type: "bar", yaxis: "y2", marker: { color: color("--c-loss", 0.35) }, width: last < 12 ? 0.12 : 0.7, hovertemplate: "max drawdown %{y:.0%}<extra></extra>" },
+      { x, y: running, mode: "lines", visible: byTime, line: { color: color("--c-best"), width: 2.5, shape: "hv" }, hovertemplate: "best so far %{y:.2f}<extra></extra>" },
+      group("trial", { size: 7, symbol: "circle-open", color: color("--c-trial"), line: { width: 1.5 } }, color("--c-other", 0.5)),
+      group("run", { size: 10, color: color("--c-policy") }, color("--c-policy")),
+      { x, y: rows.map((r) => r.deflated_sharpe), mode: "markers", yaxis: "y3", marker: { size: 5, color: color("--c-policy") }, hovertemplate: "deflated %{y:.2f}<extra></extra>" },
+      { x: [0.4, last + 0.6], y: [least, least], mode: "lines", yaxis: "y3", line: { color: color("--bad"), dash: "dash", width: 1.5 }, hoverinfo: "skip" },
+    ], layout({
+      margin: { l: 48, r: 48, t: 8, b: 36 }, xaxis: axis({ range: [0.2, last + 0.8], title: { text: byTime ? "completed, oldest first" : "rank" }, showgrid: false, anchor: "y3", tickformat: "d", nticks: Math.min(12, last + 1) }),
+      yaxis: axis({ domain: [0.27, 1], title: titled("net Sharpe ratio") }),
+      yaxis2: axis({ domain: [0.27, 1], overlaying: "y", side: "right", range: [1.7, 0], tickvals: [0, 0.25, 0.5], tickformat: ".0%", showgrid: false }),
+      yaxis3: axis({ domain: [0, 0.17], range: [-0.06, 1.1], tickvals: [0, 0.5, least], title: titled("deflated") }),
+    }), rows];
+  },
+};
+let plotly; // loaded once, when the first chart comes near
+const loadPlotly = () => (plotly ??= new Promise((resolve, reject) => {
+  document.head.append(Object.assign(document.createElement("script"), { src: document.body.dataset.plotly, onload: () => resolve(window.Plotly), onerror: () => { plotly = undefined; reject(new Error("The charts cannot be loaded; the tables have their numbers.")); } }));
+}));
+const drawn = new Set(), waiting = new Set();
+function draw(plot) { // at most four times a second
+  if (waiting.has(plot)) return;
+  waiting.add(plot);
+  setTimeout(async () => {
+    waiting.delete(plot);
+    try {
+      const Plotly = await loadPlotly(), [traces, how] = CHARTS[plot.id.slice(5)]();
+      $(".idle", plot)?.remove();
+      await Plotly.react(plot, traces, how, { displayModeBar: false, responsive: true });
+    } catch { drawn.delete(plot); } // the sentence in the plot stays
+  }, drawn.has(plot) ? 100 : 0);
+  drawn.add(plot);
+}
+const near = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => { near.unobserve(target); draw(target); }), { rootMargin: "300px" });
+
+// ---- analyze: only when asked
+async function interpret(button) {
+  if (button.getAttribute("aria-disabled")) return;
+  const figure = button.closest("figure"), answer = $(".answer", figure), plot = $(".plot", figure), text = button.textContent;
+  button.setAttribute("aria-disabled", "true");
+  button.textContent = "Reading the chart …";
+  try {
+    const image = await (await loadPlotly()).toImage(plot, { format: "png", width: 1200, height: 560 });
+    const rows = CHARTS[plot.id.slice(5)]()[2];
+    const reading = await post("/api/continuous-rl/interpret-chart", { kind: button.dataset.analyze, image_b64: image, context: { rows } });
+    const list = document.createElement("ul"), foot = document.createElement("footer");
+    list.append(...reading.bullets.map((bullet) => Object.assign(document.createElement("li"), { textContent: bullet })));
+    foot.append(...[reading.model, `${reading.seconds.toFixed(1)} s`, `read at ${$("[data-clock]").textContent}`].map((word) => Object.assign(document.createElement("span"), { textContent: word })));
+    foot.append(Object.assign(document.createElement("button"), { type: "button", className: "plain small", textContent: "Hide" }));
+    foot.lastChild.toggleAttribute("data-dismiss", true);
+    answer.replaceChildren(list, foot);
+  } catch (error) { answer.replaceChildren(Object.assign(document.createElement("p"), { className: "error", textContent: error.message })); }
+  answer.hidden = false;
+  button.textContent = text;
+  button.removeAttribute("aria-disabled");
+}
+
+// ---- keyboard: single keys, off while a field has the focus
+function go(i) {
+  const panel = $$("section.panel")[i], head = panel && $("h3", panel);
+  if (!head) return;
+  panel.scrollIntoView();
+  head.tabIndex = -1;
+  head.focus({ preventScroll: true });
+}
+function step(by) { choosePlan(chosenPlan(), by); $("#decisions").scrollIntoView(); }
+const KEYS = [
+  ["1 – 7", "go to a panel", /^[1-7]$/, (key) => go(Number(key) - 1)],
+  ["j, k", "next, previous waiting plan", /^[jk]$/, (key) => step(key === "j" ? 1 : -1)],
+  ["a", "approve the plan shown", /^a$/, () => act("approve")],
+  ["o", "override it: keep the holdings", /^o$/, () => act("override")],
+  ["x", "reject it", /^x$/, () => act("reject")],
+  ["u", "undo, until it is sent", /^u$/, undo],
+  ["/", "filter runs and trials", /^\/$/, () => $("#filter").focus()],
+  ["h", "halt trading: asks first", /^h$/, () => show_dialog($("[data-open=resume]") ? "resume" : "halt")],
+  ["?", "this list", /^\?$/, () => show_dialog("keys")],
+  ["Esc", "close", /^$/, () => {}],
+];
+KEYS.forEach(([key, what]) => {
+  const term = document.createElement("dt");
+  term.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+  $("#keymap").append(term, Object.assign(document.createElement("dd"), { textContent: what }));
+});
+$("#keys-on").checked = recall("keys") !== "off";
+$("#keys-on").addEventListener("change", (event) => remember("keys", event.target.checked ? "on" : "off"));
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || !$("#keys-on").checked || $("dialog[open]")) return;
+  if (event.target.matches("input:not([type=radio]), select, textarea")) { if (event.key === "Escape") event.target.blur(); return; }
+  const found = KEYS.find(([, , pattern]) => pattern.test(event.key));
+  if (found) { event.preventDefault(); found[3](event.key); }
+});
+
+// ---- which section is in view
+const links = $$(".rail a[href^='#']");
+const spy = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => links.forEach((link) => {
+  link.hash === `#${target.id}` ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current");
+})), { rootMargin: "-20% 0px -70% 0px" });
+links.forEach((link) => { if ($(link.hash)) spy.observe($(link.hash)); });
+
+// ---- start
+Object.entries(JSON.parse($("#data").textContent)).forEach(([name, change]) => takeSeries(name, change));
+$$(".plot").forEach((plot) => near.observe(plot));
+for (const query of ["(prefers-color-scheme: dark)", "(max-width: 48rem)"]) matchMedia(query).addEventListener("change", () => { fold(); drawn.forEach(draw); });
+fold();
+setTheme();
+chooseAccount();
+choosePeriod();
+catchUp().catch(() => {});
+navigator.locks ? navigator.locks.request("nvtrader-stream", lead) : lead();

@@ -1,0 +1,76 @@
+"""Pages in Chromium; without it, tests that need it are skipped."""
+
+import os
+import shutil
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.service.api.conftest import TOKEN
+from tests.service.api.servers import served
+
+CHROMIUM = os.environ.get("NVTRADER_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--font-render-hinting=none")
+
+
+@pytest.fixture(scope="module")  # Playwright's event loop would be in the way of tests of other modules
+def chromium():
+    """Chromium, started once."""
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: make dev")
+    if not CHROMIUM:
+        pytest.skip("there is no Chromium: apt-get install chromium, or set $NVTRADER_CHROMIUM")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve():
+    """Start services, which end after the pages that look at them."""
+    with ExitStack() as stack:
+        yield lambda home, **options: stack.enter_context(served(home, **options))
+
+
+@pytest.fixture
+def look(serve, chromium):
+    """Open the page of a service; nothing may leave the machine, and no script may fail."""
+    contexts, outside, errors = [], [], []
+
+    @contextmanager
+    def tolerant():
+        """Forget the errors of requests that are to fail."""
+        n_errors = len(errors)
+        yield
+        del errors[n_errors:]
+
+    def open_page(url, path="/", width=1280, scheme="light"):
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce", locale="en-US"
+        )
+        contexts.append(context)
+
+        def block(route):
+            outside.append(route.request.url)
+            route.abort()
+
+        context.route(lambda address: not address.startswith((url, "data:", "blob:")), block)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
+        page.goto(f"{url}{path}?token={TOKEN}", wait_until="domcontentloaded")
+        page.tolerant = tolerant
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert outside == []
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def shared_url(built_home):
+    """Service of the shared home, only to be read."""
+    with served(built_home) as (_, url, _):
+        yield url

@@ -1,0 +1,168 @@
+"""The page in Chromium: what a person sees and does."""
+
+from itertools import product
+
+import pytest
+from playwright.sync_api import expect
+
+from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.execution.plan_records import plan_records
+from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.promote import activate_manually
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home
+from tests.research.search_homes import market, search_home
+
+pytestmark = pytest.mark.slow
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+def axe_findings(page):
+    """Findings of axe-core, as rule and first place."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    findings = Axe().run(page, options={"runOnly": AXE_RULES}).response["violations"]
+    return [(finding["id"], finding["nodes"][0]["html"][:200], len(finding["nodes"])) for finding in findings]
+
+
+@pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))
+def test_page_is_accessible_and_never_scrolls_sideways(look, shared_url, scheme, width):
+    page = look(shared_url, width=width, scheme=scheme)
+    page.locator("#ratio").scroll_into_view_if_needed()
+    expect(page.locator("#plot-ratio .main-svg").first).to_be_attached()
+    assert axe_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_halt_and_resume_are_shown_at_once(serve, look, built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    page.keyboard.press("h")
+    page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
+    page.keyboard.press("Enter")
+    expect(page.locator(".band.halted")).to_contain_text("prices look wrong")
+    assert "prices look wrong" in FileKillSwitch(home).halt_reason()
+    page.get_by_role("button", name="Resume trading").click()
+    page.locator("#resume").get_by_label("Reason").fill("they are right")
+    page.locator("#resume").get_by_role("button", name="Resume trading").click()
+    expect(page.locator(".band.halted")).to_have_count(0)
+    expect(page.get_by_role("button", name="Halt trading").first).to_be_visible()
+    assert FileKillSwitch(home).halt_reason() is None
+
+
+def decisions(home):
+    """Status and reason of every plan, by account."""
+    records = plan_records(Store(home).audit.events()).values()
+    return {record.plan.account: (record.status, record.reason) for record in records}
+
+
+@pytest.fixture(scope="module")
+def twenty(waiting, tmp_path_factory):
+    """Home with twenty accounts more, each with a plan that waits."""
+    home = copy_home(waiting, tmp_path_factory.mktemp("twenty") / "home")
+    home.accounts.mkdir(exist_ok=True)
+    for number in range(20):
+        (home.accounts / f"book-{number:02}.yaml").write_text("kind: simulated\n")
+        for _ in Desk(Store(home), f"book-{number:02}", by="ann").trade(until_waiting=True):
+            pass
+    return home
+
+
+def test_twenty_plans_are_decided_by_keyboard(serve, look, twenty, tmp_path):
+    home = copy_home(twenty, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    expect(page.locator("[role=tab]")).to_have_count(21)
+    page.keyboard.press("x")  # a rejection needs a reason
+    expect(page.locator("[role=tabpanel]:visible .error")).to_be_visible()
+    page.keyboard.type("concentrated")
+    page.keyboard.press("Escape")
+    page.keyboard.press("x")
+    for _ in range(20):
+        page.keyboard.press("a")
+    expect(page.locator("[role=tab]")).to_have_count(0, timeout=60_000)
+    statuses = [status for status, _ in decisions(home).values()]
+    assert sorted(statuses) == ["approved"] * 20 + ["rejected"]
+
+
+def test_override_and_undo_keep_what_the_person_wants(serve, look, waiting, tmp_path):
+    home = copy_home(waiting, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_timeout(5500)
+    assert decisions(home)["paper"][0] == "waiting"
+    page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
+    page.get_by_role("button", name="Override").click()
+    expect(page.locator("#decisions")).to_contain_text("No plan waits", timeout=15_000)
+    assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
+
+
+def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, waiting, tmp_path):
+    home = copy_home(waiting, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    name = read_active(Store(home)).policy
+    activate_manually(Store(home), f"{name}/seed-0", "bob", "one seed", now)
+    expect(page.locator(".hint.warn")).to_contain_text(f"{name}/seed-0")
+    with page.tolerant():
+        page.get_by_role("button", name="Approve").click()
+        expect(page.locator("[role=tabpanel] .error")).to_contain_text("seed-0", timeout=15_000)
+    assert decisions(home)["paper"][0] == "waiting"
+    page.get_by_label("Reason (needed to override or reject)").fill("made by another")
+    page.get_by_role("button", name="Reject").click()
+    page.keyboard.press("Escape")
+    expect(page.locator("#decisions")).to_contain_text("No plan waits", timeout=15_000)
+    assert decisions(home)["paper"][0] == "rejected"
+
+
+def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    page.get_by_role("button", name="load →").first.click()
+    dialog = page.locator("#load")
+    expect(dialog).to_contain_text("decides for paper")
+    dialog.get_by_label("Reason").fill("try it on paper")
+    dialog.get_by_role("button", name="Load").click()
+    expect(page.locator("#policies")).to_contain_text("active since", timeout=15_000)
+    active = read_active(Store(home))
+    assert (active.reason, page.locator(".ticker:visible").inner_text().count(active.policy)) == ("try it on paper", 1)
+
+
+def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    row = page.get_by_role("row", name="dpo_check")
+    expect(row).to_contain_text("never")
+    row.get_by_role("button", name="Run now").click()
+    expect(row).to_contain_text("done", timeout=60_000)
+
+
+def test_session_is_watched_to_its_end_and_its_chart_is_read(serve, look, tmp_path):
+    _, url, _ = serve(search_home(tmp_path / "home", market()))
+    page = look(url)
+    page.get_by_text("cuFOLIO only", exact=True).click()
+    page.get_by_label("Goal").fill("less <b>risk</b>")
+    page.get_by_label("Budget, trials").fill("none")
+    page.locator("#search-source").select_option("landing")
+    with page.tolerant():
+        page.get_by_role("button", name="Start search").click()
+        expect(page.locator("#autoresearch .error")).to_contain_text("budget")
+    page.get_by_label("Budget, trials").fill("3")
+    page.get_by_role("button", name="Start search").click()
+    expect(page.locator("#autoresearch .done")).to_be_visible(timeout=60_000)
+    expect(page.locator("#autoresearch tbody tr[data-key]")).to_have_count(3, timeout=90_000)
+    expect(page.locator("#autoresearch .chip.done")).to_be_visible(timeout=60_000)
+    expect(page.locator("#autoresearch .note").first).to_have_text("Goal: less <b>risk</b>")
+    page.locator("#plot-trials").scroll_into_view_if_needed()
+    expect(page.locator("#plot-trials .main-svg").first).to_be_attached()
+    page.locator("#autoresearch").get_by_role("button", name="Analyze with Omni VLM").click()
+    answer = page.locator("#autoresearch .answer")
+    expect(answer.locator("footer")).to_contain_text("built-in")
+    assert 4 <= answer.locator("li").count() <= 6

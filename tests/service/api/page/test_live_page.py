@@ -1,0 +1,84 @@
+import pytest
+
+from nvtrader_pipelines.desk.halt import stop_trading
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.content import Content, Series
+from nvtrader_pipelines.service.api.page.live_page import LivePage
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.training_curve_file import CurvePoint, curve_path
+from tests.homes import copy_home
+
+DESK = {"switch", "band", "trades"}
+
+
+@pytest.fixture
+def home(built_home, tmp_path):
+    return copy_home(built_home, tmp_path / "home")
+
+
+@pytest.fixture
+def live(home):
+    page = LivePage(Context(Store(home), "ann"))
+    page.refresh()
+    return page
+
+
+def test_refresh_without_changes_changes_nothing(live):
+    version = live.changes().version
+    live.refresh()
+    changes = live.changes(version)
+    assert (changes.after, changes.version) == (version, version)
+    assert (changes.parts, changes.values, changes.series) == ({}, {}, {})
+
+
+def test_halt_changes_the_parts_that_show_it(home, live):
+    version = live.changes().version
+    stop_trading(Store(home), "ann", "prices look wrong", now)
+    live.refresh()
+    changes = live.changes(version)
+    assert set(changes.parts) == DESK
+    assert not changes.series
+
+
+@pytest.mark.parametrize("after", ["", "0.0", "other.3", "x", "\N{SUPERSCRIPT TWO}.\N{SUPERSCRIPT TWO}", "." * 40])
+def test_unknown_version_gets_everything(live, after):
+    assert live.changes(after).after == ""
+    assert live.changes(after).parts == live.changes().parts
+    assert live.changes(after).series == live.changes().series
+
+
+def test_points_of_a_curve_come_once(home, live):
+    (file,) = home.training_curves.glob("*.jsonl") if home.training_curves.exists() else (curve_path(home, "0" * 16),)
+    file.parent.mkdir(exist_ok=True)
+    version = live.changes().version
+    for timesteps in (100, 200):
+        point = CurvePoint(fold=9, seed=0, timesteps=timesteps, total_timesteps=300, mean_reward=0.5)
+        with file.open("a") as lines:
+            lines.write(f"{point.model_dump_json()}\n")
+        live.refresh()
+    changes = live.changes(version).series["curve"]
+    assert (changes.reset, [row["timesteps"] for row in changes.rows]) == (True, [100, 200])
+    later = live.changes(live.changes().version)
+    assert "curve" not in later.series
+
+
+def rows(*numbers):
+    return tuple({"id": number, "value": 10 * number} for number in numbers)
+
+
+def test_only_new_and_changed_rows_are_sent(live):
+    live.take(Content({}, {"chart": Series("a", rows(1, 2))}))
+    version = live.changes().version
+    live.take(Content({}, {"chart": Series("a", (*rows(1), {"id": 2, "value": 0}, *rows(3)))}))
+    changes = live.changes(version).series["chart"]
+    assert not changes.reset
+    assert [row["id"] for row in changes.rows] == [2, 3]
+
+
+def test_another_key_begins_the_rows_anew(live):
+    live.take(Content({}, {"chart": Series("a", rows(1, 2))}))
+    version = live.changes().version
+    live.take(Content({}, {"chart": Series("b", rows(3))}))
+    changes = live.changes(version).series["chart"]
+    assert (changes.reset, [row["id"] for row in changes.rows]) == (True, [3])

@@ -1,0 +1,72 @@
+import re
+from importlib.resources import files
+
+import pytest
+
+from nvtrader_pipelines.desk.halt import stop_trading
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.service.api.page.routes import PLOTLY
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home, small_home
+from tests.service.api.conftest import client_of
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(1)</script>&amp;{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def page(client):
+    """Page of the shared home."""
+    return client.get("/continuous-rl.html")
+
+
+def test_page_names_its_own_files_only(page):
+    assert page.status_code == 200
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert {address for address in addresses if "//" in address} == {"http://127.0.0.1:5000"}  # MLflow's, a link
+    assert not re.search(r"<script>|\son\w+=|style=", page.text)
+
+
+def test_policy_of_the_page_allows_scripts_of_the_service_only(page):
+    policy = dict(rule.strip().partition(" ")[::2] for rule in page.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'self'"
+    assert "script-src" not in policy
+
+
+@pytest.mark.parametrize("name", ["continuous-rl.css", "continuous-rl.js", "icon.svg"])
+def test_files_of_the_page_are_sent(client, page, name):
+    assert f"/page/{name}" in page.text
+    assert client.get(f"/page/{name}").status_code == 200
+
+
+def test_plotly_is_sent_compressed_from_the_package(client, page):
+    assert f'data-plotly="/page/{PLOTLY}"' in page.text
+    script = client.get(f"/page/{PLOTLY}")
+    assert script.headers["content-encoding"] == "gzip"
+    assert script.content == (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../routes.py", "..%2froutes.py", "page.html.j2", "none.js", ".", "%00.js"])
+def test_other_files_are_not_found(client, name):
+    assert client.get(f"/page/{name}").status_code == 404
+
+
+def test_page_of_an_empty_home_says_what_to_do(tmp_path):
+    page = client_of(small_home(tmp_path / "home")).get("/continuous-rl.html")
+    assert page.status_code == 200
+    for command in ("ingest", "research start", "train", "materialize", "plans"):
+        assert f"<code>nvtrader {command}" in page.text
+
+
+def test_report_is_shown(client):
+    report = client.get("/report")
+    assert report.status_code == 200
+    assert report.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_markup_in_a_reason_stays_text(built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    stop_trading(Store(home), HOSTILE, HOSTILE, now)
+    page = client_of(home).get("/continuous-rl.html")
+    assert "onerror" in page.text
+    assert "<img" not in page.text
+    assert page.text.count("<script") == 2
