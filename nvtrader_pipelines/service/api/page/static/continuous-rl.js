@@ -26,7 +26,10 @@ function apply(change) {
   version = change.version;
   $("[data-clock]").textContent = change.clock;
   Object.entries(change.parts).forEach(([name, html]) => takePart(name, html));
-  Object.entries(change.values).forEach(([name, text]) => $$(`[data-value="${name}"]`).forEach((element) => { element.textContent = text; }));
+  Object.entries(change.values).forEach(([name, text]) => {
+    $$(`[data-value="${name}"]`).forEach((element) => { element.textContent = text; });
+    if (name.startsWith("said_") && change.after && text) say(text);
+  });
   Object.entries(change.series).forEach(([name, rows]) => takeSeries(name, rows));
   const waiting = $('[data-value="waiting"]').textContent;
   document.title = `${waiting ? `(${waiting}) ` : ""}Continuous RL · NVTrader`;
@@ -136,12 +139,19 @@ function bodyOf(form) {
   if (body.engaged && !body.reason) body.reason = "halted on the page";
   return body;
 }
+function fieldOf(form, text) { // that the sentence is about
+  const name = text.match(/^(\w+):/)?.[1] ?? (/no bars of|symbol/.test(text) ? "symbols" : /source/.test(text) ? "source" : "");
+  return $(`[name="${name}"]`, form);
+}
 function fail(form, text) {
-  const error = $(".error", form), field = $$("input[name], textarea", form).find((input) => text.startsWith(`${input.name}:`) || text.includes(` ${input.name} `));
+  const error = $(".error", form), field = text && fieldOf(form, text);
   $$("[aria-invalid]", form).forEach((input) => input.removeAttribute("aria-invalid"));
   error.textContent = text;
   error.hidden = !text;
-  if (text && field) { field.setAttribute("aria-invalid", "true"); field.after(error); field.focus(); }
+  if (!field) return;
+  field.setAttribute("aria-invalid", "true");
+  field.after(error);
+  field.focus();
 }
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("[data-post]");
