@@ -81,15 +81,16 @@ def status_of(error: Exception) -> int:
 
 
 def _explain_body(request: Request, error: RequestValidationError) -> str:
-    """Explain a body that is not valid as an experiment that is not; empty if the error is another one."""
+    """Explain a mapping that is no valid body as an experiment's file is explained; empty if that is not the error."""
     field = getattr(request.scope["route"], "body_field", None)
     model = field.field_info.annotation if field else None
-    if not (isinstance(model, type) and issubclass(model, Body)):
+    if not (isinstance(error.body, dict) and isinstance(model, type) and issubclass(model, Body)):
         return ""
     try:
         model.model_validate_json(json.dumps(error.body))
     except ValidationError as fault:
-        return explain(fault, model)
+        is_json = fault.errors()[0]["type"] != "json_invalid"  # Python reads NaN and half characters, too
+        return explain(fault, model) if is_json else ""
     return ""
 
 
