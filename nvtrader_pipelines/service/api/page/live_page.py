@@ -199,7 +199,7 @@ class PageStream:
                 if self._reader.done():
                     self._reader.result()  # raises what the reader raised
                 news = self._news  # taken before the changes are read, so that none is missed
-                changes = self.page.changes(after)
+                changes = await asyncio.to_thread(self.page.changes, after)  # waits while the home is read
                 yield changes
                 after = changes.version
                 with suppress(TimeoutError):
