@@ -204,7 +204,7 @@ function choosePlan(id, step = 0) {
     tab.tabIndex = tab === next ? 0 : -1;
     $(`#plan-${tab.dataset.tab}`).hidden = tab !== next;
   });
-  next?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (step) next?.scrollIntoView({ block: "nearest", inline: "nearest" });
   return next;
 }
 const WORDS = { approve: "approved", override: "overridden", reject: "rejected" };
