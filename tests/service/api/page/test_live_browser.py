@@ -1,5 +1,6 @@
 """The page in Chromium while its home changes: it stays current, and keeps what a person holds on it."""
 
+import signal
 import time
 from datetime import date
 
@@ -190,3 +191,32 @@ def test_page_polls_where_the_stream_cannot_be_opened(serve, look, home):
         stop_trading(Store(home), "ann", "a drill", now)
         expect(page.locator(".band.halted")).to_contain_text("a drill")
         expect(page.locator("#conn")).to_contain_text("Polling")
+
+
+def test_row_that_moves_up_keeps_the_focus(look, shared_url):
+    page = look(shared_url)
+    links = page.locator("#ratio tbody:visible th a")
+    text = links.last.inner_text()
+    links.last.focus()
+    page.evaluate("""() => {
+        const part = $("[data-part=ranked]").cloneNode(true), rows = $("tbody", part);
+        rows.prepend(rows.lastElementChild);
+        takePart("ranked", part.innerHTML);
+    }""")
+    expect(links.first).to_have_text(text)
+    expect(links.first).to_be_focused()
+
+
+def test_every_tab_says_that_a_service_hangs(serve, look, home):
+    process, url, _ = serve(home)
+    first = look(url)
+    second = first.context.new_page()
+    second.goto(f"{url}/continuous-rl.html", wait_until="domcontentloaded")
+    second.evaluate("poll()")  # a loss before this one
+    expect(second.locator("#conn")).to_contain_text("Live", timeout=15_000)
+    process.send_signal(signal.SIGSTOP)
+    for page in (first, second):
+        expect(page.locator("#conn")).to_contain_text("Reconnecting", timeout=30_000)
+    process.send_signal(signal.SIGCONT)
+    for page in (first, second):
+        expect(page.locator("#conn")).to_contain_text("Live", timeout=15_000)

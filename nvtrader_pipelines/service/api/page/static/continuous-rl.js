@@ -32,7 +32,7 @@ function apply(change) {
   document.title = `${waiting ? `(${waiting}) ` : ""}Continuous RL · NVTrader`;
 }
 async function catchUp() {
-  const answer = await fetch(`${CHANGES}?after=${version}`);
+  const answer = await fetch(`${CHANGES}?after=${version}`, { signal: AbortSignal.timeout(LOST / 2) });
   if (!answer.ok) throw new Error(await sentence(answer));
   apply(await answer.json());
 }
@@ -44,8 +44,9 @@ function takePart(name, html) {
   const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
   if (!target) return;
   holder.innerHTML = html; // rendered by the server, which escapes every value
-  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length;
+  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length, focused = document.activeElement;
   morph(target, holder.content);
+  if (focused.isConnected) focused.focus({ preventScroll: true }); // what moves loses it
   if (name === "plans") {
     choosePlan(before);
     if ($$("[role=tab]").length > n) say("A plan waits for you.");
@@ -103,9 +104,10 @@ function lead() { // holds the lock while this tab lives, so that another opens 
 }
 async function poll() {
   clearTimeout(polling);
+  polling = -1; // under way
   const since = heard;
   try { await catchUp(); if (since === heard) show("polling"); } catch { if (since === heard) show("lost"); }
-  polling = setTimeout(() => { if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
+  polling = setTimeout(() => { polling = undefined; if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
 }
 setInterval(() => { if (performance.now() - heard > LOST && !polling) poll(); }, POLL);
 $("#retry").addEventListener("click", poll);
