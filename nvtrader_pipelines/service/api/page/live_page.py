@@ -198,7 +198,7 @@ class PageStream:
     def __init__(self, page: LivePage) -> None:
         self.page, self._stop, self._n_followers = page, asyncio.Event(), 0
         self._news: asyncio.Event = asyncio.Event()
-        self._reader: asyncio.Future[Any] | None = None
+        self._reader: asyncio.Task[None] | None = None
 
     def end(self) -> None:
         """End the streams; safe in a signal handler."""
@@ -209,22 +209,32 @@ class PageStream:
         """Yield what changes after a version, and a message without changes every few seconds."""
         self._n_followers += 1
         if self._reader is None or self._reader.done():
-            self._reader = asyncio.gather(self._poll(), self._poll_schedule())
+            self._reader = asyncio.create_task(self._read())
         try:
             while not self._stop.is_set():
+                if self._reader.done():
+                    self._reader.result()  # raises what the reader raised
                 news = self._news  # taken before the changes are read, so that none is missed
-                changes = self.page.changes(after)
+                changes = await asyncio.to_thread(self.page.changes, after)  # waits while the home is read
                 yield changes
                 after = changes.version
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), BEAT_SECONDS)
         finally:
             self._n_followers -= 1
+            if not self._n_followers and self._reader:
+                self._reader.cancel()
+                self._reader = None
+
+    async def _read(self) -> None:
+        """Refresh the page while anybody follows it."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._poll())
+            group.create_task(self._poll_schedule())
 
     async def _poll(self) -> None:
-        """Refresh the page while anybody follows it."""
-        version = self.page.version
-        while self._is_followed:
+        version = 0
+        while not self._stop.is_set():
             await asyncio.to_thread(self.page.refresh, everything=False)
             if self.page.version != version:
                 version = self.page.version
@@ -232,13 +242,9 @@ class PageStream:
             await self._pause(POLL_SECONDS)
 
     async def _poll_schedule(self) -> None:
-        while self._is_followed:
+        while not self._stop.is_set():
             await asyncio.to_thread(self.page.refresh_schedule)
             await self._pause(SCHEDULE_SECONDS)
-
-    @property
-    def _is_followed(self) -> bool:
-        return self._n_followers > 0 and not self._stop.is_set()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

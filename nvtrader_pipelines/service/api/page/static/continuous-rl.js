@@ -35,7 +35,7 @@ function apply(change) {
   document.title = `${waiting ? `(${waiting}) ` : ""}Continuous RL · NVTrader`;
 }
 async function catchUp() {
-  const answer = await fetch(`${CHANGES}?after=${version}`);
+  const answer = await fetch(`${CHANGES}?after=${version}`, { signal: AbortSignal.timeout(LOST / 2) });
   if (!answer.ok) throw new Error(await sentence(answer));
   apply(await answer.json());
 }
@@ -47,8 +47,9 @@ function takePart(name, html) {
   const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
   if (!target) return;
   holder.innerHTML = html; // rendered by the server, which escapes every value
-  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length;
+  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length, focused = document.activeElement;
   morph(target, holder.content);
+  if (focused.isConnected) focused.focus({ preventScroll: true }); // what moves loses it
   if (name === "plans") {
     choosePlan(before);
     if ($$("[role=tab]").length > n) say("A plan waits for you.");
@@ -106,9 +107,10 @@ function lead() { // holds the lock while this tab lives, so that another opens 
 }
 async function poll() {
   clearTimeout(polling);
+  polling = -1; // under way
   const since = heard;
   try { await catchUp(); if (since === heard) show("polling"); } catch { if (since === heard) show("lost"); }
-  polling = setTimeout(() => { if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
+  polling = setTimeout(() => { polling = undefined; if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
 }
 setInterval(() => { if (performance.now() - heard > LOST && !polling) poll(); }, POLL);
 $("#retry").addEventListener("click", poll);
@@ -214,7 +216,7 @@ function choosePlan(id, step = 0) {
     tab.tabIndex = tab === next ? 0 : -1;
     $(`#plan-${tab.dataset.tab}`).hidden = tab !== next;
   });
-  next?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (step) next?.scrollIntoView({ block: "nearest", inline: "nearest" });
   return next;
 }
 const WORDS = { approve: "approved", override: "overridden", reject: "rejected" };
