@@ -107,7 +107,7 @@ def test_stream_that_is_followed_again_has_a_reader(home, live):
 
 
 def test_stream_whose_reader_fails_ends(live, monkeypatch):
-    def fail():
+    def fail(**_):
         raise OSError
 
     async def follow():
