@@ -166,6 +166,6 @@ def let_waiting_steps_sleep() -> None:
 
     def seconds_left(self: InstanceConcurrencyContext) -> float:
         now = time.time()
-        return max(0.0, min((at - now for at in self._pending_timeouts.values()), default=0.0))  # noqa: SLF001
+        return max(0.0, min((at - now for at in self._pending_timeouts.values()), default=0.0))
 
     InstanceConcurrencyContext.interval_to_next_pending_claim_check = seconds_left

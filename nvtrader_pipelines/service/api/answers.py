@@ -29,12 +29,16 @@ class Answers:
         self.is_local = url.get_backend_name() == "sqlite" and Path(url.database or "") == home.ledger
 
     def get(self, key: tuple[object, ...], sources: Sequence[Path], read: Callable[[], object]) -> Response:
-        """Answer with what `read` returns, read again if a source changed; others wait for it.
+        """Answer with what `read`, a document or rows, returns as JSON; kept as by `keep`."""
+        return Response(self.keep(key, sources, lambda: JSON.dump_json(read())), media_type="application/json")
+
+    def keep(self, key: tuple[object, ...], sources: Sequence[Path], read: Callable[[], bytes]) -> bytes:
+        """Return what `read` returns, read again if a source changed; others wait for it.
 
         Args:
             key: name of the answer and its arguments.
             sources: files, and folders of which all files count, that the answer comes from.
-            read: returns a document, or rows.
+            read: returns the content.
         """
         with self._lock:
             if len(self._locks) > MAX_KEPT or sum(len(kept[1]) for kept in self._kept.values()) > MAX_BYTES:
@@ -45,9 +49,9 @@ class Answers:
             stamp = stamp_of(sources)  # before it is read, so that a change meanwhile is read the next time
             kept = self._kept.get(key)
             if not self.is_local or kept is None or kept[0] != stamp:
-                kept = stamp, JSON.dump_json(read())
+                kept = stamp, read()
                 self._kept[key] = kept
-        return Response(kept[1], media_type="application/json")
+        return kept[1]
 
 
 def stamp_of(sources: Sequence[Path]) -> Stamp:

@@ -1,5 +1,6 @@
 """Errors as problem documents (RFC 9457), with the sentence of the command line."""
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +8,14 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
@@ -77,6 +80,20 @@ def status_of(error: Exception) -> int:
             return 422
 
 
+def _explain_body(request: Request, error: RequestValidationError) -> str:
+    """Explain a mapping that is no valid body as an experiment's file is explained; empty if that is not the error."""
+    field = getattr(request.scope["route"], "body_field", None)
+    model = field.field_info.annotation if field else None
+    if not (isinstance(error.body, dict) and isinstance(model, type) and issubclass(model, Body)):
+        return ""
+    try:
+        model.model_validate_json(json.dumps(error.body))
+    except ValidationError as fault:
+        is_json = fault.errors()[0]["type"] != "json_invalid"  # Python reads NaN and half characters, too
+        return explain(fault, model) if is_json else ""
+    return ""
+
+
 def handle_problems(app: FastAPI) -> None:
     """Let an application answer with problem documents."""
 
@@ -87,10 +104,10 @@ def handle_problems(app: FastAPI) -> None:
         LOG.warning("%s", error)
         return problem_response(503, f"a file cannot be read or written: {error}; check permissions and free space")
 
-    def invalid(_: Request, error: Exception) -> Response:
+    def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         sentences = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        return problem_response(422, "; ".join(sentences))
+        return problem_response(422, _explain_body(request, error) or "; ".join(sentences))
 
     def http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -36,3 +36,9 @@ def test_policy_that_is_activated_trades(built_home, tmp_path):
     assert (answer.status_code, answer.json()["by"]) == (200, "ann")
     assert read_active(Store(home)).policy == name
     assert client.get("/api/nemorl/policies").json()["policies"][0]["active"]
+
+
+def test_body_that_is_not_valid_is_explained_by_its_field(client):
+    refused = client.post("/api/nemorl/train", json={"total_timesteps": 0}, headers=AUTHORIZED)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("total_timesteps: found 0, but must be")

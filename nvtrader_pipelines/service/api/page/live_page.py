@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -119,16 +119,24 @@ class LivePage:
     """State of the page of a home, for all who look at it."""
 
     def __init__(self, shared: Context) -> None:
-        self._shared, self._lock = shared, Lock()
+        self._shared, self._reading, self._lock, self._is_read = shared, Lock(), Lock(), Event()
         self._epoch, self._version = secrets.token_hex(4), 0
         self._kept: dict[str, tuple[Stamp, object]] = {}
         self._looked_at: dict[str, float] = {}
         self._texts: dict[str, dict[str, tuple[int, str]]] = {"parts": {}, "values": {}}
         self._series: dict[str, _Rows] = {}
 
+    def first_look(self, seconds: float) -> None:
+        """Refresh; the first time, wait some seconds at most: what is not read by then comes as a change."""
+        if self._is_read.is_set():
+            self.refresh()
+        else:
+            Thread(target=self.refresh, daemon=True).start()
+            self._is_read.wait(seconds)
+
     def refresh(self, *, everything: bool = True) -> None:
         """Read the sections whose sources changed; unless `everything`, only those that are due for a look."""
-        with self._lock:
+        with self._reading:
             for name, section in SECTIONS.items():
                 began = time.monotonic()
                 if not everything and began - self._looked_at.get(name, 0.0) < section.seconds:
@@ -140,12 +148,11 @@ class LivePage:
                     continue
                 self.take(section.read(self._shared))
                 self._kept[name] = stamp, state
+        self._is_read.set()
 
     def refresh_schedule(self) -> None:
         """Read the schedules."""
-        content = read_schedule(self._shared)
-        with self._lock:
-            self.take(content)
+        self.take(read_schedule(self._shared))
 
     @property
     def version(self) -> int:
@@ -174,14 +181,15 @@ class LivePage:
 
     def take(self, content: Content) -> None:
         """Take over the content of a section."""
-        version, is_changed = self._version + 1, False
-        for kind, texts in (("parts", content.parts), ("values", content.values)):
-            for name, text in texts.items():
-                if self._texts[kind].get(name, (0, None))[1] != text:
-                    self._texts[kind][name], is_changed = (version, text), True
-        for name, series in content.series.items():
-            is_changed |= self._series.setdefault(name, _Rows()).update(series, version)
-        self._version += is_changed
+        with self._lock:
+            version, is_changed = self._version + 1, False
+            for kind, texts in (("parts", content.parts), ("values", content.values)):
+                for name, text in texts.items():
+                    if self._texts[kind].get(name, (0, None))[1] != text:
+                        self._texts[kind][name], is_changed = (version, text), True
+            for name, series in content.series.items():
+                is_changed |= self._series.setdefault(name, _Rows()).update(series, version)
+            self._version += is_changed
 
 
 class PageStream:
@@ -190,7 +198,7 @@ class PageStream:
     def __init__(self, page: LivePage) -> None:
         self.page, self._stop, self._n_followers = page, asyncio.Event(), 0
         self._news: asyncio.Event = asyncio.Event()
-        self._reader: asyncio.Future[Any] | None = None
+        self._reader: asyncio.Task[None] | None = None
 
     def end(self) -> None:
         """End the streams; safe in a signal handler."""
@@ -201,22 +209,32 @@ class PageStream:
         """Yield what changes after a version, and a message without changes every few seconds."""
         self._n_followers += 1
         if self._reader is None or self._reader.done():
-            self._reader = asyncio.gather(self._poll(), self._poll_schedule())
+            self._reader = asyncio.create_task(self._read())
         try:
             while not self._stop.is_set():
+                if self._reader.done():
+                    self._reader.result()  # raises what the reader raised
                 news = self._news  # taken before the changes are read, so that none is missed
-                changes = self.page.changes(after)
+                changes = await asyncio.to_thread(self.page.changes, after)  # waits while the home is read
                 yield changes
                 after = changes.version
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), BEAT_SECONDS)
         finally:
             self._n_followers -= 1
+            if not self._n_followers and self._reader:
+                self._reader.cancel()
+                self._reader = None
+
+    async def _read(self) -> None:
+        """Refresh the page while anybody follows it."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._poll())
+            group.create_task(self._poll_schedule())
 
     async def _poll(self) -> None:
-        """Refresh the page while anybody follows it."""
-        version = self.page.version
-        while self._is_followed:
+        version = 0
+        while not self._stop.is_set():
             await asyncio.to_thread(self.page.refresh, everything=False)
             if self.page.version != version:
                 version = self.page.version
@@ -224,13 +242,9 @@ class PageStream:
             await self._pause(POLL_SECONDS)
 
     async def _poll_schedule(self) -> None:
-        while self._is_followed:
+        while not self._stop.is_set():
             await asyncio.to_thread(self.page.refresh_schedule)
             await self._pause(SCHEDULE_SECONDS)
-
-    @property
-    def _is_followed(self) -> bool:
-        return self._n_followers > 0 and not self._stop.is_set()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -30,6 +30,7 @@ POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'self'"
 )
+FIRST_SECONDS = 0.25  # that the first page after a start waits for its content
 REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
 FOREVER = "public, max-age=31536000, immutable"  # of files whose name has their version
 PLOTLY = f"plotly-{version('plotly')}.min.js"
@@ -51,7 +52,7 @@ Live = Annotated[LivePage, Depends(_page)]
 @routes.get("/continuous-rl.html", include_in_schema=False)
 def show_page(shared: Shared, live: Live) -> Response:
     """Show the page."""
-    live.refresh()
+    live.first_look(FIRST_SECONDS)
     changes = live.changes()
     page = render(
         "page",
@@ -89,11 +90,16 @@ def show_file(name: str) -> Response:
 
 @routes.get("/report", include_in_schema=False)
 def show_report(shared: Shared) -> Response:
-    """Show the report of all results, written anew."""
-    from nvtrader_pipelines.service.report.report import write_report  # imports matplotlib: seconds
+    """Show the report of all results, written where they have changed."""
+    home = shared.home
 
-    path, _ = write_report(shared.store, shared.home.report)
-    return Response(path.read_bytes(), media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
+    def read() -> bytes:
+        from nvtrader_pipelines.service.report.report import write_report  # imports matplotlib: seconds
+
+        return write_report(shared.store, home.report)[0].read_bytes()
+
+    report = shared.answers.keep(("report",), [home.catalog, home.audit, home.promotion_file], read)
+    return Response(report, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
 
 @cache

@@ -55,9 +55,9 @@ def look(serve, chromium):
             route.abort()
 
         context.route(lambda address: not address.startswith((url, "data:", "blob:")), block)
+        context.on("weberror", lambda error: errors.append(str(error.error)))
+        context.on("console", lambda message: message.type == "error" and errors.append(message.text))
         page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
         page.goto(f"{url}{path}?token={TOKEN}", wait_until="domcontentloaded")
         page.tolerant = tolerant
         return page

@@ -6,16 +6,26 @@ import pytest
 from playwright.sync_api import expect
 
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.desk.halt import stop_trading
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.promote import activate_manually
+from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home
 from tests.research.search_homes import market, search_home
+from tests.research.sessions import a_journal, a_session, write_session
 
 pytestmark = pytest.mark.slow
+MARKUP = (
+    "<img src=x onerror=window.hacked=1>",
+    "</script><script>window.hacked=1</script>",
+    '"><svg onload=window.hacked=1>',
+    "</textarea></template><iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
+    "{{7*7}}{% include 'page.html.j2' %}&lt;b&gt;<!--",
+)
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -166,3 +176,24 @@ def test_session_is_watched_to_its_end_and_its_chart_is_read(serve, look, tmp_pa
     answer = page.locator("#autoresearch .answer")
     expect(answer.locator("footer")).to_contain_text("built-in")
     assert 4 <= answer.locator("li").count() <= 6
+
+
+def test_markup_in_goals_journals_reasons_and_names_stays_text(serve, look, built_home, tmp_path):
+    markup = " ".join(MARKUP)
+    home = copy_home(built_home, tmp_path / "home")
+    lines = [
+        line.model_copy(update={"reason": markup, "message": markup}) if isinstance(line, TrialJudged) else line
+        for line in a_journal(4).lines
+    ]
+    write_session(home, a_session(goal=markup), lines)
+    _, url, _ = serve(home)
+    page = look(url)
+    goal = page.locator("#autoresearch .note").first
+    expect(goal).to_have_text(f"Goal: {markup}")
+    stop_trading(Store(home), markup, markup, now)  # comes by the stream
+    expect(page.locator(".band.halted")).to_contain_text(markup)
+    for summary in page.locator("#autoresearch tbody summary").all():
+        summary.click()
+    assert page.locator("#autoresearch tbody details[open]").first.inner_text().count(markup) == 2
+    assert page.locator("img, iframe, script:not([src]):not([type]), main svg[onload]").count() == 0
+    assert page.evaluate("window.hacked") is None

@@ -1,10 +1,14 @@
+import asyncio
+import time
+
 import pytest
 
 from nvtrader_pipelines.desk.halt import stop_trading
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page import live_page
 from nvtrader_pipelines.service.api.page.content import Content, Series
-from nvtrader_pipelines.service.api.page.live_page import LivePage
+from nvtrader_pipelines.service.api.page.live_page import POLL_SECONDS, LivePage, PageStream, Section
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, curve_path
 from tests.homes import copy_home
@@ -82,3 +86,57 @@ def test_another_key_begins_the_rows_anew(live):
     live.take(Content({}, {"chart": Series("b", rows(3))}))
     changes = live.changes(version).series["chart"]
     assert (changes.reset, [row["id"] for row in changes.rows]) == (True, [3])
+
+
+def test_stream_that_is_followed_again_has_a_reader(home, live):
+    async def follow():
+        stream = PageStream(live)
+        first = stream.follow("")
+        version = (await anext(first)).version
+        await asyncio.sleep(POLL_SECONDS)
+        await first.aclose()
+        await asyncio.sleep(5 * POLL_SECONDS)
+        again = stream.follow(version)
+        version = (await anext(again)).version
+        stop_trading(Store(home), "ann", "prices look wrong", now)
+        async for changes in again:
+            if changes.parts.keys() >= DESK:
+                return
+
+    asyncio.run(asyncio.wait_for(follow(), 3.0))
+
+
+def test_stream_whose_reader_fails_ends(live, monkeypatch):
+    def fail(**_):
+        raise OSError
+
+    async def follow():
+        async for _ in PageStream(live).follow(""):
+            pass
+
+    monkeypatch.setattr(live_page, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(live, "refresh", fail)
+    with pytest.raises(ExceptionGroup) as failure:
+        asyncio.run(asyncio.wait_for(follow(), 3.0))
+    assert isinstance(failure.value.exceptions[0], OSError)
+
+
+def test_slow_read_of_the_home_does_not_hold_up_other_requests(live, monkeypatch):
+    slow = Section(lambda _: time.sleep(0.5) or Content({}), lambda _: (), lambda _: object())
+    monkeypatch.setattr(live_page, "SECTIONS", {"slow": slow})
+
+    async def follow():
+        stream = PageStream(live)
+        first, second = stream.follow(""), stream.follow("")
+        await anext(first)
+        await asyncio.sleep(0.1)
+        task = asyncio.create_task(anext(second))
+        began = time.monotonic()
+        await asyncio.sleep(0.01)
+        seconds = time.monotonic() - began
+        await task
+        for changes in (first, second):
+            await changes.aclose()
+        return seconds
+
+    assert asyncio.run(follow()) < 0.2

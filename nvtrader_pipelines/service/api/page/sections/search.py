@@ -43,6 +43,7 @@ def read_search(shared: Context) -> Content:
         counts=_counts(recorded),
         series=Series(document.summary.session_id, tuple(map(_point, rows)), facts),
         text=f"{n_done}/{spec.budget}" if spec.budget else str(n_done),
+        said=_said(document, state),
     )
 
 
@@ -53,6 +54,7 @@ def _content(
     rows: Sequence[dict[str, Any]] = (),
     series: Series | None = None,
     text: str = "",
+    said: str = "",
     **values: Any,
 ) -> Content:
     empty: dict[str, Any] = {"problem": "", "best": None, "bar": None, "state": None, "counts": {}}
@@ -61,7 +63,18 @@ def _content(
     newest = [row for row in reversed(rows) if row is not best]
     shown["rows"] = [*([best] if best else []), *newest][:N_TRIALS]
     parts = {name: render(name, **shown) for name in ("search_head", "search", "trials", "search_progress")}
-    return Content(parts, {"trials": series or Series("")}, {"trials": text})
+    return Content(parts, {"trials": series or Series("")}, {"trials": text, "said_search": said})
+
+
+def _said(document: SessionDocument, state: SearchState | None) -> str:
+    """Sentence that is read aloud when it changes: a new best, or the end."""
+    summary = document.summary
+    if summary.state != "running":
+        return f"The search has ended: {summary.outcome or summary.state}."
+    if state is None or state.best is None or summary.best_sharpe is None:
+        return ""
+    number = list(state.trials).index(state.best.key) + 1
+    return f"New best: trial {number}, Sharpe ratio {summary.best_sharpe:.2f}."
 
 
 def trial_rows(state: SearchState, lines: Sequence[Line]) -> list[dict[str, Any]]:

@@ -26,7 +26,12 @@ def read_trainings(shared: Context) -> Content:
     )
     key = f"{run_id}/{fold[0].fold}" if fold else ""
     text = f"{round(100 * facts['share'])} %" if running and fold else ""
-    return Content(parts, {"curve": Series(key, rows, {"total": facts["total"]})}, {"percent": text})
+    said = "" if running or not run_id else f"The training of {values['run'].partition('@')[0]} has ended."
+    return Content(
+        parts,
+        {"curve": Series(key, rows, {"total": facts["total"]})},
+        {"percent": text, "said_training": said},
+    )
 
 
 def _facts(fold: list[CurvePoint]) -> dict[str, Any]:

@@ -26,13 +26,16 @@ function apply(change) {
   version = change.version;
   $("[data-clock]").textContent = change.clock;
   Object.entries(change.parts).forEach(([name, html]) => takePart(name, html));
-  Object.entries(change.values).forEach(([name, text]) => $$(`[data-value="${name}"]`).forEach((element) => { element.textContent = text; }));
+  Object.entries(change.values).forEach(([name, text]) => {
+    $$(`[data-value="${name}"]`).forEach((element) => { element.textContent = text; });
+    if (name.startsWith("said_") && change.after && text) say(text);
+  });
   Object.entries(change.series).forEach(([name, rows]) => takeSeries(name, rows));
   const waiting = $('[data-value="waiting"]').textContent;
   document.title = `${waiting ? `(${waiting}) ` : ""}Continuous RL · NVTrader`;
 }
 async function catchUp() {
-  const answer = await fetch(`${CHANGES}?after=${version}`);
+  const answer = await fetch(`${CHANGES}?after=${version}`, { signal: AbortSignal.timeout(LOST / 2) });
   if (!answer.ok) throw new Error(await sentence(answer));
   apply(await answer.json());
 }
@@ -44,8 +47,9 @@ function takePart(name, html) {
   const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
   if (!target) return;
   holder.innerHTML = html; // rendered by the server, which escapes every value
-  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length;
+  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length, focused = document.activeElement;
   morph(target, holder.content);
+  if (focused.isConnected) focused.focus({ preventScroll: true }); // what moves loses it
   if (name === "plans") {
     choosePlan(before);
     if ($$("[role=tab]").length > n) say("A plan waits for you.");
@@ -103,9 +107,10 @@ function lead() { // holds the lock while this tab lives, so that another opens 
 }
 async function poll() {
   clearTimeout(polling);
+  polling = -1; // under way
   const since = heard;
   try { await catchUp(); if (since === heard) show("polling"); } catch { if (since === heard) show("lost"); }
-  polling = setTimeout(() => { if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
+  polling = setTimeout(() => { polling = undefined; if (since === heard || performance.now() - heard > LOST) poll(); }, POLL);
 }
 setInterval(() => { if (performance.now() - heard > LOST && !polling) poll(); }, POLL);
 $("#retry").addEventListener("click", poll);
@@ -136,12 +141,19 @@ function bodyOf(form) {
   if (body.engaged && !body.reason) body.reason = "halted on the page";
   return body;
 }
+function fieldOf(form, text) { // that the sentence is about
+  const name = text.match(/^(\w+):/)?.[1] ?? (/no bars of|symbol/.test(text) ? "symbols" : /source/.test(text) ? "source" : "");
+  return $(`[name="${name}"]`, form);
+}
 function fail(form, text) {
-  const error = $(".error", form), field = $$("input[name], textarea", form).find((input) => text.startsWith(`${input.name}:`) || text.includes(` ${input.name} `));
+  const error = $(".error", form), field = text && fieldOf(form, text);
   $$("[aria-invalid]", form).forEach((input) => input.removeAttribute("aria-invalid"));
   error.textContent = text;
   error.hidden = !text;
-  if (text && field) { field.setAttribute("aria-invalid", "true"); field.after(error); field.focus(); }
+  if (!field) return;
+  field.setAttribute("aria-invalid", "true");
+  field.after(error);
+  field.focus();
 }
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("[data-post]");
@@ -204,7 +216,7 @@ function choosePlan(id, step = 0) {
     tab.tabIndex = tab === next ? 0 : -1;
     $(`#plan-${tab.dataset.tab}`).hidden = tab !== next;
   });
-  next?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (step) next?.scrollIntoView({ block: "nearest", inline: "nearest" });
   return next;
 }
 const WORDS = { approve: "approved", override: "overridden", reject: "rejected" };
