@@ -166,7 +166,7 @@ class RunningUi:
 def _launch_detached(home: Home, request: Mapping[str, Any]) -> tuple[str, ...]:
     """Let a detached process launch a job or what a schedule requests; return the id of the run once it exists."""
     run_id = str(uuid4())
-    log = home.dagster / "detached" / f"{run_id}.log"
+    log = home.warehouse / "launches" / f"{run_id}.log"  # Dagster's folder is made whole, or not at all
     log.parent.mkdir(parents=True, exist_ok=True)
     read_end, write_end = os.pipe()
     command = [sys.executable, "-m", __name__, str(home.root), run_id, str(write_end), json.dumps(request)]

@@ -80,11 +80,6 @@ class Changes(BaseModel):
     values: Mapping[str, str]
     series: Mapping[str, SeriesChange]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing changed."""
-        return not (self.parts or self.values or self.series)
-
 
 @dataclass
 class _Rows:

@@ -79,7 +79,7 @@ def test_training_moves_its_curve_to_its_end_without_a_reload(serve, look, tmp_p
     form.get_by_label("Timesteps").fill("8,192")
     form.get_by_label("Market").select_option("landing")
     form.get_by_role("button", name="Train").click()
-    expect(form.locator(".done, .error").locator("visible=true")).to_contain_text("Launched", timeout=30_000)
+    expect(form.locator(".done, .error").locator("visible=true")).to_contain_text("Launched", timeout=60_000)
     wait_until(page, "series.curve?.rows.size", seconds=60.0)
     n_first = page.evaluate("series.curve.rows.size")
     expect(page.locator("#training .chip.done")).to_be_visible(timeout=60_000)
@@ -220,3 +220,21 @@ def test_every_tab_says_that_a_service_hangs(serve, look, home):
     process.send_signal(signal.SIGCONT)
     for page in (first, second):
         expect(page.locator("#conn")).to_contain_text("Live", timeout=15_000)
+
+
+def test_new_point_keeps_the_zoom_of_a_chart(serve, look, home):
+    _, url, _ = serve(home)
+    add_points(home, *range(100, 1100, 100))
+    page = look(url)
+    page.locator("#plot-curve").scroll_into_view_if_needed()
+    expect(page.locator("#plot-curve .main-svg").first).to_be_attached()
+    box = page.locator("#plot-curve .nsewdrag").bounding_box()
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"], steps=5)
+    page.mouse.up()
+    wait_until(page, "document.querySelector('#plot-curve').layout.xaxis.range[0] > 100")
+    zoomed = page.evaluate("document.querySelector('#plot-curve').layout.xaxis.range")
+    add_points(home, 1100)
+    wait_until(page, "document.querySelector('#plot-curve').data[0].x.at(-1) === 1100")
+    assert page.evaluate("document.querySelector('#plot-curve').layout.xaxis.range") == zoomed

@@ -162,11 +162,12 @@ document.addEventListener("submit", async (event) => {
   const button = $("button[type=submit]", form), done = $(".done", form);
   if (button.getAttribute("aria-disabled")) return;
   button.setAttribute("aria-disabled", "true");
+  if (done) { done.textContent = "Launching …"; done.hidden = false; }
   try {
     await post(form.dataset.post, bodyOf(form));
     fail(form, "");
     form.closest("dialog")?.close();
-    if (done) { done.textContent = form.dataset.started; done.hidden = false; }
+    if (done) done.textContent = form.dataset.started;
   } catch (error) { fail(form, error.message); if (done) done.hidden = true; }
   button.removeAttribute("aria-disabled");
 });
@@ -303,10 +304,10 @@ function color(name, alpha = 1) { // the browser resolves light-dark()
   const [r, g, b] = getComputedStyle(probe).color.match(/\d+(\.\d+)?/g);
   return `rgba(${r},${g},${b},${alpha})`;
 }
-const axis = (more) => ({ gridcolor: color("--line"), linecolor: color("--line"), zeroline: false, fixedrange: true, automargin: true, ...more });
+const axis = (more) => ({ gridcolor: color("--line"), linecolor: color("--line"), zeroline: false, fixedrange: narrow(), automargin: true, ...more });
 const titled = (text) => (narrow() ? undefined : { text, standoff: 8 });
 const layout = (more) => ({
-  paper_bgcolor: color("--card"), plot_bgcolor: color("--card"), showlegend: false, hovermode: "closest", dragmode: false, uirevision: 1,
+  paper_bgcolor: color("--card"), plot_bgcolor: color("--card"), showlegend: false, hovermode: "closest", dragmode: narrow() ? false : "zoom", uirevision: 1,
   font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--soft") }, margin: { l: 48, r: 10, t: 8, b: 36 },
   hoverlabel: { bgcolor: color("--card"), bordercolor: color("--edge"), font: { color: color("--ink") } }, ...more,
 });
