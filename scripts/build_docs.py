@@ -21,15 +21,25 @@ from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
-from nvtrader_pipelines.service.documents.experiment_facts import ExperimentDocument
+from nvtrader_pipelines.service.documents.experiment_facts import (
+    ExperimentDocument,
+    FieldDifference,
+    SmokeDocument,
+    ValidatedExperiment,
+)
 from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
 from nvtrader_pipelines.service.documents.home_status import HomeStatus
 from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, PlanDocument
 from nvtrader_pipelines.service.documents.policy_facts import PolicyDocument, PolicyList
 from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
-from nvtrader_pipelines.service.documents.run_facts import ListedRun, RunDocument
+from nvtrader_pipelines.service.documents.run_facts import ListedRun, RunDocument, SummaryFigures, WalkDocument
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
-from nvtrader_pipelines.service.documents.search_facts import JournalRow, ReportDocument, SessionDocument
+from nvtrader_pipelines.service.documents.search_facts import (
+    JournalRow,
+    ReportDocument,
+    SessionDocument,
+    SessionSummary,
+)
 from nvtrader_pipelines.service.documents.space_facts import SpaceDocument
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
@@ -39,11 +49,17 @@ from nvtrader_pipelines.storage.tables.research import SPANS
 
 DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with --json
     "nvtrader status": HomeStatus,
+    "nvtrader materialize": SummaryFigures,  # rows, as of `train` and `experiments run`
     "nvtrader experiments list": ListedExperiment,  # rows
     "nvtrader experiments show": ExperimentDocument,
+    "nvtrader experiments diff": FieldDifference,  # rows
+    "nvtrader experiments validate": ValidatedExperiment,  # rows
+    "nvtrader experiments run --smoke": SmokeDocument,  # rows
     "nvtrader runs": ListedRun,  # rows
     "nvtrader runs show": RunDocument,
     "nvtrader runs compare": ComparisonDocument,
+    "nvtrader runs replay": WalkDocument,
+    "nvtrader runs forward": WalkDocument,
     "nvtrader scoreboard": RankedEntrant,  # rows
     "nvtrader scoreboard --history NAME": ScoredEntrant,  # rows
     "nvtrader policies": PolicyList,
@@ -55,6 +71,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader components FAMILY": ComponentFacts,  # rows
     "nvtrader research space": SpaceDocument,
     "nvtrader research status": SessionDocument,
+    "nvtrader research sessions": SessionSummary,  # rows
     "nvtrader research journal": JournalRow,  # rows
     "nvtrader research report": ReportDocument,
 }

@@ -81,7 +81,7 @@ def status(session: AnySession = None, *, as_json: bool) -> None:
 def sessions(*, form: Format) -> None:
     """List sessions, newest first, with their best Sharpe ratios."""
     from nvtrader_pipelines.service.cli.pages.search_pages import print_sessions, session_rows
-    from nvtrader_pipelines.service.documents.search_facts import list_sessions
+    from nvtrader_pipelines.service.documents.search_facts import SessionSummary, list_sessions
 
     summaries, problems = list_sessions(require_home())
     if form is Format.TABLE:
@@ -89,7 +89,7 @@ def sessions(*, form: Format) -> None:
     else:
         for problem in problems:
             typer.secho(problem, err=True, fg="yellow")
-        write_rows(session_rows(summaries), form)
+        write_rows(session_rows(summaries), form, model=SessionSummary)
 
 
 @command(app.command, "nvtrader research journal", "nvtrader research journal 2026 --format csv")

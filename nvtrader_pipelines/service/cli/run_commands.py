@@ -210,7 +210,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     import polars as pl
 
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
-    from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows
+    from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows, walk_document
     from nvtrader_pipelines.service.progress_display import follow_run, show_progress
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -219,7 +219,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     publish(store)
     run, verdict = store.ledger.run(run_id), verdict_rows(store, run_id)
     if as_json:
-        write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
+        write_json(walk_document(run, verdict).model_dump(mode="json"))
         return
     if run.kind == "forward":
         activity = store.ledger.events(run_id).filter(

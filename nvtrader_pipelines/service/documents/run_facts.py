@@ -29,6 +29,11 @@ LISTED_RUNS = TableSchema(
     EVALUATIONS.schema.only(*LIST_FIGURES),
     RUNS.schema.only("validation_only"),
 )
+FIGURES = EVALUATIONS.schema.without(*KEYS)
+OPENINGS = TableSchema(
+    SCOREBOARD.schema.only("openings"),
+    Column("baseline_openings", pl.List(pl.Float64), "the same of the best baseline"),
+)
 
 
 class ListedRun(row_model(LISTED_RUNS)):
@@ -43,16 +48,16 @@ class RunEvent(row_model(schema.polars_schema(schema.EVENTS).only("timestamp", "
     """Event of a run."""
 
 
-class Figures(
-    row_model(
-        TableSchema(
-            EVALUATIONS.schema.without(*KEYS),
-            SCOREBOARD.schema.only("openings"),
-            Column("baseline_openings", pl.List(pl.Float64), "the same of the best baseline"),
-        )
-    )
-):
+class Figures(row_model(TableSchema(FIGURES, OPENINGS))):
     """Figures of an account over a period; annualized ones are null for a short sample."""
+
+
+class WalkFigures(row_model(FIGURES)):
+    """Figures of a walk's account over a period; annualized ones are null for a short sample."""
+
+
+class SummaryFigures(row_model(TableSchema(EVALUATIONS.schema, RUNS.schema.only("validation_only"), OPENINGS))):
+    """Figures of an account in an experiment's latest run by period; null for short samples."""
 
 
 class ShownRun(LedgerRun):
@@ -72,6 +77,13 @@ class RunDocument(Document):
     events: tuple[RunEvent, ...]  # oldest first
     views: tuple[str, ...]  # names in DuckDB
     warnings: tuple[str, ...]
+
+
+class WalkDocument(Document):
+    """Replay or forward run, with its figures by account and period."""
+
+    run: LedgerRun
+    figures: tuple[WalkFigures, ...]
 
 
 def close_dead_runs(store: Store) -> None:
@@ -196,6 +208,11 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
         warnings=tuple(warning for warnings in completed for warning in warnings),
     )
+
+
+def walk_document(run: LedgerRun, figures: pl.DataFrame) -> WalkDocument:
+    """Describe a replay or a forward run by its row and its `verdict_rows`."""
+    return WalkDocument(run=run, figures=rows_of(WalkFigures, figures))
 
 
 def stage_rows(events: pl.DataFrame) -> pl.DataFrame:
