@@ -29,8 +29,14 @@ from nvtrader_pipelines.service.documents.experiment_facts import (
 )
 from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
 from nvtrader_pipelines.service.documents.home_status import HomeStatus
+from nvtrader_pipelines.service.documents.market_facts import MarketDocument
 from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, PlanDocument
-from nvtrader_pipelines.service.documents.policy_facts import PolicyDocument, PolicyList
+from nvtrader_pipelines.service.documents.policy_facts import (
+    PolicyDocument,
+    PolicyList,
+    PromotionDecision,
+    TearSheetDocument,
+)
 from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
 from nvtrader_pipelines.service.documents.run_facts import ListedRun, RunDocument, SummaryFigures, WalkDocument
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
@@ -49,6 +55,7 @@ from nvtrader_pipelines.storage.tables.research import SPANS
 
 DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with --json
     "nvtrader status": HomeStatus,
+    "nvtrader ingest": MarketDocument,
     "nvtrader materialize": SummaryFigures,  # rows, as of `train` and `experiments run`
     "nvtrader experiments list": ListedExperiment,  # rows
     "nvtrader experiments show": ExperimentDocument,
@@ -64,6 +71,9 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader scoreboard --history NAME": ScoredEntrant,  # rows
     "nvtrader policies": PolicyList,
     "nvtrader policies show": PolicyDocument,
+    "nvtrader policies tear-sheet": TearSheetDocument,
+    "nvtrader policies activate": PromotionDecision,
+    "nvtrader policies promote": PromotionDecision,
     "nvtrader portfolio": AccountSnapshot,
     "nvtrader trade": AccountActivity,
     "nvtrader plans": ListedPlan,  # rows

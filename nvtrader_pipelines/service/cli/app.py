@@ -258,13 +258,12 @@ def ingest(
     as_json: bool,
 ) -> None:
     """Ingest and clean files without training; show rows kept, refused, and coverage, if anything is new."""
-    import polars as pl
-
     from nvtrader_pipelines.orchestration.materialize import update_market
     from nvtrader_pipelines.runs.market_state import deliver_prices, market_is_current
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.runs.registration import experiment_warnings
     from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
+    from nvtrader_pipelines.service.documents.market_facts import market_document
 
     store = open_store()
     deliver_prices(store.home, files or [])
@@ -273,11 +272,10 @@ def ingest(
         return
     update_market(store, quiet=as_json)
     summary, experiments = summarize_market(store), experiment_warnings(store)
-    if not as_json:
+    if as_json:
+        write_json(market_document(summary, experiments).model_dump(mode="json"))
+    else:
         print_market(summary, wide_console(), experiments)
-        return
-    facts = {k: v.to_dicts() if isinstance(v, pl.DataFrame) else v for k, v in vars(summary).items()}
-    write_json({**facts, "experiments": experiments})
 
 
 def main() -> None:
