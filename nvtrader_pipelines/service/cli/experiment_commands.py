@@ -39,11 +39,12 @@ def new(
     as_json: bool,
 ) -> None:
     """Write data/experiments/NAME.yaml with common fields; never overwrite a file."""
+    from nvtrader_pipelines.service.documents.experiment_facts import NewExperiment
     from nvtrader_pipelines.storage.specs import write_experiment
 
     path = write_experiment(require_home(), name, like)
     if as_json:
-        write_json({"name": name, "path": str(path)})
+        write_json(NewExperiment(name=name, path=path).model_dump(mode="json"))
         return
     wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", soft_wrap=True)
 
@@ -238,11 +239,12 @@ def unarchive(name: Names, *, as_json: bool) -> None:
 
 def _set_archived(experiments: Sequence[str], *, archived: bool, as_json: bool) -> None:
     from nvtrader_pipelines.runs.archiving import names_with_variants
+    from nvtrader_pipelines.service.documents.experiment_facts import ArchivedExperiments
 
     store = open_store()
     names = list(dict.fromkeys(each for name in experiments for each in names_with_variants(store, name)))
     (store.ledger.archive if archived else store.ledger.unarchive)(names)
     if as_json:
-        write_json({"names": names, "archived": archived})
+        write_json(ArchivedExperiments(names=tuple(names), archived=archived).model_dump(mode="json"))
     else:
         print_line(f"{'archived' if archived else 'unarchived'}: {', '.join(names)}")

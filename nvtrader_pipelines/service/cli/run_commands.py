@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -168,7 +167,7 @@ def delete(
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
     from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
-    from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+    from nvtrader_pipelines.service.documents.run_facts import deletion_document, find_run_by_name
 
     store = _current_store()
     active = read_active(store)
@@ -179,7 +178,7 @@ def delete(
         confirm_deletion(deletion.run.run_id)
     delete_run(store, deletion, MlflowTracking.at(store.home).delete)
     if as_json:
-        write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
+        write_json(deletion_document(deletion).model_dump(mode="json"))
     elif not deletion.is_empty:
         wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
 

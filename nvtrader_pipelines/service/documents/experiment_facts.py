@@ -36,6 +36,20 @@ class ValidatedExperiment(row_model(VALIDATED_EXPERIMENTS)):
     """Numbers of the plan of an experiment, or the reason why it cannot be planned."""
 
 
+class NewExperiment(Document):
+    """File of a new experiment."""
+
+    name: str
+    path: Path
+
+
+class ArchivedExperiments(Document):
+    """Experiments that were archived or put back."""
+
+    names: tuple[str, ...]  # with variants
+    archived: bool
+
+
 class FieldDifference(Document):
     """Field in which two experiments differ; null where it is missing."""
 

@@ -1,7 +1,8 @@
 """Documents of runs: ledger row, spec, policies, events and verdict; and their list."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -17,6 +18,9 @@ from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, SCOREBOARD
 from nvtrader_pipelines.storage.views.run_views import run_views
+
+if TYPE_CHECKING:  # slow to import
+    from nvtrader_pipelines.runs.run_deletion import Deletion
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = (
@@ -84,6 +88,18 @@ class WalkDocument(Document):
 
     run: LedgerRun
     figures: tuple[WalkFigures, ...]
+
+
+class DeletedRun(Document):
+    """Deleted run, with the number of files and rows that were removed."""
+
+    run: str  # id
+    n_files: int  # policies and checkpoints
+    n_bytes: int
+    rows: dict[str, int]  # by name of the table
+    pictures: tuple[Path, ...]  # folders of its version, if that has no other run
+    is_trial: bool
+    kept: str  # records that remain, in words
 
 
 def close_dead_runs(store: Store) -> None:
@@ -213,6 +229,11 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
 def walk_document(run: LedgerRun, figures: pl.DataFrame) -> WalkDocument:
     """Describe a replay or a forward run by its row and its `verdict_rows`."""
     return WalkDocument(run=run, figures=rows_of(WalkFigures, figures))
+
+
+def deletion_document(deletion: "Deletion") -> DeletedRun:
+    """Describe the deletion of a run."""
+    return DeletedRun.model_validate({**vars(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
 
 
 def stage_rows(events: pl.DataFrame) -> pl.DataFrame:

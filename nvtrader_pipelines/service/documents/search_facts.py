@@ -96,6 +96,20 @@ class ReportDocument(Document):
     markdown: str
 
 
+class StoppingSession(Document):
+    """Session that ends after its current trials."""
+
+    session_id: str
+    stop_request: Path  # file that ends it
+
+
+class ExportedSession(Document):
+    """Session written as a study of Optuna."""
+
+    session_id: str
+    file: Path  # SQLite
+
+
 class JournalRow(Document):
     """Row of a line of the journal."""
 
