@@ -15,9 +15,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.service.api.guard import Access
-from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
