@@ -40,9 +40,16 @@ class Account:
     problem: str = ""  # why it cannot be read
 
 
+def read_switch(shared: Context) -> Content:
+    """Read the kill switch."""
+    switch = FileKillSwitch(shared.home)
+    values = {"halt": switch.read(), "halted": switch.halt_reason()}
+    return Content({name: render(name, **values) for name in ("switch", "band")})
+
+
 def read_desk(shared: Context) -> Content:
     """Read all accounts."""
-    switch, problem, active = FileKillSwitch(shared.home), "", None
+    problem, active = "", None
     try:
         active = read_active(shared.store)
     except StorageError as error:
@@ -53,29 +60,19 @@ def read_desk(shared: Context) -> Content:
         "accounts": accounts,
         "active": active,
         "problem": problem,
-        "halt": switch.read(),
-        "halted": switch.halt_reason(),
+        "halted": FileKillSwitch(shared.home).halt_reason(),
         "waiting": waiting,
+        "plans": [plan_rows(account, record, active) for account, record in waiting],
     }
-    plans = [plan_rows(account, record, active) for account, record in waiting]
-    return Content(
-        {
-            "ticker": render("ticker", **values),
-            "switch": render("switch", **values),
-            "band": render("band", **values),
-            "trades": render("trades", **values),
-            "waits": render("waits", **values),
-            "plans": render("plans", plans=plans, halted=values["halted"]),
-        },
-        values={"waiting": str(len(waiting)) if waiting else ""},
-    )
+    parts = {name: render(name, **values) for name in ("ticker", "trades", "waits", "plans")}
+    return Content(parts, values={"waiting": str(len(waiting)) if waiting else ""})
 
 
 def read_account_facts(shared: Context, name: str) -> Account:
     """Read an account; one that cannot be read has its reason."""
     try:
         facts = AccountFacts.of(shared.store, name)
-    except (StorageError, ExecutionError) as error:
+    except (StorageError, ExecutionError, ValueError) as error:
         return Account(name, problem=str(error))
     waiting = tuple(record for record in facts.records.values() if record.status == "waiting")
     if not facts.states:
