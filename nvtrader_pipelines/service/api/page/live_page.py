@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import time
@@ -72,11 +73,16 @@ SECTIONS: Mapping[str, Section] = {
     "deploy": Section(
         "policies",
         read_deploy,
-        lambda shared: (shared.home.catalog, shared.home.audit, shared.home.market_file, shared.home.compliance),
+        lambda shared: (
+            *(shared.home.catalog, shared.home.audit, shared.home.market_file, shared.home.compliance),
+            shared.home.policies,
+        ),
         lambda shared: shared.store.ledger.archived_names(),
     ),
 }
-SCHEDULE = Section("schedule", read_schedule, lambda _: (), lambda _: time.monotonic())  # no file tells of changes
+SCHEDULE = Section(  # no file tells of changes
+    "schedule", read_schedule, lambda _: (), lambda _: time.monotonic(), seconds=SCHEDULE_SECONDS
+)
 
 
 class SeriesChange(BaseModel):
@@ -112,7 +118,7 @@ class _Rows:
 
     def update(self, series: Series, version: int) -> bool:
         """Take over a series; whether anything changed."""
-        if series.key != self.key:
+        if series.key != self.key or not self.rows.keys() <= {row["id"] for row in series.rows}:
             self.key, self.since, self.rows = series.key, version, {}
         before = {identity: row for identity, (_, row) in self.rows.items()}
         news = [row for row in series.rows if before.get(row["id"]) != row]
@@ -152,11 +158,13 @@ class LivePage:
         """Read the sections whose sources changed; unless `everything`, only those that are due for a look."""
         with self._reading:
             for name, section in SECTIONS.items():
-                began = time.monotonic()
-                if everything or began - self._looked_at.get(name, 0.0) >= section.seconds:
-                    self._looked_at[name] = began
+                if everything or self._is_due(name, section):
+                    self._looked_at[name] = time.monotonic()
                     self._read(name, section)
         self._is_read.set()
+
+    def _is_due(self, name: str, section: Section) -> bool:
+        return time.monotonic() - self._looked_at.get(name, -math.inf) >= section.seconds
 
     def _read(self, name: str, section: Section) -> None:
         """Read a section if its sources changed; what cannot be read is said in its place, and the others go on."""
@@ -175,8 +183,10 @@ class LivePage:
         self.take(content)
 
     def refresh_schedule(self) -> None:
-        """Read the schedules."""
-        self._read("schedule", SCHEDULE)
+        """Read the schedules if they are due for a look."""
+        if self._is_due("schedule", SCHEDULE):
+            self._looked_at["schedule"] = time.monotonic()
+            self._read("schedule", SCHEDULE)
 
     @property
     def version(self) -> int:
@@ -268,7 +278,7 @@ class PageStream:
     async def _poll_schedule(self) -> None:
         while not self._stop.is_set():
             await asyncio.to_thread(self.page.refresh_schedule)
-            await self._pause(SCHEDULE_SECONDS)
+            await self._pause(1.0)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

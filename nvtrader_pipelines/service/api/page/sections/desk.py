@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.evaluation.statistics import max_drawdown
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import next_open
@@ -14,6 +14,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.service.api.page.formats import position
@@ -49,17 +50,20 @@ def read_switch(shared: Context) -> Content:
 
 def read_desk(shared: Context) -> Content:
     """Read all accounts."""
-    problem, active = "", None
+    problem, active, may_trade = "", None, ""
     try:
         active = read_active(shared.store)
+        may_trade = eligibility_message(shared.store, active) if active else ""
     except StorageError as error:
         problem = str(error)
-    accounts = [read_account_facts(shared, name) for name in account_names(shared.home)]
+    names = filter(str.isprintable, account_names(shared.home))  # bytes that are no text cannot be shown
+    accounts = [read_account_facts(shared, name) for name in names]
     waiting = [(account, record) for account in accounts for record in account.waiting]
     values: dict[str, Any] = {
         "accounts": accounts,
         "active": active,
         "problem": problem,
+        "may_trade": may_trade,
         "halted": FileKillSwitch(shared.home).halt_reason(),
         "waiting": waiting,
         "plans": [plan_rows(account, record, active) for account, record in waiting],
@@ -71,6 +75,7 @@ def read_desk(shared: Context) -> Content:
 def read_account_facts(shared: Context, name: str) -> Account:
     """Read an account; one that cannot be read has its reason."""
     try:
+        read_account(shared.home, name)
         facts = AccountFacts.of(shared.store, name)
     except (StorageError, ExecutionError, ValueError) as error:
         return Account(name, problem=str(error))

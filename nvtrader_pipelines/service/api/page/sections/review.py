@@ -47,7 +47,7 @@ def read_review(shared: Context) -> Content:
     rows = tuple(_point(entry, view.name) for view in views for entry in view.rows)
     n_entries = len({(entry["run_id"], entry["experiment"]) for entry in entries})
     return Content(
-        {"ranked": part, "periods": render("periods", views=views)},
+        {name: render(name, **values) for name in ("periods", "verdicts", "ranked")},
         {"ratio": Series("ratio", rows, {"min_deflated": MIN_DEFLATED})},
         {"entries": str(n_entries) if n_entries else ""},
     )
@@ -80,5 +80,6 @@ def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
         "sharpe_high": row["sharpe_high"],
         "max_drawdown": row["max_drawdown"],
         "deflated_sharpe": row["deflated_sharpe"],
+        "over_baseline": row["deflated_information_ratio"],
         "finished_at": row["finished_at"].isoformat(),
     }
