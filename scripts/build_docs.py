@@ -15,21 +15,59 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.service.api.guard import Access
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
-from nvtrader_pipelines.service.documents.experiment_facts import ExperimentDocument
+from nvtrader_pipelines.service.documents.experiment_facts import (
+    ArchivedExperiments,
+    ExperimentDocument,
+    FieldDifference,
+    NewExperiment,
+    SmokeDocument,
+    ValidatedExperiment,
+)
 from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
+from nvtrader_pipelines.service.documents.home_facts import (
+    BackupDocument,
+    ChannelMessage,
+    CreatedHome,
+    HaltDocument,
+    HomeReport,
+    KillSwitchDocument,
+    ListedCheck,
+    ListedTable,
+    RestoredHome,
+)
 from nvtrader_pipelines.service.documents.home_status import HomeStatus
+from nvtrader_pipelines.service.documents.market_facts import MarketDocument
 from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, PlanDocument
-from nvtrader_pipelines.service.documents.policy_facts import PolicyDocument, PolicyList
+from nvtrader_pipelines.service.documents.policy_facts import (
+    PolicyDocument,
+    PolicyList,
+    PromotionDecision,
+    TearSheetDocument,
+)
 from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
-from nvtrader_pipelines.service.documents.run_facts import ListedRun, RunDocument
+from nvtrader_pipelines.service.documents.run_facts import (
+    DeletedRun,
+    ListedRun,
+    RunDocument,
+    SummaryFigures,
+    WalkDocument,
+)
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
-from nvtrader_pipelines.service.documents.search_facts import JournalRow, ReportDocument, SessionDocument
+from nvtrader_pipelines.service.documents.search_facts import (
+    ExportedSession,
+    JournalRow,
+    ReportDocument,
+    SessionDocument,
+    SessionSummary,
+    StoppingSession,
+)
 from nvtrader_pipelines.service.documents.space_facts import SpaceDocument
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
@@ -38,25 +76,61 @@ from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
 
 DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with --json
+    "nvtrader init": CreatedHome,
     "nvtrader status": HomeStatus,
+    "nvtrader doctor": ListedCheck,  # rows
+    "nvtrader notify": ChannelMessage,  # rows
+    "nvtrader tables": ListedTable,  # rows
+    "nvtrader report": HomeReport,
+    "nvtrader backup": BackupDocument,
+    "nvtrader restore": RestoredHome,
+    "nvtrader halt": HaltDocument,
+    "nvtrader resume": KillSwitchDocument,
+    "nvtrader ingest": MarketDocument,
+    "nvtrader materialize": SummaryFigures,  # rows
+    "nvtrader train": SummaryFigures,  # rows
+    "nvtrader experiments new": NewExperiment,
     "nvtrader experiments list": ListedExperiment,  # rows
     "nvtrader experiments show": ExperimentDocument,
+    "nvtrader experiments diff": FieldDifference,  # rows
+    "nvtrader experiments validate": ValidatedExperiment,  # rows
+    "nvtrader experiments run": SummaryFigures,  # rows
+    "nvtrader experiments run --smoke": SmokeDocument,  # rows
+    "nvtrader experiments archive": ArchivedExperiments,
+    "nvtrader experiments unarchive": ArchivedExperiments,
     "nvtrader runs": ListedRun,  # rows
     "nvtrader runs show": RunDocument,
     "nvtrader runs compare": ComparisonDocument,
+    "nvtrader runs replay": WalkDocument,
+    "nvtrader runs forward": WalkDocument,
+    "nvtrader runs delete": DeletedRun,
     "nvtrader scoreboard": RankedEntrant,  # rows
+    "nvtrader scoreboard update": RankedEntrant,  # rows
     "nvtrader scoreboard --history NAME": ScoredEntrant,  # rows
     "nvtrader policies": PolicyList,
     "nvtrader policies show": PolicyDocument,
+    "nvtrader policies tear-sheet": TearSheetDocument,
+    "nvtrader policies activate": PromotionDecision,
+    "nvtrader policies promote": PromotionDecision,
     "nvtrader portfolio": AccountSnapshot,
+    "nvtrader portfolio accept-differences": AuditEvent,
+    "nvtrader portfolio reset": AuditEvent,
     "nvtrader trade": AccountActivity,
     "nvtrader plans": ListedPlan,  # rows
     "nvtrader plans show": PlanDocument,
+    "nvtrader plans approve": AuditEvent,
+    "nvtrader plans override": AuditEvent,
+    "nvtrader plans reject": AuditEvent,
     "nvtrader components FAMILY": ComponentFacts,  # rows
     "nvtrader research space": SpaceDocument,
+    "nvtrader research start": SessionDocument,
+    "nvtrader research resume": SessionDocument,
     "nvtrader research status": SessionDocument,
+    "nvtrader research sessions": SessionSummary,  # rows
     "nvtrader research journal": JournalRow,  # rows
     "nvtrader research report": ReportDocument,
+    "nvtrader research stop": StoppingSession,
+    "nvtrader research export": ExportedSession,
 }
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, SITE = ROOT / "build" / "docs", ROOT / "site"  # `docs_dir` and `site_dir` of zensical.toml

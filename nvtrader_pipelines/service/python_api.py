@@ -293,7 +293,7 @@ class Pipeline:
         """
         from nvtrader_pipelines.service.report.report import write_report
 
-        return write_report(self.store, self.home.report if path is None else Path(path))[0]
+        return write_report(self.store, self.home.report if path is None else Path(path)).path
 
     def _update(self, names: list[str], *, judge: bool, yes: bool, quiet: bool) -> list[str]:
         """Bring experiments up to date, and return their names."""

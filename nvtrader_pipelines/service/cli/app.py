@@ -72,11 +72,12 @@ def _options(
 @command(app.command, "nvtrader init my-home")
 def init(folder: Annotated[Path, typer.Argument(help="New or empty folder.")], *, as_json: bool) -> None:
     """Create a home: a folder with the shipped experiments, for your data and for results."""
+    from nvtrader_pipelines.service.documents.home_facts import CreatedHome
     from nvtrader_pipelines.storage.new_home import create_home
 
     home = create_home(folder)
     if as_json:
-        write_json({"home": str(home.root)})
+        write_json(CreatedHome(home=home.root).model_dump(mode="json"))
         return
     root = shlex.quote(str(home.root))
     enter = f"export {VARIABLE}={root}" if Home.find_fixed() else f"cd {root}"
@@ -153,20 +154,22 @@ def report(
     target = require_file_path(output.expanduser()) if output else store.home.report
     from nvtrader_pipelines.service.report.report import write_report
 
-    path, facts = write_report(store, target)
+    document = write_report(store, target)
     if as_json:
-        write_json({"path": str(path), **facts})
+        write_json(document.model_dump(mode="json"))
         return
     console = wide_console()
-    for title, remedy in facts["missing"].items():
+    for title, remedy in document.missing.items():
         console.print(f"no data yet for {title!r}: {remedy}", style="yellow", soft_wrap=True)
-    console.print(str(path), soft_wrap=True)
+    console.print(str(document.path), soft_wrap=True)
 
 
 @command(app.command, "nvtrader tables", "nvtrader tables --format csv")
 def tables(*, form: Format) -> None:
     """List every table with its rows, size and snapshot."""
-    write_rows(open_store().tables.describe_all(), form)
+    from nvtrader_pipelines.service.documents.home_facts import ListedTable
+
+    write_rows(open_store().tables.describe_all(), form, model=ListedTable)
 
 
 @command(app.command, "nvtrader doctor", "nvtrader doctor --repair", "nvtrader doctor --json")
@@ -181,11 +184,12 @@ def doctor(
     import polars as pl
 
     from nvtrader_pipelines.service.cli.doctor import repair_home, run_checks
+    from nvtrader_pipelines.service.documents.home_facts import ListedCheck
 
     home = require_home()
     repaired = repair_home(home) if repair else []
     rows = [asdict(each) for each in [*repaired, *run_checks(Store(home))]]
-    write_rows(pl.DataFrame(rows), form, ["problem"])
+    write_rows(pl.DataFrame(rows), form, ["problem"], ListedCheck)
     if any(row["problem"] for row in rows):
         raise typer.Exit(FAILED)
 
@@ -223,6 +227,7 @@ def notify(
     import polars as pl
 
     from nvtrader_pipelines.notifications.channels import require_channels
+    from nvtrader_pipelines.service.documents.home_facts import ChannelMessage
 
     store = open_store()
     channels = require_channels(store.home)
@@ -239,8 +244,8 @@ def notify(
         sending = send_now(store, with_runs=True)
         rows = [(name, each.subject, "") for name, sent in sending.sent.items() for each in sent]
         rows += [(name, "due", problem) for name, problem in sending.problems.items()]
-    columns = ["channel", "message", "problem"]
-    write_rows(pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row"), form, ["problem"])
+    table = pl.DataFrame(rows, schema=dict.fromkeys(ChannelMessage.model_fields, pl.String), orient="row")
+    write_rows(table, form, ["problem"], ChannelMessage)
     if any(problem for *_, problem in rows):
         raise typer.Exit(FAILED)
 
@@ -258,13 +263,12 @@ def ingest(
     as_json: bool,
 ) -> None:
     """Ingest and clean files without training; show rows kept, refused, and coverage, if anything is new."""
-    import polars as pl
-
     from nvtrader_pipelines.orchestration.materialize import update_market
     from nvtrader_pipelines.runs.market_state import deliver_prices, market_is_current
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.runs.registration import experiment_warnings
     from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
+    from nvtrader_pipelines.service.documents.market_facts import market_document
 
     store = open_store()
     deliver_prices(store.home, files or [])
@@ -273,11 +277,10 @@ def ingest(
         return
     update_market(store, quiet=as_json)
     summary, experiments = summarize_market(store), experiment_warnings(store)
-    if not as_json:
+    if as_json:
+        write_json(market_document(summary, experiments).model_dump(mode="json"))
+    else:
         print_market(summary, wide_console(), experiments)
-        return
-    facts = {k: v.to_dicts() if isinstance(v, pl.DataFrame) else v for k, v in vars(summary).items()}
-    write_json({**facts, "experiments": experiments})
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ def backup(
     The file holds `data/` and `warehouse/` with a SHA-256 of every file. Locks, logs of steps and the views, which are
     published again, are left out, as is a ledger in Postgres, which the command then names.
     """
+    from nvtrader_pipelines.service.documents.home_facts import BackupDocument
     from nvtrader_pipelines.storage.backups.writing import write_backup
 
     store = open_store()
@@ -44,8 +45,8 @@ def backup(
         manifest = write_backup(store, path, on_file)
     size = path.stat().st_size
     if as_json:
-        facts = {"path": str(path), "n_files": len(manifest.files), "n_bytes": size, "outside": manifest.outside}
-        write_json(facts)
+        document = BackupDocument(path=path, n_files=len(manifest.files), n_bytes=size, outside=manifest.outside)
+        write_json(document.model_dump(mode="json"))
         return
     print_line(f"{path}: {len(manifest.files):,} files, {size / 2**20:,.1f} MiB")
     for part in manifest.outside:
@@ -64,6 +65,7 @@ def restore(
     Runs that were under way are interrupted in the restored home; the next command that needs them resumes them.
     """
     from nvtrader_pipelines.orchestration.instance import close_copied_runs
+    from nvtrader_pipelines.service.documents.home_facts import RestoredHome
     from nvtrader_pipelines.storage.backups.restoring import restore_backup
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -74,8 +76,10 @@ def restore(
     closed = close_copied_runs(store)
     publish(store)
     if as_json:
-        facts = {"home": str(home.root), "n_files": len(manifest.files), "interrupted_runs": closed}
-        write_json({**facts, "outside": manifest.outside})
+        document = RestoredHome(
+            home=home.root, n_files=len(manifest.files), interrupted_runs=tuple(closed), outside=manifest.outside
+        )
+        write_json(document.model_dump(mode="json"))
         return
     print_line(f"{len(manifest.files):,} files of {manifest.root} as of {manifest.created_at:%Y-%m-%d %H:%M:%S}Z")
     for part in manifest.outside:

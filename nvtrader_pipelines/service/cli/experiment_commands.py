@@ -39,11 +39,12 @@ def new(
     as_json: bool,
 ) -> None:
     """Write data/experiments/NAME.yaml with common fields; never overwrite a file."""
+    from nvtrader_pipelines.service.documents.experiment_facts import NewExperiment
     from nvtrader_pipelines.storage.specs import write_experiment
 
     path = write_experiment(require_home(), name, like)
     if as_json:
-        write_json({"name": name, "path": str(path)})
+        write_json(NewExperiment(name=name, path=path).model_dump(mode="json"))
         return
     wide_console().print(f"{path}\nedit it, then: nvtrader experiments run {name}", soft_wrap=True)
 
@@ -79,11 +80,11 @@ def diff(
     form: Format,
 ) -> None:
     """Show the fields in which two experiments or versions differ, defaults included."""
-    from nvtrader_pipelines.service.documents.experiment_facts import compare_experiments
+    from nvtrader_pipelines.service.documents.experiment_facts import FieldDifference, compare_experiments
 
     comparison = compare_experiments(open_store(), left, right)
     if form is not Format.TABLE:
-        write_rows(comparison.fields, form)
+        write_rows(comparison.fields, form, model=FieldDifference)
     elif comparison.left is None:
         wide_console().print(f"{comparison.right} has no earlier registered version")
     else:
@@ -113,10 +114,12 @@ def smoke_experiments(names: list[str], form: Format) -> None:
     import polars as pl
 
     from nvtrader_pipelines.orchestration.materialize import smoke_pipeline
+    from nvtrader_pipelines.service.documents.experiment_facts import SmokeDocument
 
     tried = smoke_pipeline(open_store(), names, quiet=form is not Format.TABLE)
     if form is not Format.TABLE:
-        write_rows(pl.DataFrame([{**asdict(each), "is_result": False} for each in tried]), form)
+        rows = pl.DataFrame([{**asdict(each), "is_result": False} for each in tried])
+        write_rows(rows, form, model=SmokeDocument)
         return
     for each in tried:
         print_line(
@@ -151,14 +154,14 @@ def _write_results(store: Store, names: Sequence[str], form: Format, *, has_new_
     from nvtrader_pipelines.runs.market_summary import summarize_market
     from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
     from nvtrader_pipelines.service.cli.summary import print_summary
-    from nvtrader_pipelines.service.documents.run_facts import summary_rows
+    from nvtrader_pipelines.service.documents.run_facts import SummaryFigures, summary_rows
 
     if form is Format.TABLE:
         summary = summarize_market(store)
         print_market(summary, wide_console()) if has_new_bars else print_unchanged(summary)
         print_summary(store, names, wide_console())
     else:
-        write_rows(summary_rows(store, names), form)
+        write_rows(summary_rows(store, names), form, model=SummaryFigures)
 
 
 def _run_pipeline(store: Store, names: list[str], form: Format, *, yes: bool, judge: bool) -> None:
@@ -199,10 +202,10 @@ def validate(
     form: Format,
 ) -> None:
     """Check experiments and plan them on the market, without registering or running them."""
-    from nvtrader_pipelines.service.documents.experiment_facts import validate_experiments
+    from nvtrader_pipelines.service.documents.experiment_facts import ValidatedExperiment, validate_experiments
 
     rows = validate_experiments(open_store(), experiment or [])
-    write_rows(rows, form, ["warnings", "problem"])
+    write_rows(rows, form, ["warnings", "problem"], ValidatedExperiment)
     if rows["problem"].is_not_null().any():
         raise typer.Exit(BAD_INPUT)
 
@@ -236,11 +239,12 @@ def unarchive(name: Names, *, as_json: bool) -> None:
 
 def _set_archived(experiments: Sequence[str], *, archived: bool, as_json: bool) -> None:
     from nvtrader_pipelines.runs.archiving import names_with_variants
+    from nvtrader_pipelines.service.documents.experiment_facts import ArchivedExperiments
 
     store = open_store()
     names = list(dict.fromkeys(each for name in experiments for each in names_with_variants(store, name)))
     (store.ledger.archive if archived else store.ledger.unarchive)(names)
     if as_json:
-        write_json({"names": names, "archived": archived})
+        write_json(ArchivedExperiments(names=tuple(names), archived=archived).model_dump(mode="json"))
     else:
         print_line(f"{'archived' if archived else 'unarchived'}: {', '.join(names)}")

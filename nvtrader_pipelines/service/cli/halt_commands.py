@@ -32,8 +32,15 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     on_halt = (lambda _: None) if as_json else partial(_print_message, store)
     outcome = stop_trading(store, current_user(), reason, _now, on_halt)
     if as_json:
-        switch = {"message": outcome.message, "kill_switch": _halt_reason(store)}
-        write_json(switch | {"cancelled": outcome.cancelled, "still_open": outcome.still_open})
+        from nvtrader_pipelines.service.documents.home_facts import HaltDocument
+
+        document = HaltDocument(
+            message=outcome.message,
+            kill_switch=_halt_reason(store),
+            cancelled=tuple(outcome.cancelled),
+            still_open=outcome.still_open,
+        )
+        write_json(document.model_dump(mode="json"))
     else:
         _print_cancelled(outcome.cancelled, outcome.still_open)
     from nvtrader_pipelines.service.cli.notify_at_end import notify
@@ -53,7 +60,9 @@ def resume(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     store = Store(require_home())
     message = release(store, current_user(), reason, _now)
     if as_json:
-        write_json({"message": message, "kill_switch": _halt_reason(store)})
+        from nvtrader_pipelines.service.documents.home_facts import KillSwitchDocument
+
+        write_json(KillSwitchDocument(message=message, kill_switch=_halt_reason(store)).model_dump(mode="json"))
     else:
         _print_message(store, message)
 

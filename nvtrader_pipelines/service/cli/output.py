@@ -66,8 +66,8 @@ def _join(value: object) -> str:
 
 
 def write_json(document: object) -> None:
-    """Write a document to standard output as JSON; dates become text."""
-    sys.stdout.write(json.dumps(document, indent=1, default=str) + "\n")
+    """Write a document to standard output as JSON."""
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
 def write_rows(

@@ -83,14 +83,14 @@ def tear_sheet(
     from nvtrader_pipelines.promotion.policy_cards import find_policy
     from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_tear_sheet
+    from nvtrader_pipelines.service.documents.policy_facts import tear_sheet_document
 
     store = open_store()
     ref = find_policy(store, policy)
     path = choose_picture_path(output, tear_sheet_path(store, ref))
     sheet = draw_tear_sheet(store, ref, path)
     if as_json:
-        tables = {name: getattr(sheet, name).to_dicts() for name in ("monthly", "yearly", "drawdowns")}
-        write_json({**ref._asdict(), "picture": path, **tables})
+        write_json(tear_sheet_document(ref, sheet, path).model_dump(mode="json"))
     else:
         print_tear_sheet(sheet, path)
 
@@ -123,6 +123,7 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> N
     from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
+    from nvtrader_pipelines.service.documents.policy_facts import PromotionDecision
     from nvtrader_pipelines.storage.views.publishing import publish
 
     store = open_store()
@@ -134,7 +135,7 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> N
     )
     publish(store)
     if as_json:
-        write_json(decision.row())
+        write_json(PromotionDecision.model_validate(decision.row()).model_dump(mode="json"))
     else:
         print_decision(decision)
     if through_gate and not decision.activated:

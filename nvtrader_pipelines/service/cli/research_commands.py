@@ -81,7 +81,7 @@ def status(session: AnySession = None, *, as_json: bool) -> None:
 def sessions(*, form: Format) -> None:
     """List sessions, newest first, with their best Sharpe ratios."""
     from nvtrader_pipelines.service.cli.pages.search_pages import print_sessions, session_rows
-    from nvtrader_pipelines.service.documents.search_facts import list_sessions
+    from nvtrader_pipelines.service.documents.search_facts import SessionSummary, list_sessions
 
     summaries, problems = list_sessions(require_home())
     if form is Format.TABLE:
@@ -89,7 +89,7 @@ def sessions(*, form: Format) -> None:
     else:
         for problem in problems:
             typer.secho(problem, err=True, fg="yellow")
-        write_rows(session_rows(summaries), form)
+        write_rows(session_rows(summaries), form, model=SessionSummary)
 
 
 @command(app.command, "nvtrader research journal", "nvtrader research journal 2026 --format csv")
@@ -126,12 +126,13 @@ def report(session: AnySession = None, *, as_json: bool) -> None:
 def stop(session: AnySession = None, *, as_json: bool) -> None:
     """End a running session after its current trials; `resume` continues it."""
     from nvtrader_pipelines.research.recorded_session import request_stop
-    from nvtrader_pipelines.service.documents.search_facts import find_session
+    from nvtrader_pipelines.service.documents.search_facts import StoppingSession, find_session
 
     folder = find_session(require_home(), session)
     request_stop(folder)
     if as_json:
-        write_json({"session_id": folder.session_id, "stop_request": folder.stop_request})
+        document = StoppingSession(session_id=folder.session_id, stop_request=folder.stop_request)
+        write_json(document.model_dump(mode="json"))
     else:
         print_line(f"session {folder.session_id} ends after its current trials: nvtrader research status")
 
@@ -146,12 +147,12 @@ def export(
     """Write the trials of a session as a study of Optuna."""
     from nvtrader_pipelines.research.recorded_session import read_session
     from nvtrader_pipelines.research.study import export_study
-    from nvtrader_pipelines.service.documents.search_facts import find_session
+    from nvtrader_pipelines.service.documents.search_facts import ExportedSession, find_session
 
     path = require_file_path(optuna.expanduser())
     recorded = read_session(find_session(require_home(), session))
     export_study(recorded.lines, recorded.session.spec.space().knobs, path)
     if as_json:
-        write_json({"session_id": recorded.session.session_id, "file": path})
+        write_json(ExportedSession(session_id=recorded.session.session_id, file=path).model_dump(mode="json"))
     else:
         print_line(f"wrote {path}: optuna-dashboard sqlite:///{path}")

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -168,7 +167,7 @@ def delete(
     from nvtrader_pipelines.promotion.active_policy import read_active
     from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
     from nvtrader_pipelines.service.cli.pages.run_pages import print_deletion
-    from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+    from nvtrader_pipelines.service.documents.run_facts import deletion_document, find_run_by_name
 
     store = _current_store()
     active = read_active(store)
@@ -179,7 +178,7 @@ def delete(
         confirm_deletion(deletion.run.run_id)
     delete_run(store, deletion, MlflowTracking.at(store.home).delete)
     if as_json:
-        write_json({**asdict(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
+        write_json(deletion_document(deletion).model_dump(mode="json"))
     elif not deletion.is_empty:
         wide_console().print(f"deleted run {short_id(deletion.run.run_id)}")
 
@@ -210,7 +209,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     import polars as pl
 
     from nvtrader_pipelines.service.cli.pages.run_pages import print_figures
-    from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows
+    from nvtrader_pipelines.service.documents.run_facts import stage_rows, verdict_rows, walk_document
     from nvtrader_pipelines.service.progress_display import follow_run, show_progress
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -219,7 +218,7 @@ def _execute(store: Store, steps: "Iterable[Progress]", *, as_json: bool) -> Non
     publish(store)
     run, verdict = store.ledger.run(run_id), verdict_rows(store, run_id)
     if as_json:
-        write_json({"run": run.model_dump(mode="json"), "figures": verdict.to_dicts()})
+        write_json(walk_document(run, verdict).model_dump(mode="json"))
         return
     if run.kind == "forward":
         activity = store.ledger.events(run_id).filter(

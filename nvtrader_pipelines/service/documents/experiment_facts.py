@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
+from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, read_unarchived_experiments
@@ -20,15 +21,52 @@ from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
 
-VALIDATION_SCHEMA = {
-    "experiment": pl.String,
-    "runs": pl.Int64,
-    "folds": pl.Int64,
-    "seeds": pl.Int64,
-    "training": pl.String,
-    "warnings": pl.List(pl.String),
-    "problem": pl.String,
-}
+VALIDATED_EXPERIMENTS = TableSchema(
+    Column("experiment", pl.String, "name of the experiment"),
+    Column("runs", pl.Int64, "number of runs, one per variant; like the other numbers null if there is a problem"),
+    Column("folds", pl.Int64, "number of folds"),
+    Column("seeds", pl.Int64, "number of seeds"),
+    Column("training", pl.String, "estimate of the time, in words; null if nothing is to be trained"),
+    Column("warnings", pl.List(pl.String), "warnings of the plan"),
+    Column("problem", pl.String, "why it cannot be planned; null if it can"),
+)
+
+
+class ValidatedExperiment(row_model(VALIDATED_EXPERIMENTS)):
+    """Numbers of the plan of an experiment, or the reason why it cannot be planned."""
+
+
+class NewExperiment(Document):
+    """File of a new experiment."""
+
+    name: str
+    path: Path
+
+
+class ArchivedExperiments(Document):
+    """Experiments that were archived or put back."""
+
+    names: tuple[str, ...]  # with variants
+    archived: bool
+
+
+class FieldDifference(Document):
+    """Field in which two experiments differ; null where it is missing."""
+
+    field: str  # dotted path
+    left: str | None
+    right: str | None
+
+
+class SmokeDocument(Document):
+    """Extent and duration of a smoke run."""
+
+    experiment: str
+    n_folds: int  # of the whole run, of which one was trained
+    n_seeds: int
+    timesteps: int | None  # of the one training; null if the agent does not learn
+    seconds: float
+    is_result: Literal[False]  # nothing is stored or counted
 
 
 class ExperimentPlan(Document):
@@ -99,7 +137,7 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
         _plan_facts(store, specs[name]) if name in specs else PlanProblem(experiment=name, problem=broken[name])
         for name in names or sorted({*specs, *broken})
     ]
-    return pl.DataFrame([row.model_dump() for row in rows], schema=VALIDATION_SCHEMA)
+    return pl.DataFrame([row.model_dump() for row in rows], schema=VALIDATED_EXPERIMENTS)
 
 
 def _plan_facts(store: Store, spec: ExperimentSpec) -> ExperimentPlan | PlanProblem:

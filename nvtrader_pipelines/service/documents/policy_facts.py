@@ -1,17 +1,56 @@
 """Documents of policies: the list, and a card with the decisions of the promotion gate."""
 
-from typing import Any
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
+if TYPE_CHECKING:  # slow to import
+    from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
+
+YEAR = Column("year", pl.Int32, "year of the sessions")
+RETURN = Column("return", pl.Float64, "compounded, net of costs")
+
 
 class PromotionDecision(row_model(PROMOTION_DECISIONS.schema)):
     """Decision on a policy, by the gate or a person."""
+
+
+class YearlyReturn(row_model(TableSchema(YEAR, RETURN))):
+    """Return of a policy in a year."""
+
+
+class MonthlyReturn(row_model(TableSchema(YEAR, Column("month", pl.Int8, "month, from 1"), RETURN))):
+    """Return of a policy in a month."""
+
+
+class DeepDrawdown(Document):
+    """One of the deepest drawdowns of a policy."""
+
+    start: date  # first session below the peak
+    trough: date
+    recovery: date | None  # first session back at the peak; null until then
+    depth: float
+    n_sessions: int  # from the start to before the recovery
+
+
+class TearSheetDocument(Document):
+    """Figures of a policy over all its tests, net of costs, and the path of their picture."""
+
+    run_id: str
+    policy: str
+    picture: Path
+    monthly: tuple[MonthlyReturn, ...]
+    yearly: tuple[YearlyReturn, ...]
+    drawdowns: tuple[DeepDrawdown, ...]  # deepest first
 
 
 class PolicyDocument(LibraryCard):
@@ -38,6 +77,12 @@ def policy_document(card: LibraryCard, promotions: pl.DataFrame) -> PolicyDocume
     """Describe a policy and the decisions on it."""
     decisions = rows_of(PromotionDecision, promotions)
     return PolicyDocument.model_validate({**dict(card), **_masked_rows(card), "promotions": decisions})
+
+
+def tear_sheet_document(ref: PolicyRef, sheet: "TearSheet", picture: Path) -> TearSheetDocument:
+    """Describe a tear sheet."""
+    tables = {name: getattr(sheet, name).to_dicts() for name in ("monthly", "yearly", "drawdowns")}
+    return TearSheetDocument.model_validate({**ref._asdict(), "picture": picture, **tables})
 
 
 def _masked_rows(card: LibraryCard) -> dict[str, Any]:

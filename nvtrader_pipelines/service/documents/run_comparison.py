@@ -11,6 +11,7 @@ from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.evaluation.statistics import STATISTICS
 from nvtrader_pipelines.service.documents.document import Document, row_model
+from nvtrader_pipelines.service.documents.experiment_facts import FieldDifference
 from nvtrader_pipelines.service.documents.run_facts import KEYS, ensemble_rows, find_run_by_name
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.document_differences import document_differences
@@ -36,13 +37,10 @@ class ComparedRun(row_model(TableSchema(schema.polars_schema(schema.RUNS).only(*
     """Run of a comparison, with the figures of its account over all test sessions."""
 
 
-class SpecDifference(Document):
-    """Field in which the spec of a run differs from the first run's; null where it is missing."""
+class SpecDifference(FieldDifference):
+    """Field of a run's spec that differs from the first run's, on the left; null where missing."""
 
     run: str  # short id
-    field: str  # dotted path
-    left: str | None  # of the first run
-    right: str | None
 
 
 class SharedAccount(row_model(SHARED_FIGURES)):

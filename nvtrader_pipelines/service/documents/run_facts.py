@@ -1,7 +1,8 @@
 """Documents of runs: ledger row, spec, policies, events and verdict; and their list."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -18,6 +19,9 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, SCOREBOARD
 from nvtrader_pipelines.storage.views.run_views import run_views
 
+if TYPE_CHECKING:  # slow to import
+    from nvtrader_pipelines.runs.run_deletion import Deletion
+
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = (
     *("run_id", "kind", "status", "partition_key", "source", "window_first", "window_last", "parent_run_id"),
@@ -28,6 +32,11 @@ LISTED_RUNS = TableSchema(
     schema.polars_schema(schema.RUNS).only(*LIST_COLUMNS),
     EVALUATIONS.schema.only(*LIST_FIGURES),
     RUNS.schema.only("validation_only"),
+)
+FIGURES = EVALUATIONS.schema.without(*KEYS)
+OPENINGS = TableSchema(
+    SCOREBOARD.schema.only("openings"),
+    Column("baseline_openings", pl.List(pl.Float64), "the same of the best baseline"),
 )
 
 
@@ -43,16 +52,16 @@ class RunEvent(row_model(schema.polars_schema(schema.EVENTS).only("timestamp", "
     """Event of a run."""
 
 
-class Figures(
-    row_model(
-        TableSchema(
-            EVALUATIONS.schema.without(*KEYS),
-            SCOREBOARD.schema.only("openings"),
-            Column("baseline_openings", pl.List(pl.Float64), "the same of the best baseline"),
-        )
-    )
-):
+class Figures(row_model(TableSchema(FIGURES, OPENINGS))):
     """Figures of an account over a period; annualized ones are null for a short sample."""
+
+
+class WalkFigures(row_model(FIGURES)):
+    """Figures of a walk's account over a period; annualized ones are null for a short sample."""
+
+
+class SummaryFigures(row_model(TableSchema(EVALUATIONS.schema, RUNS.schema.only("validation_only"), OPENINGS))):
+    """Figures of an account in an experiment's latest run by period; null for short samples."""
 
 
 class ShownRun(LedgerRun):
@@ -72,6 +81,25 @@ class RunDocument(Document):
     events: tuple[RunEvent, ...]  # oldest first
     views: tuple[str, ...]  # names in DuckDB
     warnings: tuple[str, ...]
+
+
+class WalkDocument(Document):
+    """Replay or forward run, with its figures by account and period."""
+
+    run: LedgerRun
+    figures: tuple[WalkFigures, ...]
+
+
+class DeletedRun(Document):
+    """Deleted run, with the number of files and rows that were removed."""
+
+    run: str  # id
+    n_files: int  # policies and checkpoints
+    n_bytes: int
+    rows: dict[str, int]  # by name of the table
+    pictures: tuple[Path, ...]  # folders of its version, if that has no other run
+    is_trial: bool
+    kept: str  # records that remain, in words
 
 
 def close_dead_runs(store: Store) -> None:
@@ -196,6 +224,16 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
         warnings=tuple(warning for warnings in completed for warning in warnings),
     )
+
+
+def walk_document(run: LedgerRun, figures: pl.DataFrame) -> WalkDocument:
+    """Describe a replay or a forward run by its row and its `verdict_rows`."""
+    return WalkDocument(run=run, figures=rows_of(WalkFigures, figures))
+
+
+def deletion_document(deletion: "Deletion") -> DeletedRun:
+    """Describe the deletion of a run."""
+    return DeletedRun.model_validate({**vars(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
 
 
 def stage_rows(events: pl.DataFrame) -> pl.DataFrame:

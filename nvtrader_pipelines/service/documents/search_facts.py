@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
@@ -34,6 +34,7 @@ from nvtrader_pipelines.research.sentences import format_progress, format_rerun,
 from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import SessionSpec
 from nvtrader_pipelines.research.verdict import Standing
+from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
@@ -42,13 +43,7 @@ MAX_CANDIDATES = 5  # ids in a message
 Activity = Literal["running", "stopped", "finished"]
 
 
-class SearchFacts(BaseModel):
-    """Part of a session's documents."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class SessionSummary(SearchFacts):
+class SessionSummary(Document):
     """Row of a session."""
 
     session_id: str
@@ -68,7 +63,7 @@ class SessionSummary(SearchFacts):
     goal: str
 
 
-class SessionWindows(SearchFacts):
+class SessionWindows(Document):
     """Days at which the windows of a session begin."""
 
     validation_from: date  # trials train before it, less a purge
@@ -77,7 +72,7 @@ class SessionWindows(SearchFacts):
     purge_size: int  # sessions between training and validation
 
 
-class SessionDocument(SearchFacts):
+class SessionDocument(Document):
     """State of a session."""
 
     summary: SessionSummary
@@ -92,7 +87,7 @@ class SessionDocument(SearchFacts):
     folder: Path
 
 
-class ReportDocument(SearchFacts):
+class ReportDocument(Document):
     """Report of a session, and its files."""
 
     session_id: str
@@ -101,7 +96,21 @@ class ReportDocument(SearchFacts):
     markdown: str
 
 
-class JournalRow(SearchFacts):
+class StoppingSession(Document):
+    """Session that ends after its current trials."""
+
+    session_id: str
+    stop_request: Path  # file that ends it
+
+
+class ExportedSession(Document):
+    """Session written as a study of Optuna."""
+
+    session_id: str
+    file: Path  # SQLite
+
+
+class JournalRow(Document):
     """Row of a line of the journal."""
 
     proposal: int | None = None

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -22,6 +21,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.service.account_cells import UNKNOWN
+from nvtrader_pipelines.service.documents.home_facts import HomeReport
 from nvtrader_pipelines.service.report.cell_formats import MINUS, pluralize
 from nvtrader_pipelines.service.report.contents import Part, Plot
 from nvtrader_pipelines.service.report.evidence import Evidence
@@ -79,25 +79,22 @@ READING = (
 )  # fmt: skip
 
 
-def write_report(store: Store, path: Path) -> tuple[Path, dict[str, Any]]:
-    """Write the page.
-
-    Returns:
-        Its path, and facts: bytes, runs, findings, parts, and missing parts with the commands that make them.
-    """
+def write_report(store: Store, path: Path) -> HomeReport:
+    """Write the page and describe it."""
     evidence = Evidence.of(store)
     parts = [part(evidence) for part in PARTS]
     findings = deflated_findings(evidence.curve, evidence.validation) + overfitting_findings(evidence.overfitting)
     page = render_page(evidence, parts, findings).encode()
     path = path.expanduser().resolve()
     write_atomically(path, page)
-    return path, {
-        "bytes": len(page),
-        "runs": len(evidence.runs),
-        "findings": [asdict(each) for each in findings],
-        "parts": [part.name for part in parts if not part.is_missing],
-        "missing": {part.title: part.command for part in parts if part.is_missing},
-    }
+    return HomeReport(
+        path=path,
+        bytes=len(page),
+        runs=len(evidence.runs),
+        findings=tuple(findings),
+        parts=tuple(part.name for part in parts if not part.is_missing),
+        missing={part.title: part.command for part in parts if part.is_missing},
+    )
 
 
 def render_page(evidence: Evidence, parts: Sequence[Part], findings: Sequence[PromotionFinding]) -> str:

@@ -133,7 +133,7 @@ def test_sql_writes_nested_empty_and_null_results(invoke, query, form):
 
 
 @pytest.mark.parametrize(
-    ("form", "start"), [("table", " name"), ("csv", "name,n_rows,"), ("json", '[{"name":"bronze.')]
+    ("form", "start"), [("table", " name"), ("csv", "name,n_rows,"), ("json", '[\n {\n  "name": "bronze.')]
 )
 def test_tables_are_listed_with_their_rows(invoke, form, start):
     found = invoke("tables", "--format", form)

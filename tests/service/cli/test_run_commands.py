@@ -204,7 +204,8 @@ def test_compare_into_file_of_unknown_format_is_refused(failed_home, command, tm
 @pytest.mark.slow
 def test_deleted_run_is_deleted_in_every_command(failed_home, command):
     at_home, run_id = command(failed_home), "aa11" + "0" * 12
-    assert at_home("runs", "delete", "aa11", "--yes").exit_code == 0
+    deletion = json.loads(at_home("runs", "delete", "aa11", "--yes", "--json").stdout)
+    assert (deletion["run"], deletion["n_files"], deletion["is_trial"]) == (run_id, 0, False)
     again = at_home("runs", "delete", "aa11")
     assert (again.exit_code, len(again.stdout.splitlines())) == (0, 1)
     assert again.stdout.endswith("there is nothing left to delete\n")

@@ -11,6 +11,7 @@ import pytest
 from nvtrader_pipelines.promotion.findings import OVERFITTING as OVERFITTING_FIGURE
 from nvtrader_pipelines.promotion.findings import PromotionFinding
 from nvtrader_pipelines.promotion.gate import PromotionGate
+from nvtrader_pipelines.service.documents.home_facts import HomeReport
 from nvtrader_pipelines.service.report.contents import Grid, Part
 from nvtrader_pipelines.service.report.evidence import N_ROWS, Evidence
 from nvtrader_pipelines.service.report.report import render_page, summarize_verdict, with_minus_sign, write_report
@@ -82,11 +83,11 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def reported(built_home, tmp_path_factory) -> tuple[Page, dict]:
+def reported(built_home, tmp_path_factory) -> tuple[Page, HomeReport]:
     """The page of the built home, and its facts."""
-    path, facts = write_report(Store(built_home), tmp_path_factory.mktemp("report") / "deep" / "report.html")
-    text = path.read_text()
-    assert len(text.encode()) == facts["bytes"]
+    facts = write_report(Store(built_home), tmp_path_factory.mktemp("report") / "deep" / "report.html")
+    text = facts.path.read_text()
+    assert len(text.encode()) == facts.bytes
     return Page(text), facts
 
 
@@ -110,9 +111,9 @@ def test_every_link_leads_to_a_part(reported):
 
 def test_report_of_built_home_has_all_parts(reported):
     _, facts = reported
-    assert facts["parts"] == PARTS
-    assert facts["missing"] == {}
-    assert facts["runs"] == 1
+    assert facts.parts == tuple(PARTS)
+    assert facts.missing == {}
+    assert facts.runs == 1
 
 
 def test_page_holds_every_picture_of_the_latest_run(reported, built_home):
@@ -131,8 +132,8 @@ def test_page_names_run_data_findings_and_warnings(reported, built_home):
     run = Store(built_home).policies.read_latest(KEY)
     assert run.run_id[:8] in page.text
     assert "landing, from 2017" in page.text
-    assert [each["passed"] for each in facts["findings"]] == [False] * 4
-    assert all(with_minus_sign(each["sentence"]) in page.text for each in facts["findings"])
+    assert [each.passed for each in facts.findings] == [False] * 4
+    assert all(with_minus_sign(each.sentence) in page.text for each in facts.findings)
     assert "The best ranked misses a threshold" in page.text
     assert all(warning in page.text for warning in run.warnings)
 
@@ -142,7 +143,7 @@ def test_page_shows_rule_of_the_gate_in_force_once(empty, settings):
     if settings:
         empty.promotion_file.parent.mkdir(parents=True)
         empty.promotion_file.write_text(json.dumps(settings))
-    path, _ = write_report(Store(empty), empty.report)
+    path = write_report(Store(empty), empty.report).path
     page = Page(path.read_text())
     assert page.text.count(PromotionGate(**settings).requirement) == 1
     assert "promotion needs" not in page.text

@@ -98,7 +98,7 @@ def show_report(shared: Shared) -> Response:
     def read() -> bytes:
         from nvtrader_pipelines.service.report.report import write_report  # imports matplotlib: seconds
 
-        return write_report(shared.store, home.report)[0].read_bytes()
+        return write_report(shared.store, home.report).path.read_bytes()
 
     report = shared.answers.keep(("report",), [home.catalog, home.audit, home.promotion_file], read)
     return Response(report, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})

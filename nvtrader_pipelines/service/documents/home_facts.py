@@ -1,0 +1,83 @@
+"""Documents of commands on a whole home: creation, tables, checks, messages, backups, kill switch and report."""
+
+from datetime import datetime
+from pathlib import Path
+
+from nvtrader_pipelines.promotion.findings import PromotionFinding
+from nvtrader_pipelines.service.documents.document import Document
+
+
+class CreatedHome(Document):
+    """New home."""
+
+    home: Path
+
+
+class ListedTable(Document):
+    """Size and snapshot of a table."""
+
+    name: str
+    n_rows: int
+    n_files: int
+    n_bytes: int
+    snapshot_id: int | None  # null before the first write, like the time
+    updated_at: datetime | None
+
+
+class ListedCheck(Document):
+    """Result of a check of the home, or of a repair."""
+
+    check: str
+    result: str
+    problem: str  # with what to do; empty if there is none
+
+
+class ChannelMessage(Document):
+    """Message that was sent to a channel, or the problem of the channel."""
+
+    channel: str
+    message: str
+    problem: str  # empty if it was sent
+
+
+class BackupDocument(Document):
+    """Backup of a home."""
+
+    path: Path
+    n_files: int
+    n_bytes: int  # of the backup
+    outside: tuple[str, ...]  # parts of the home that the backup lacks
+
+
+class RestoredHome(Document):
+    """Home restored from a backup."""
+
+    home: Path
+    n_files: int
+    interrupted_runs: tuple[str, ...]  # ids of runs that were under way
+    outside: tuple[str, ...]  # parts of the home that the backup lacks
+
+
+class KillSwitchDocument(Document):
+    """Outcome of a release of the kill switch."""
+
+    message: str
+    kill_switch: str | None  # why it is engaged
+
+
+class HaltDocument(KillSwitchDocument):
+    """Outcome of a halt of trading."""
+
+    cancelled: tuple[str, ...]  # orders at brokers
+    still_open: dict[str, str]  # accounts where orders may be open, with the reason
+
+
+class HomeReport(Document):
+    """File with all results of a home."""
+
+    path: Path
+    bytes: int
+    runs: int
+    findings: tuple[PromotionFinding, ...]
+    parts: tuple[str, ...]
+    missing: dict[str, str]  # command that makes the data, by title of the part
