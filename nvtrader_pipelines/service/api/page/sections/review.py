@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
@@ -37,13 +37,7 @@ def read_review(shared: Context) -> Content:
     """Read the ratio curve, as a view per period."""
     entries = shared.store.tables.read(RATIO_CURVE, columns=NAMES).sort("finished_at").to_dicts()
     views = ratio_views(entries)
-    part = render(
-        "ranked",
-        views=views,
-        probability=lambda value: format_probability(value, MIN_DEFLATED),
-        max_rows=MAX_ROWS,
-        min_deflated=MIN_DEFLATED,
-    )
+    values = {"views": views, "probability": _probability, "max_rows": MAX_ROWS, "min_deflated": MIN_DEFLATED}
     rows = tuple(_point(entry, view.name) for view in views for entry in view.rows)
     n_entries = len({(entry["run_id"], entry["experiment"]) for entry in entries})
     return Content(
@@ -66,6 +60,10 @@ def ratio_views(entries: list[dict[str, Any]]) -> list[View]:
         for name, title in titles.items()
     ]
     return [view for view in views if view.rows]
+
+
+def _probability(value: float) -> str:
+    return format_probability(value, MIN_DEFLATED)
 
 
 def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
