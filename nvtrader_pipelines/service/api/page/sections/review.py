@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
