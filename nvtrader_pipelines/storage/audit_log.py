@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 
 from pydantic import ValidationError
 
@@ -100,13 +101,14 @@ class AuditState:
 
 
 class JsonlAudit:
-    """Audit log of a home; several processes may append to it, each with an instance of its own."""
+    """Audit log of a home; several processes may append to it, each with an instance that its threads share."""
 
     def __init__(self, home: Home) -> None:
         self.path = home.audit / "events.jsonl"
         self._rows: list[AuditRow] = []
         self._ids: set[str] = set()
         self._end = 0  # bytes of the file that are in `_rows`
+        self._in_this_process = RLock()  # around reading and writing of the three
 
     def append(self, events: Sequence[AuditEvent]) -> None:
         """Append events durably; events whose id is already stored are skipped.
@@ -117,7 +119,7 @@ class JsonlAudit:
         if not events:
             return
         try:
-            with self.lock():
+            with self._in_this_process, self.lock():
                 torn = self._refresh()
                 if torn:
                     self._set_aside(torn)
@@ -158,8 +160,9 @@ class JsonlAudit:
         Raises:
             StorageError: if the audit is damaged.
         """
-        self._refresh()
-        return self._rows
+        with self._in_this_process:
+            self._refresh()
+            return self._rows[:]
 
     def verify(self) -> AuditState:
         """Read the whole file again and check every row against the chain.
@@ -167,8 +170,9 @@ class JsonlAudit:
         Raises:
             StorageError: with the line of the first row that was damaged, changed, removed or added.
         """
-        self._rows, self._ids, self._end = [], set(), 0
-        self._refresh()
+        with self._in_this_process:
+            self._rows, self._ids, self._end = [], set(), 0
+            self._refresh()
         return AuditState(len(self._rows), self._chain, tuple(sorted(self.path.parent.glob("torn-*"))))
 
     @property

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 
 import pytest
@@ -131,6 +132,17 @@ def test_append_of_another_instance_is_seen(home, log):
     other.append([halt_event(1)])
     log.append([halt_event(1, text="again"), halt_event(2)])
     assert [each.reason for each in other.events()] == ["why", "why", "why"]
+
+
+def test_threads_that_share_a_log_append_and_read_every_event(log):
+    def append(i):
+        log.append([halt_event(i)])
+        return len(log.events())
+
+    with ThreadPoolExecutor(8) as threads:
+        seen = list(threads.map(append, range(200)))
+    assert max(seen) == 200
+    assert {event.event_id for event in log.events()} == {halt_event(i).event_id for i in range(200)}
 
 
 @pytest.mark.parametrize(

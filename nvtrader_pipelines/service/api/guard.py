@@ -19,6 +19,8 @@ from nvtrader_pipelines.service.api.problems import problem_response
 LOG = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 READS = {"GET", "HEAD"}
+COSTLY = ("/report", "/api/continuous-rl/")  # reads that take seconds or stay open
+FOREIGN = "the request must come from the page of this service, but another page sent it"
 MAX_BODY = 8 << 20  # bytes; a chart as PNG, in base 64
 PAGE_POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 SAFETY = {
@@ -98,6 +100,8 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY:
         return 413, TOO_LARGE
+    if scope["path"].startswith(COSTLY) and headers.get("sec-fetch-site") == "cross-site":
+        return 403, FOREIGN
     if is_read and (access.is_loopback or scope["path"] == "/"):  # the page of the link checks its token itself
         return 0, ""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -107,7 +111,7 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
         return 401, "the token is missing or wrong; send `Authorization: Bearer TOKEN`, or open the link of the start"
     is_own = all(origin == f"{scope['scheme']}://{hosts[0]}" for origin in headers.getlist("origin"))
     if not is_own or headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
-        return 403, "the request must come from the page of this service, but another page sent it"
+        return 403, FOREIGN
     return 0, ""
 
 

@@ -1,6 +1,9 @@
 """Live state of the page: every part and row with the version at which it last changed."""
 
 import asyncio
+import logging
+import math
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,19 +16,23 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
 from nvtrader_pipelines.service.api.answers import Stamp, stamp_of
 from nvtrader_pipelines.service.api.context import Context
-from nvtrader_pipelines.service.api.page.content import Content, Series
+from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
-from nvtrader_pipelines.service.api.page.sections.desk import read_desk
+from nvtrader_pipelines.service.api.page.sections.desk import read_desk, read_switch
 from nvtrader_pipelines.service.api.page.sections.review import read_review
 from nvtrader_pipelines.service.api.page.sections.schedule import read_schedule
 from nvtrader_pipelines.service.api.page.sections.search import read_search
 from nvtrader_pipelines.service.api.page.sections.setup import read_setup
 from nvtrader_pipelines.service.api.page.sections.training import read_trainings
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import VARIABLE
 from nvtrader_pipelines.storage.research_files import session_folders
 
+LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 SCHEDULE_SECONDS = 10.0  # reading the schedules takes some 0.1 s
 BEAT_SECONDS = 5.0  # between messages where nothing changes: a browser notices a lost connection
@@ -35,6 +42,7 @@ BEAT_SECONDS = 5.0  # between messages where nothing changes: a browser notices 
 class Section:
     """Section with what its content comes from."""
 
+    part: str  # that says why the section cannot be read
     read: Callable[[Context], Content]
     sources: Callable[[Context], tuple[Path, ...]]
     state: Callable[[Context], object] = lambda _: None  # what no file tells
@@ -42,22 +50,39 @@ class Section:
 
 
 SECTIONS: Mapping[str, Section] = {
-    "setup": Section(read_setup, lambda shared: (shared.home.catalog, shared.home.market_file)),
-    "desk": Section(read_desk, lambda shared: shared.desk, seconds=0.1),
+    "setup": Section("setup", read_setup, lambda shared: (shared.home.catalog, shared.home.market_file)),
+    "switch": Section(
+        "switch",
+        read_switch,
+        lambda shared: (shared.home.kill_switch,),
+        lambda _: os.environ.get(VARIABLE),
+        seconds=0.1,
+    ),
+    "desk": Section("trades", read_desk, lambda shared: shared.desk, seconds=0.1),
     "search": Section(
+        "search",
         read_search,
         lambda shared: (shared.home.experiments, *(folder.journal for folder in session_folders(shared.home))),
         lambda shared: [folder.session_id for folder in session_folders(shared.home) if folder.is_running],
         seconds=0.2,
     ),
-    "training": Section(read_trainings, lambda shared: (shared.home.ledger, shared.home.training_curves), seconds=0.1),
-    "review": Section(read_review, lambda shared: (shared.home.catalog,)),
+    "training": Section(
+        "training", read_trainings, lambda shared: (shared.home.ledger, shared.home.training_curves), seconds=0.1
+    ),
+    "review": Section("ranked", read_review, lambda shared: (shared.home.catalog,)),
     "deploy": Section(
+        "policies",
         read_deploy,
-        lambda shared: (shared.home.catalog, shared.home.audit, shared.home.market_file, shared.home.compliance),
+        lambda shared: (
+            *(shared.home.catalog, shared.home.audit, shared.home.market_file, shared.home.compliance),
+            shared.home.policies,
+        ),
         lambda shared: shared.store.ledger.archived_names(),
     ),
 }
+SCHEDULE = Section(  # no file tells of changes
+    "schedule", read_schedule, lambda _: (), lambda _: time.monotonic(), seconds=SCHEDULE_SECONDS
+)
 
 
 class SeriesChange(BaseModel):
@@ -93,7 +118,7 @@ class _Rows:
 
     def update(self, series: Series, version: int) -> bool:
         """Take over a series; whether anything changed."""
-        if series.key != self.key:
+        if series.key != self.key or not self.rows.keys() <= {row["id"] for row in series.rows}:
             self.key, self.since, self.rows = series.key, version, {}
         before = {identity: row for identity, (_, row) in self.rows.items()}
         news = [row for row in series.rows if before.get(row["id"]) != row]
@@ -133,21 +158,35 @@ class LivePage:
         """Read the sections whose sources changed; unless `everything`, only those that are due for a look."""
         with self._reading:
             for name, section in SECTIONS.items():
-                began = time.monotonic()
-                if not everything and began - self._looked_at.get(name, 0.0) < section.seconds:
-                    continue
-                self._looked_at[name] = began
-                state = section.state(self._shared)
-                stamp = stamp_of(section.sources(self._shared))
-                if self._shared.answers.is_local and self._kept.get(name) == (stamp, state):
-                    continue
-                self.take(section.read(self._shared))
-                self._kept[name] = stamp, state
+                if everything or self._is_due(name, section):
+                    self._looked_at[name] = time.monotonic()
+                    self._read(name, section)
         self._is_read.set()
 
+    def _is_due(self, name: str, section: Section) -> bool:
+        return time.monotonic() - self._looked_at.get(name, -math.inf) >= section.seconds
+
+    def _read(self, name: str, section: Section) -> None:
+        """Read a section if its sources changed; what cannot be read is said in its place, and the others go on."""
+        try:
+            stamp, state = stamp_of(section.sources(self._shared)), section.state(self._shared)
+            if self._shared.answers.is_local and self._kept.get(name) == (stamp, state):
+                return
+            content = section.read(self._shared)
+            self._kept[name] = stamp, state
+        except (StorageError, ExecutionError, ValueError, OSError) as error:
+            content = Content({section.part: render("problem", sentence=str(error))})
+        except Exception:  # the last resort, as for requests: with the traceback in the log
+            LOG.exception("the section %s cannot be read", name)
+            sentence = "this part cannot be read; the log of the service has the trace"
+            content = Content({section.part: render("problem", sentence=sentence)})
+        self.take(content)
+
     def refresh_schedule(self) -> None:
-        """Read the schedules."""
-        self.take(read_schedule(self._shared))
+        """Read the schedules if they are due for a look."""
+        if self._is_due("schedule", SCHEDULE):
+            self._looked_at["schedule"] = time.monotonic()
+            self._read("schedule", SCHEDULE)
 
     @property
     def version(self) -> int:
@@ -239,7 +278,7 @@ class PageStream:
     async def _poll_schedule(self) -> None:
         while not self._stop.is_set():
             await asyncio.to_thread(self.page.refresh_schedule)
-            await self._pause(SCHEDULE_SECONDS)
+            await self._pause(1.0)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

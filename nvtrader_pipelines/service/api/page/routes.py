@@ -1,6 +1,7 @@
 """Routes of the page: its document, its files, and what changes on it."""
 
 import gzip
+import json
 from collections.abc import AsyncIterator
 from functools import cache
 from importlib.metadata import version
@@ -57,8 +58,9 @@ def show_page(shared: Shared, live: Live) -> Response:
     page = render(
         "page",
         **dict(changes),
-        rows={name: change.model_dump() for name, change in changes.series.items()},
-        accounts=account_names(shared.home),
+        rows=json.loads(changes.model_dump_json(include={"series"}))["series"],  # NaN becomes null
+        accounts=[name for name in account_names(shared.home) if name.isprintable()],
+        sources=[*filter(None, changes.values.get("sources", "").split(","))] or ["sample"],
         scopes=SCOPES,
         spaces={mode: _space(mode) for mode in SCOPES},
         goal=GOAL,
@@ -112,6 +114,7 @@ def _plotly() -> bytes:
 def changes(live: Live, after: Annotated[str, AFTER] = "") -> Changes:
     """What changed on the page after a version."""
     live.refresh()
+    live.refresh_schedule()
     return live.changes(after)
 
 

@@ -119,13 +119,14 @@ def test_eight_tabs_share_one_stream_and_another_takes_it_over(serve, look, home
     stop_trading(Store(home), "ann", "a drill", now)
     for page in pages:
         expect(page.locator(".band.halted")).to_contain_text("a drill")
-    assert [request.frame.page for request in streams] == [first]
+    assert [request.frame.page for request in streams if not request.failure] == [first]  # a reload fails its stream
     first.close()
     resume(Store(home), "ann", "the drill is over", now)
     for page in pages[1:]:
         expect(page.locator(".band.halted")).to_have_count(0)
-    assert len(streams) == 2
-    assert streams[1].frame.page in pages[1:]
+    before, after = (request.frame.page for request in streams if not request.failure)
+    assert before is first
+    assert after in pages[1:]
 
 
 def test_change_keeps_reason_focus_and_scroll(serve, look, waiting, tmp_path):

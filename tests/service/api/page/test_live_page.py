@@ -67,6 +67,22 @@ def test_points_of_a_curve_come_once(home, live):
     assert "curve" not in later.series
 
 
+@pytest.mark.parametrize(
+    ("file", "part"),
+    [("catalog", "ranked"), ("ledger", "training"), ("market_file", "setup"), ("audit", "trades")],
+)
+def test_damaged_file_is_said_in_its_panel_and_the_others_go_on(home, file, part):
+    path = getattr(home, file)
+    for each in path.rglob("*.jsonl") if path.is_dir() else (path,):
+        each.write_bytes(b"\x00damaged: [")
+    live = LivePage(Context(Store(home), "ann"))
+    live.refresh()
+    parts = live.changes().parts
+    assert 'class="say problem' in parts[part] or "cannot be read" in parts[part]
+    assert "Halt trading" in parts["switch"]
+    assert not [name for name in ("switch", "band", "search") if "say problem" in parts[name]]
+
+
 def rows(*numbers):
     return tuple({"id": number, "value": 10 * number} for number in numbers)
 
@@ -122,7 +138,7 @@ def test_stream_whose_reader_fails_ends(live, monkeypatch):
 
 
 def test_slow_read_of_the_home_does_not_hold_up_other_requests(live, monkeypatch):
-    slow = Section(lambda _: time.sleep(0.5) or Content({}), lambda _: (), lambda _: object())
+    slow = Section("slow", lambda _: time.sleep(0.5) or Content({}), lambda _: (), lambda _: object())
     monkeypatch.setattr(live_page, "SECTIONS", {"slow": slow})
 
     async def follow():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.evaluation.statistics import max_drawdown
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import next_open
@@ -14,6 +14,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.service.api.page.formats import position
@@ -40,42 +41,43 @@ class Account:
     problem: str = ""  # why it cannot be read
 
 
+def read_switch(shared: Context) -> Content:
+    """Read the kill switch."""
+    switch = FileKillSwitch(shared.home)
+    values = {"halt": switch.read(), "halted": switch.halt_reason()}
+    return Content({name: render(name, **values) for name in ("switch", "band")})
+
+
 def read_desk(shared: Context) -> Content:
     """Read all accounts."""
-    switch, problem, active = FileKillSwitch(shared.home), "", None
+    problem, active, may_trade = "", None, ""
     try:
         active = read_active(shared.store)
+        may_trade = eligibility_message(shared.store, active) if active else ""
     except StorageError as error:
         problem = str(error)
-    accounts = [read_account_facts(shared, name) for name in account_names(shared.home)]
+    names = filter(str.isprintable, account_names(shared.home))  # bytes that are no text cannot be shown
+    accounts = [read_account_facts(shared, name) for name in names]
     waiting = [(account, record) for account in accounts for record in account.waiting]
     values: dict[str, Any] = {
         "accounts": accounts,
         "active": active,
         "problem": problem,
-        "halt": switch.read(),
-        "halted": switch.halt_reason(),
+        "may_trade": may_trade,
+        "halted": FileKillSwitch(shared.home).halt_reason(),
         "waiting": waiting,
+        "plans": [plan_rows(account, record, active) for account, record in waiting],
     }
-    plans = [plan_rows(account, record, active) for account, record in waiting]
-    return Content(
-        {
-            "ticker": render("ticker", **values),
-            "switch": render("switch", **values),
-            "band": render("band", **values),
-            "trades": render("trades", **values),
-            "waits": render("waits", **values),
-            "plans": render("plans", plans=plans, halted=values["halted"]),
-        },
-        values={"waiting": str(len(waiting)) if waiting else ""},
-    )
+    parts = {name: render(name, **values) for name in ("ticker", "trades", "waits", "plans")}
+    return Content(parts, values={"waiting": str(len(waiting)) if waiting else ""})
 
 
 def read_account_facts(shared: Context, name: str) -> Account:
     """Read an account; one that cannot be read has its reason."""
     try:
+        read_account(shared.home, name)
         facts = AccountFacts.of(shared.store, name)
-    except (StorageError, ExecutionError) as error:
+    except (StorageError, ExecutionError, ValueError) as error:
         return Account(name, problem=str(error))
     waiting = tuple(record for record in facts.records.values() if record.status == "waiting")
     if not facts.states:

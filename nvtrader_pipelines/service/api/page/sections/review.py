@@ -37,17 +37,11 @@ def read_review(shared: Context) -> Content:
     """Read the ratio curve, as a view per period."""
     entries = shared.store.tables.read(RATIO_CURVE, columns=NAMES).sort("finished_at").to_dicts()
     views = ratio_views(entries)
-    part = render(
-        "ranked",
-        views=views,
-        probability=lambda value: format_probability(value, MIN_DEFLATED),
-        max_rows=MAX_ROWS,
-        min_deflated=MIN_DEFLATED,
-    )
+    values = {"views": views, "probability": _probability, "max_rows": MAX_ROWS, "min_deflated": MIN_DEFLATED}
     rows = tuple(_point(entry, view.name) for view in views for entry in view.rows)
     n_entries = len({(entry["run_id"], entry["experiment"]) for entry in entries})
     return Content(
-        {"ranked": part, "periods": render("periods", views=views)},
+        {name: render(name, **values) for name in ("periods", "verdicts", "ranked")},
         {"ratio": Series("ratio", rows, {"min_deflated": MIN_DEFLATED})},
         {"entries": str(n_entries) if n_entries else ""},
     )
@@ -68,6 +62,10 @@ def ratio_views(entries: list[dict[str, Any]]) -> list[View]:
     return [view for view in views if view.rows]
 
 
+def _probability(value: float) -> str:
+    return format_probability(value, MIN_DEFLATED)
+
+
 def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
     name = row["experiment"]
     return {
@@ -80,5 +78,6 @@ def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
         "sharpe_high": row["sharpe_high"],
         "max_drawdown": row["max_drawdown"],
         "deflated_sharpe": row["deflated_sharpe"],
+        "over_baseline": row["deflated_information_ratio"],
         "finished_at": row["finished_at"].isoformat(),
     }

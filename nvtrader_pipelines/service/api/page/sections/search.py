@@ -58,7 +58,7 @@ def _content(
     **values: Any,
 ) -> Content:
     empty: dict[str, Any] = {"problem": "", "best": None, "bar": None, "state": None, "counts": {}}
-    shown = {**empty, **values, "n_sessions": n_sessions, "document": document, "n_rows": len(rows)}
+    shown = {**empty, **values, "n_sessions": n_sessions, "document": document, "n_rows": len(rows), "n_knobs": N_KNOBS}
     best = shown["best"]
     newest = [row for row in reversed(rows) if row is not best]
     shown["rows"] = [*([best] if best else []), *newest][:N_TRIALS]
@@ -82,7 +82,9 @@ def trial_rows(state: SearchState, lines: Sequence[Line]) -> list[dict[str, Any]
     base = next(line for line in lines if isinstance(line, BaseJudged))
     judged = {line.trial: line for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
     after = {
-        line.trial: known for line, known in recorded_states(lines) if isinstance(line, TrialJudged) and line.trial
+        line.trial: state_then
+        for line, state_then in recorded_states(lines)
+        if isinstance(line, TrialJudged) and line.trial
     }
     return [
         _trial_row(state, base, judged[number], trial, after[number])
@@ -91,9 +93,9 @@ def trial_rows(state: SearchState, lines: Sequence[Line]) -> list[dict[str, Any]
 
 
 def _trial_row(
-    state: SearchState, base: BaseJudged, line: TrialJudged, trial: SearchTrial, known: SearchState
+    state: SearchState, base: BaseJudged, line: TrialJudged, trial: SearchTrial, state_then: SearchState
 ) -> dict[str, Any]:
-    lead, best = trial.current_lead, known.best
+    lead, best = trial.current_lead, state_then.best
     low, high = lead.interval(LEVEL) if lead else (None, None)
     changed = {name: (base.knobs[name], value) for name, value in line.knobs.items() if value != base.knobs[name]}
     return {
@@ -113,7 +115,7 @@ def _trial_row(
         "reason": line.reason,
         "n_clips": len(line.clips),
         "knobs": list(changed.items()),
-        "luck": best and best.current_lead and state.base.sharpe + known.bar * best.current_lead.standard_error,
+        "luck": best and best.current_lead and state.base.sharpe + state_then.bar * best.current_lead.standard_error,
         "best": best and best.current_lead and state.base.sharpe + best.current_lead.difference,
     }
 

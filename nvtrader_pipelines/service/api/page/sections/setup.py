@@ -33,4 +33,4 @@ def read_setup(shared: Context) -> Content:
         problem=problem,
         survivorship=SURVIVORSHIP,
     )
-    return Content({"setup": part})
+    return Content({"setup": part}, values={"sources": ",".join(markets["source"])})

@@ -17,8 +17,9 @@ def read_trainings(shared: Context) -> Content:
     run_id = running[0].run_id if running else _last_trained(shared.home.training_curves)
     points = read_points(shared.home, run_id) if run_id else []
     fold = [point for point in points if point.fold == points[-1].fold]
-    facts = _facts(fold)
-    values = {"running": running, "run": _name(shared, run_id), "run_id": run_id, **facts}
+    name = _name(shared, run_id)
+    facts = _facts(fold, _n_seeds(shared, name))
+    values = {"running": running, "run": name, "run_id": run_id, **facts}
     parts = {name: render(name, **values) for name in ("training_head", "training", "training_progress")}
     rows = tuple(
         {"id": f"{p.seed}/{p.timesteps}", "seed": p.seed, "timesteps": p.timesteps, "mean_reward": p.mean_reward}
@@ -34,7 +35,7 @@ def read_trainings(shared: Context) -> Content:
     )
 
 
-def _facts(fold: list[CurvePoint]) -> dict[str, Any]:
+def _facts(fold: list[CurvePoint], n_seeds: int) -> dict[str, Any]:
     """Figures of the fold that trains."""
     if not fold:
         return {"points": 0, "fold": None, "total": 0, "timesteps": 0, "share": 0.0, "rewards": {}, "mean": None}
@@ -46,10 +47,14 @@ def _facts(fold: list[CurvePoint]) -> dict[str, Any]:
         "fold": fold[-1].fold,
         "total": total,
         "timesteps": timesteps,
-        "share": min(1.0, timesteps / total),
+        "share": min(1.0, sum(p.timesteps for p in last.values()) / (total * max(n_seeds, len(last)) or 1)),
         "rewards": rewards,
         "mean": fmean(rewards.values()),
     }
+
+
+def _n_seeds(shared: Context, partition_key: str) -> int:
+    return len(shared.store.ledger.read(partition_key).seeds) if partition_key else 1
 
 
 def _last_trained(folder: Path) -> str | None:

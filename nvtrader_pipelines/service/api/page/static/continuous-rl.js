@@ -12,6 +12,7 @@ const say = (text) => { $("#spoken").textContent = text; };
 // ---- state: rows of charts by id, and the version that this page has
 const series = {};
 let version = document.body.dataset.version;
+const SAID = { said_search: document.body.dataset.saidSearch, said_training: document.body.dataset.saidTraining }; // read aloud when they change
 function takeSeries(name, change) {
   const kept = (series[name] ??= { rows: new Map(), facts: {} });
   if (change.reset) kept.rows.clear();
@@ -28,7 +29,8 @@ function apply(change) {
   Object.entries(change.parts).forEach(([name, html]) => takePart(name, html));
   Object.entries(change.values).forEach(([name, text]) => {
     $$(`[data-value="${name}"]`).forEach((element) => { element.textContent = text; });
-    if (name.startsWith("said_") && change.after && text) say(text);
+    if (name in SAID && SAID[name] !== undefined && text) say(text);
+    if (name in SAID) SAID[name] = text;
   });
   Object.entries(change.series).forEach(([name, rows]) => takeSeries(name, rows));
   const waiting = $('[data-value="waiting"]').textContent;
@@ -37,11 +39,11 @@ function apply(change) {
 async function catchUp() {
   const answer = await fetch(`${CHANGES}?after=${version}`, { signal: AbortSignal.timeout(LOST / 2) });
   if (!answer.ok) throw new Error(await sentence(answer));
-  apply(await answer.json());
+  return apply(await answer.json());
 }
 
 // ---- parts: what differs is changed in place, so that focus, scroll, typed text and open rows stay
-const KEPT = new Set(["open", "hidden", "aria-selected", "tabindex", "aria-invalid", "aria-current"]);
+const KEPT = new Set(["data-sent", "open", "hidden", "aria-selected", "tabindex", "aria-invalid", "aria-current"]);
 const keyOf = (node) => node.nodeType === 1 ? node.id || node.dataset.key || node.dataset.account || "" : "";
 function takePart(name, html) {
   const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
@@ -122,9 +124,10 @@ async function sentence(answer) {
   return problem.detail ?? `The service answered ${answer.status}.`;
 }
 async function post(path, body) {
+  const text = JSON.stringify(body ?? {});
   let answer;
   try {
-    answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    answer = await fetch(path, { method: "POST", keepalive: text.length < 60_000, headers: { "Content-Type": "application/json" }, body: text });
   } catch { throw new Error("The service does not answer; nothing was changed. Try again once it runs."); }
   if (!answer.ok) throw new Error(await sentence(answer));
   return answer.json();
@@ -145,7 +148,7 @@ function fieldOf(form, text) { // that the sentence is about
   const name = text.match(/^(\w+):/)?.[1] ?? (/no bars of|symbol/.test(text) ? "symbols" : /source/.test(text) ? "source" : "");
   return $(`[name="${name}"]`, form);
 }
-function fail(form, text) {
+function fail(form, text, isFocused = true) {
   const error = $(".error", form), field = text && fieldOf(form, text);
   $$("[aria-invalid]", form).forEach((input) => input.removeAttribute("aria-invalid"));
   error.textContent = text;
@@ -153,7 +156,7 @@ function fail(form, text) {
   if (!field) return;
   field.setAttribute("aria-invalid", "true");
   field.after(error);
-  field.focus();
+  if (isFocused) field.focus();
 }
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("[data-post]");
@@ -164,7 +167,8 @@ document.addEventListener("submit", async (event) => {
   button.setAttribute("aria-disabled", "true");
   if (done) { done.textContent = "Launching …"; done.hidden = false; }
   try {
-    await post(form.dataset.post, bodyOf(form));
+    const answer = await post(form.dataset.post, bodyOf(form)), open = Object.entries(answer.still_open ?? {});
+    if (open.length || ($("[name=engaged][value=false]", form) && answer.halted)) notify([answer.message, ...open.map(([account, reason]) => `Orders of ${account} may be open: ${reason}`)].join(" "));
     fail(form, "");
     form.closest("dialog")?.close();
     if (done) done.textContent = form.dataset.started;
@@ -195,26 +199,26 @@ function undo() {
   pending.undo?.();
   pending = undefined;
   toast.hidden = true;
-  say("Undone.");
+  say("Undone; nothing was sent.");
 }
 $("button", toast).addEventListener("click", undo);
 addEventListener("pagehide", flush);
-function trouble(text) { // of what has no field of its own
-  $("span", toast).textContent = text;
-  $("button", toast).hidden = true;
-  toast.hidden = false;
-  setTimeout(() => { if (!pending) toast.hidden = true; $("button", toast).hidden = false; }, 8000);
+function notify(text) { // of what has no field of its own
+  $("#notice span").textContent = text;
+  $("#notice").hidden = false;
 }
-const later = (text, path, body, undoing) => decide(text, () => post(path, body).catch((error) => { undoing?.(); trouble(error.message); }), undoing);
+$("#notice button").addEventListener("click", () => { $("#notice").hidden = true; });
+const later = (text, path, body, undoing) => decide(text, () => post(path, body).catch((error) => { undoing?.(); notify(error.message); }), undoing);
 
 // ---- plans
 const tabs = () => $$("[role=tab]");
 const chosenPlan = () => $("[role=tab][aria-selected=true]")?.dataset.tab;
 function choosePlan(id, step = 0) {
-  const list = tabs(), at = Math.max(0, list.findIndex((tab) => tab.dataset.tab === id)), next = list.length ? list[(at + step + list.length) % list.length] : undefined;
-  list.forEach((tab) => {
+  const list = tabs(), at = list.findIndex((tab) => tab.dataset.tab === id), isGone = id && at < 0 && !step;
+  const next = isGone ? undefined : list[(Math.max(0, at) + (at < 0 ? 0 : step) + list.length) % list.length]; // of a plan that is gone none follows by itself
+  list.forEach((tab, i) => {
     tab.setAttribute("aria-selected", String(tab === next));
-    tab.tabIndex = tab === next ? 0 : -1;
+    tab.tabIndex = tab === next || (isGone && !i) ? 0 : -1;
     $(`#plan-${tab.dataset.tab}`).hidden = tab !== next;
   });
   if (step) next?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -230,10 +234,10 @@ function act(what) {
   panel.dataset.sent = what;
   const send = () => post(`/api/plans/${id}/${what}`, { reason }).then(() => say(`Plan ${WORDS[what]}.`), (error) => {
     delete panel.dataset.sent;
-    choosePlan(id);
-    fail(form, error.message);
+    fail(form, error.message, false);
+    notify(`The plan of ${panel.dataset.name} was not ${WORDS[what]}: ${error.message}`);
   });
-  decide(`Plan of ${panel.dataset.name} ${WORDS[what]}`, send, () => { delete panel.dataset.sent; });
+  decide(`Plan of ${panel.dataset.name} ${WORDS[what]}`, send, () => { delete panel.dataset.sent; choosePlan(id); });
   choosePlan(id, 1);
 }
 document.addEventListener("click", (event) => {
@@ -267,7 +271,9 @@ function askToLoad(button) {
 
 // ---- what a person chose to see
 function chooseAccount() {
-  const chosen = $("#account").value;
+  const select = $("#account"), names = [...select.options].map(({ value }) => value);
+  $$(".ticker").filter(({ dataset }) => !names.includes(dataset.account)).forEach(({ dataset }) => select.append(new Option(dataset.account)));
+  const chosen = select.value;
   $$("[data-account]").forEach((block) => { block.hidden = block.dataset.account !== chosen; });
 }
 function choosePeriod() {
@@ -278,10 +284,16 @@ function choosePeriod() {
 const remember = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private windows */ } };
 const recall = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
 if ([...$("#account").options].some(({ value }) => value === recall("account"))) $("#account").value = recall("account");
-$("#account").addEventListener("change", (event) => { remember("account", event.target.value); chooseAccount(); });
+$("#account").addEventListener("change", (event) => { remember("account", event.target.value);
+  chooseAccount();
+  const tab = tabs().find(({ dataset }) => dataset.of === event.target.value);
+  if (tab) choosePlan(tab.dataset.tab);
+});
 document.addEventListener("change", (event) => {
   const { name, value } = event.target;
-  if (name === "period" || name === "order") { choosePeriod(); if (drawn.has($("#plot-ratio"))) draw($("#plot-ratio")); }
+  if (name === "period" || name === "order") {
+    $("#ratio .answer").hidden = true; // it read another view
+ choosePeriod(); if (drawn.has($("#plot-ratio"))) draw($("#plot-ratio")); }
   if (name === "eval_mode") $$(".knobs").forEach((table) => { table.hidden = table.dataset.mode !== value; });
 });
 $("#filter").addEventListener("input", choosePeriod);
@@ -366,14 +378,15 @@ const CHARTS = {
       { x, y: running, mode: "lines", visible: byTime, line: { color: color("--c-best"), width: 2.5, shape: "hv" }, hovertemplate: "best so far %{y:.2f}<extra></extra>" },
       group("trial", { size: 7, symbol: "circle-open", color: color("--c-trial"), line: { width: 1.5 } }, color("--c-other", 0.5)),
       group("run", { size: 10, color: color("--c-policy") }, color("--c-policy")),
-      { x, y: rows.map((r) => r.deflated_sharpe), mode: "markers", yaxis: "y3", marker: { size: 5, color: color("--c-policy") }, hovertemplate: "deflated %{y:.2f}<extra></extra>" },
+      { x, y: rows.map((r) => r.deflated_sharpe), mode: "markers", yaxis: "y3", marker: { size: 5, symbol: "circle-open", color: color("--c-other") }, hovertemplate: "deflated %{y:.2f}<extra></extra>" },
+      { x, y: rows.map((r) => r.over_baseline), mode: "markers", yaxis: "y3", marker: { size: 8, color: color("--c-policy") }, hovertemplate: "over the best baseline, deflated %{y:.2f}<extra></extra>" },
       { x: [0.4, last + 0.6], y: [least, least], mode: "lines", yaxis: "y3", line: { color: color("--bad"), dash: "dash", width: 1.5 }, hoverinfo: "skip" },
     ], layout({
       margin: { l: 48, r: 48, t: 8, b: 36 }, xaxis: axis({ range: [0.2, last + 0.8], title: { text: byTime ? "completed, oldest first" : "rank" }, showgrid: false, anchor: "y3", tickformat: "d", nticks: Math.min(12, last + 1) }),
       yaxis: axis({ domain: [0.27, 1], title: titled("net Sharpe ratio") }),
       yaxis2: axis({ domain: [0.27, 1], overlaying: "y", side: "right", range: [1.7, 0], tickvals: [0, 0.25, 0.5], tickformat: ".0%", showgrid: false }),
       yaxis3: axis({ domain: [0, 0.17], range: [-0.06, 1.1], tickvals: [0, 0.5, least], title: titled("deflated") }),
-    }), rows];
+    }), rows.toSorted((a, b) => (a.finished_at < b.finished_at ? -1 : 1))]; // read by time: in rank order it always falls
   },
 };
 let plotly; // loaded once, when the first chart comes near
@@ -420,19 +433,24 @@ async function interpret(button) {
 
 // ---- keyboard: single keys, off while a field has the focus
 function go(i) {
-  const panel = $$("section.panel")[i], head = panel && $("h3", panel);
+  const phase = $$(".phase")[i], head = phase && $("h2", phase);
   if (!head) return;
-  panel.scrollIntoView();
+  phase.scrollIntoView();
   head.tabIndex = -1;
   head.focus({ preventScroll: true });
 }
-function step(by) { choosePlan(chosenPlan(), by); $("#decisions").scrollIntoView(); }
+function isInView() { // a key acts on plans that a person sees
+  const { top, bottom } = $("#decisions").getBoundingClientRect();
+  if (top < innerHeight && bottom > 0) return true;
+  $("#decisions").scrollIntoView();
+  return false;
+}
 const KEYS = [
-  ["1 – 7", "go to a panel", /^[1-7]$/, (key) => go(Number(key) - 1)],
-  ["j, k", "next, previous waiting plan", /^[jk]$/, (key) => step(key === "j" ? 1 : -1)],
-  ["a", "approve the plan shown", /^a$/, () => act("approve")],
-  ["o", "override it: keep the holdings", /^o$/, () => act("override")],
-  ["x", "reject it", /^x$/, () => act("reject")],
+  ["1 – 6", "go to a section", /^[1-6]$/, (key) => go(Number(key) - 1)],
+  ["j, k", "next, previous waiting plan", /^[jk]$/, (key) => isInView() && choosePlan(chosenPlan(), key === "j" ? 1 : -1)],
+  ["a", "approve the plan shown", /^a$/, () => isInView() && act("approve")],
+  ["o", "override it: keep the holdings", /^o$/, () => isInView() && act("override")],
+  ["x", "reject it", /^x$/, () => isInView() && act("reject")],
   ["u", "undo, until it is sent", /^u$/, undo],
   ["/", "filter runs and trials", /^\/$/, () => $("#filter").focus()],
   ["h", "halt trading: asks first", /^h$/, () => show_dialog($("[data-open=resume]") ? "resume" : "halt")],
@@ -447,7 +465,7 @@ KEYS.forEach(([key, what]) => {
 $("#keys-on").checked = recall("keys") !== "off";
 $("#keys-on").addEventListener("change", (event) => remember("keys", event.target.checked ? "on" : "off"));
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || !$("#keys-on").checked || $("dialog[open]")) return;
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !$("#keys-on").checked || $("dialog[open]")) return;
   if (event.target.matches("input:not([type=radio]), select, textarea")) { if (event.key === "Escape") event.target.blur(); return; }
   const found = KEYS.find(([, , pattern]) => pattern.test(event.key));
   if (found) { event.preventDefault(); found[3](event.key); }
