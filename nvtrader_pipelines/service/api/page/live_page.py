@@ -180,6 +180,7 @@ class LivePage:
             LOG.exception("the section %s cannot be read", name)
             sentence = "this part cannot be read; the log of the service has the trace"
             content = Content({section.part: render("problem", sentence=sentence)})
+            self._looked_at[name] = time.monotonic() + BEAT_SECONDS  # no trace in the log at every look
         self.take(content)
 
     def refresh_schedule(self) -> None:
