@@ -44,7 +44,7 @@ def require_unchanged_inputs(store: Store, plan: RebalancePlan, decision: PlanDe
 def _revised_symbols(store: Store, plan: RebalancePlan) -> tuple[str, ...]:
     """Symbols of a plan whose prices were corrected; nothing is read while its snapshot is the pinned one."""
     source = store.ledger.read(plan.partition_key).market.source
-    snapshots = [each[RETURNS.name] for each in (plan.snapshot_ids, pinned_snapshots(store.tables, source))]
+    snapshots = [ids[RETURNS.name] for ids in (plan.snapshot_ids, pinned_snapshots(store.tables, source))]
     if snapshots[0] == snapshots[1]:
         return ()
     where = {"source": [source], "year": [plan.session.year], "symbol": plan.symbols}

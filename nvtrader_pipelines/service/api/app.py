@@ -89,14 +89,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     for module in (nemorl, search, rl, progress_stream, desk, page_routes):
         app.include_router(module.routes)
 
-    swagger = get_swagger_ui_html(
-        openapi_url="/openapi.json",
-        title="nvtrader: routes",
-        swagger_js_url=f"{STATIC}/swagger-ui-bundle.js",
-        swagger_css_url=f"{STATIC}/swagger-ui.css",
-        swagger_favicon_url=f"{STATIC}/favicon.png",
-    )
-    swagger.headers["content-security-policy"] = f"{PAGE_POLICY}; script-src 'self' {_hashes(bytes(swagger.body))}"
+    swagger = _page_of_routes()
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:
@@ -133,6 +126,19 @@ async def close_dead_runs(shared: Context, stop: asyncio.Event) -> None:
 
 def _close(shared: Context) -> None:
     shared.job_runs.close_dead()  # opens Dagster's instance the first time, in this thread
+
+
+def _page_of_routes() -> Response:
+    """Page by which a browser shows and tries the routes."""
+    swagger = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="nvtrader: routes",
+        swagger_js_url=f"{STATIC}/swagger-ui-bundle.js",
+        swagger_css_url=f"{STATIC}/swagger-ui.css",
+        swagger_favicon_url=f"{STATIC}/favicon.png",
+    )
+    swagger.headers["content-security-policy"] = f"{PAGE_POLICY}; script-src 'self' {_hashes(bytes(swagger.body))}"
+    return swagger
 
 
 def _hashes(page: bytes) -> str:

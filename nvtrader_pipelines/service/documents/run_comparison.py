@@ -96,8 +96,8 @@ def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> Run
         raise ValueError(
             f"a comparison needs at least two runs, but got {len(names)}; add another (see `nvtrader runs`)"
         )
-    runs = [find_run_by_name(store.ledger, each) for each in names]
-    if len({each.run_id for each in runs}) < len(runs):
+    runs = [find_run_by_name(store.ledger, name) for name in names]
+    if len({run.run_id for run in runs}) < len(runs):
         raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
     drawn = draw_comparison(store, runs, picture)
     return RunComparison(compare_runs(store, runs), compare_specs(store.ledger, runs), drawn)
@@ -109,8 +109,8 @@ def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:
         [{name: getattr(run, name) for name in COMPARED_COLUMNS} | {"status": run.shown_status} for run in runs]
     )
     verdicts = store.tables.read(EVALUATIONS, {"run_id": [run.run_id for run in runs]})
-    own = ensemble_rows(verdicts).select("run_id", *COMPARED_FIGURES)
-    return rows.join(own, on="run_id", how="left", maintain_order="left")
+    figures = ensemble_rows(verdicts).select("run_id", *COMPARED_FIGURES)
+    return rows.join(figures, on="run_id", how="left", maintain_order="left")
 
 
 def compare_specs(ledger: Ledger, runs: Sequence[LedgerRun]) -> pl.DataFrame:

@@ -181,7 +181,11 @@ def session_document(home: Home, text: str | None = None) -> SessionDocument:
     Raises:
         StorageError: if no session or several match, or its files cannot be read.
     """
-    recorded = read_session(find_session(home, text))
+    return describe_session(home, read_session(find_session(home, text)))
+
+
+def describe_session(home: Home, recorded: RecordedSession) -> SessionDocument:
+    """Describe a session that was read."""
     summary, session, spec = _summary(recorded), recorded.session, recorded.session.spec
     return SessionDocument(
         summary=summary,

@@ -44,7 +44,7 @@ def pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {function.__name__: function for function in FILTERS}
-    environment.globals |= {"bounds": formats.bounds, "position": formats.position, "UNKNOWN": formats.UNKNOWN}
+    environment.globals |= {"bounds": formats.bounds, "position": formats.position}
     return environment
 
 

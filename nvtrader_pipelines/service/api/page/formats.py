@@ -5,8 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.service.account_cells import UNKNOWN
+from nvtrader_pipelines.service.report.cell_formats import MINUS
 
-MINUS, UNKNOWN, NO_BREAK = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:

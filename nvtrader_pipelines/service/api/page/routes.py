@@ -14,6 +14,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
 from nvtrader_pipelines.research.space import TIMESTEPS
@@ -66,6 +67,7 @@ def show_page(shared: Shared, live: Live) -> Response:
         goal=GOAL,
         budget=BUDGET,
         timesteps=TIMESTEPS,
+        training_timesteps=PpoAgent().total_timesteps,
         release=version("nvtrader-pipelines"),
         plotly=PLOTLY,
         ui=running_url(shared.home.dagster),

@@ -53,7 +53,7 @@ def ratio_views(entries: list[dict[str, Any]]) -> list[View]:
     periods = {entry["period"] for entry in scored if entry["kind"] == "run"}
     tuned = {period for period in periods if period.startswith("before_")}
     titles = {"tuned": "Before the reported sessions: runs and trials"}
-    titles |= {each: f"{describe_period(each).capitalize()}: runs" for each in sorted(periods - tuned, reverse=True)}
+    titles |= {name: f"{describe_period(name).capitalize()}: runs" for name in sorted(periods - tuned, reverse=True)}
     chosen = {name: {name} for name in titles} | {"tuned": {*tuned, VALIDATION}}
     views = [
         View(name, title, sorted((e for e in scored if e["period"] in chosen[name]), key=lambda row: -row["sharpe"]))

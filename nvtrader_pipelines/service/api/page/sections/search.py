@@ -1,6 +1,6 @@
 """Search session that runs, else the newest: state, trials and their chart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nvtrader_pipelines.research.journal import BaseJudged, Line, TrialJudged
@@ -8,8 +8,7 @@ from nvtrader_pipelines.research.recorded_session import RecordedSession, read_s
 from nvtrader_pipelines.research.verdict import SearchState, SearchTrial, Standing
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
-from nvtrader_pipelines.service.documents.search_facts import SessionDocument, find_session, session_document
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.service.documents.search_facts import SessionDocument, describe_session, find_session
 from nvtrader_pipelines.storage.research_files import session_folders
 
 LEVEL = 0.025  # of each side of an interval
@@ -20,61 +19,44 @@ N_KNOBS = 3  # of a row before it is opened
 def read_search(shared: Context) -> Content:
     """Read the session."""
     folders = session_folders(shared.home)
+    values = {"document": None, "state": None, "best": None, "bar": None, "counts": {}, "n_sessions": len(folders)}
     if not folders:
-        return _content(n_sessions=0)
-    try:
-        recorded = read_session(find_session(shared.home))
-        document = session_document(shared.home, recorded.folder.session_id)
-    except StorageError as error:
-        return _content(n_sessions=len(folders), problem=str(error))
-    lines, spec = recorded.lines, document.spec
-    state = recorded_state(lines)
-    rows = trial_rows(state, lines) if state else []
-    best = state.best if state else None
-    facts = {"base": state.base.sharpe if state else None, "budget": spec.budget}
-    n_done = document.summary.n_trials
-    return _content(
-        n_sessions=len(folders),
-        document=document,
-        best=best and next(row for row in rows if row["key"] == best.key),
-        bar=state and best and best.current_lead and state.base.sharpe + state.bar * best.current_lead.standard_error,
-        state=state,
-        rows=rows,
-        counts=_counts(recorded),
-        series=Series(document.summary.session_id, tuple(map(_point, rows)), facts),
-        text=f"{n_done}/{spec.budget}" if spec.budget else str(n_done),
-        said=_said(document, state),
-    )
+        return _content(values, [], Series(""), {"trials": "", "said_search": ""})
+    recorded = read_session(find_session(shared.home))
+    state = recorded_state(recorded.lines)
+    document = describe_session(shared.home, recorded)
+    rows = trial_rows(state, recorded.lines) if state else []
+    best = next((row for row in rows if state and state.best and row["key"] == state.best.key), None)
+    lead = state.best.current_lead if state and state.best else None
+    values |= {
+        "document": document,
+        "state": state,
+        "best": best,
+        "bar": state and lead and state.base.sharpe + state.bar * lead.standard_error,
+        "counts": _counts(recorded),
+    }
+    facts = {"base": state.base.sharpe if state else None, "budget": document.spec.budget}
+    n_done, budget = document.summary.n_trials, document.spec.budget
+    texts = {"trials": f"{n_done}/{budget}" if budget else str(n_done), "said_search": _said(document, best)}
+    return _content(values, rows, Series(document.summary.session_id, tuple(map(_point, rows)), facts), texts)
 
 
 def _content(
-    *,
-    n_sessions: int,
-    document: SessionDocument | None = None,
-    rows: Sequence[dict[str, Any]] = (),
-    series: Series | None = None,
-    text: str = "",
-    said: str = "",
-    **values: Any,
+    values: dict[str, Any], rows: Sequence[dict[str, Any]], series: Series, texts: Mapping[str, str]
 ) -> Content:
-    empty: dict[str, Any] = {"problem": "", "best": None, "bar": None, "state": None, "counts": {}}
-    shown = {**empty, **values, "n_sessions": n_sessions, "document": document, "n_rows": len(rows), "n_knobs": N_KNOBS}
-    best = shown["best"]
-    newest = [row for row in reversed(rows) if row is not best]
-    shown["rows"] = [*([best] if best else []), *newest][:N_TRIALS]
-    parts = {name: render(name, **shown) for name in ("search_head", "search", "trials", "search_progress")}
-    return Content(parts, {"trials": series or Series("")}, {"trials": text, "said_search": said})
+    best = values["best"]
+    shown = [*([best] if best else []), *(row for row in reversed(rows) if row is not best)][:N_TRIALS]
+    values |= {"rows": shown, "n_rows": len(rows), "n_knobs": N_KNOBS}
+    parts = {name: render(name, **values) for name in ("search_head", "search", "trials", "search_progress")}
+    return Content(parts, {"trials": series}, texts)
 
 
-def _said(document: SessionDocument, state: SearchState | None) -> str:
+def _said(document: SessionDocument, best: Mapping[str, Any] | None) -> str:
     """Sentence that is read aloud when it changes: a new best, or the end."""
     summary = document.summary
     if summary.state != "running":
         return f"The search has ended: {summary.outcome or summary.state}."
-    if state is None or state.best is None or summary.best_sharpe is None:
-        return ""
-    number = list(state.trials).index(state.best.key) + 1
-    return f"New best: trial {number}, Sharpe ratio {summary.best_sharpe:.2f}."
+    return f"New best: trial {best['trial']}, Sharpe ratio {best['sharpe']:.2f}." if best else ""
 
 
 def trial_rows(state: SearchState, lines: Sequence[Line]) -> list[dict[str, Any]]:
