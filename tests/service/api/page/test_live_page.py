@@ -69,12 +69,18 @@ def test_points_of_a_curve_come_once(home, live):
 
 @pytest.mark.parametrize(
     ("file", "part"),
-    [("catalog", "ranked"), ("ledger", "training"), ("market_file", "setup"), ("audit", "trades")],
+    [
+        (lambda home: home.catalog, "ranked"),
+        (lambda home: home.ledger, "training"),
+        (lambda home: home.market_file, "setup"),
+        (lambda home: home.audit / "events.jsonl", "trades"),
+    ],
+    ids=["catalog", "ledger", "market", "audit"],
 )
 def test_damaged_file_is_said_in_its_panel_and_the_others_go_on(home, file, part):
-    path = getattr(home, file)
-    for damaged in path.rglob("*.jsonl") if path.is_dir() else (path,):
-        damaged.write_bytes(b"\x00damaged: [")
+    damaged = file(home)
+    damaged.parent.mkdir(exist_ok=True)
+    damaged.write_bytes(b"\x00damaged: [\n")
     live = LivePage(Context(Store(home), "ann"))
     live.refresh()
     parts = live.changes().parts
