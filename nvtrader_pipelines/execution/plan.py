@@ -76,6 +76,8 @@ class RebalancePlan(BaseModel):
     held: tuple[float, ...]  # weights at the close of the decision
     stages: tuple[Stage, ...]
     truncated: bool
+    parent_id: str | None = None  # plan that a person edited into this one
+    observation_hash: int | None = None  # XXH64 of what the policy saw; None where it sees none
 
     @property
     def target(self) -> tuple[float, ...]:

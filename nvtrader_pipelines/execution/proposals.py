@@ -53,6 +53,7 @@ def make_plan(deployed: Deployment, account: str, t: int, held: Account, decisio
         held=tuple(held.weights.tolist()),
         stages=tuple(stages),
         truncated=result.truncated if result is not None else False,
+        observation_hash=decision.observation_hash,
     )
 
 

@@ -135,15 +135,11 @@ class LearnedPolicy:
             )
         self._state, self._decided_at = output.state, t
         raw = np.clip(output.action, -self._bound, self._bound)
-        target = self._map(raw[None, :], index)[0]
+        target, observed = self._map(raw[None, :], index)[0], int(observation_hashes(observation)[0])
         if not self._with_estimates:
-            return Decision(target=target)
+            return Decision(target=target, observation_hash=observed)
         return Decision(
-            target=target,
-            action=raw,
-            observation_hash=int(observation_hashes(observation)[0]),
-            value=output.value,
-            log_prob=output.log_prob,
+            target=target, action=raw, observation_hash=observed, value=output.value, log_prob=output.log_prob
         )
 
     def _require_next(self, panel: MarketPanel, t: int) -> None:
@@ -165,9 +161,13 @@ class EnsemblePolicy:
         )
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
-        """Return the mean of the members' target weights at the close of session `t`."""
-        targets = [member.decide(panel, t, account).target for member in self._members]
-        return Decision(target=np.mean([target for target in targets if target is not None], axis=0))
+        """Return the mean of the members' target weights, and the hash of what they all saw, at the close of `t`."""
+        decisions = [member.decide(panel, t, account) for member in self._members]
+        hashes = {decision.observation_hash for decision in decisions}
+        return Decision(
+            target=np.mean([decision.target for decision in decisions if decision.target is not None], axis=0),
+            observation_hash=hashes.pop() if len(hashes) == 1 else None,
+        )
 
 
 def _require_same(what: str, trained: tuple[str, ...], found: tuple[str, ...]) -> None:

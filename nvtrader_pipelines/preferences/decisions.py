@@ -31,7 +31,7 @@ class ProposedOrder(BaseModel):
 class DecisionRow(BaseModel):
     """Decision of a person on a plan, with what was proposed and what was chosen.
 
-    Source: NVTrader's `rebalance_decisions.jsonl`; the fields beyond decision, reason, orders, time and symbols are ours.
+    Source: NVTrader's `rebalance_decisions.jsonl` has decision, reason, orders, time and symbols; the rest is ours.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
