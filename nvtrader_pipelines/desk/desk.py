@@ -1,6 +1,6 @@
 """The desk: an account with the active policy and its market, operated by a person or a schedule."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 
@@ -14,10 +14,17 @@ from nvtrader_pipelines.desk.plan_inputs import require_unchanged_inputs
 from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import PlanDecision, record_decision, require_no_orders, reset_event
+from nvtrader_pipelines.execution.decisions import (
+    PlanDecision,
+    record_decision,
+    replacement_events,
+    require_no_orders,
+    reset_event,
+)
+from nvtrader_pipelines.execution.edited_plans import make_edited_plan
 from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.order_placement import RiskControls
+from nvtrader_pipelines.execution.order_placement import OTHER_NAMES, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.reconciliation import acceptance_event, open_differences
 from nvtrader_pipelines.execution.trader import Trader
@@ -214,18 +221,45 @@ class Desk:
         self.clear()
         return event
 
-    def override(self, plan_id: str, by: str, reason: str) -> AuditEvent:
-        """Override a plan: keep the current holdings, with a recorded reason.
+    def override(self, plan_id: str, by: str, reason: str, weights: Mapping[str, float] | None = None) -> AuditEvent:
+        """Override a plan, with a recorded reason: keep the holdings, or trade edited weights.
+
+        Edited weights pass the pipeline's limits and compliance, and become a plan of their own with this one as its
+        parent. Without soft findings it is cleared, and at a broker its orders are placed at once; else it waits.
+
+        Args:
+            plan_id: plan to override.
+            by: the person.
+            reason: why.
+            weights: target weights of names, fractions of equity; other names keep the plan's, and cash is the rest
+                unless it is given. None keeps the holdings.
 
         Raises:
-            StalePlan: if the holdings changed since it was made.
-            ExecutionError: if the plan is unknown, expired or already decided on, or there is no reason.
+            StalePlan: if the holdings changed since it was made; for edited weights, also the policy or prices.
+            ExecutionError: if the plan is unknown, expired or already decided on, there is no reason, or the weights
+                are invalid or blocked by compliance; then nothing is recorded.
         """
-        return self._decide_plan(plan_id, "overridden", by, reason)
+        if weights is None:
+            return self._decide_plan(plan_id, "overridden", by, reason)
+        with self._locked_session() as (_, market, book):
+            if market.is_live:
+                market.require_last_close(_require_open(book))
+            event = self._replace_plan(market, book, plan_id, (by, reason), weights)
+        if market.is_live:
+            self.clear()
+        return event
 
     def reject(self, plan_id: str, by: str, reason: str) -> AuditEvent:
         """Reject a plan, with a reason."""
         return self._decide_plan(plan_id, "rejected", by, reason)
+
+    def skip(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
+        """Record that a person does not judge a plan, which goes on as before."""
+        return self._decide_plan(plan_id, "skipped", by, reason)
+
+    def equal(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
+        """Record that a plan is as good as the holdings to a person; it goes on as before."""
+        return self._decide_plan(plan_id, "equal", by, reason)
 
     def mirror(self) -> None:
         """Update the account's rows of the `portfolio` tables from the audit and the book."""
@@ -239,15 +273,48 @@ class Desk:
         self, book: SqliteBook, plan_id: str, decision: PlanDecision, author: tuple[str, str]
     ) -> AuditEvent:
         journal = self._journal(book)
+        event, _ = self._decision_event(journal, book, plan_id, decision, author, trades=decision == "approved")
+        return journal.append(event)[0]
+
+    def _replace_plan(
+        self,
+        market: DeskMarket,
+        book: SqliteBook,
+        plan_id: str,
+        author: tuple[str, str],
+        weights: Mapping[str, float],
+    ) -> AuditEvent:
+        """Override a plan with edited weights."""
+        journal = self._journal(book)
+        event, plan = self._decision_event(journal, book, plan_id, "overridden", author, trades=True)
+        if not plan.has_symbols(market.panel.symbols):
+            raise ExecutionError(f"the weights of plan {plan_id} cannot be edited: {OTHER_NAMES}; reject it")
+        t, held = market.index_of(plan.session), _require_open(book).account(market.panel.symbols)
+        edited = make_edited_plan(market.deployment, t, held, plan, weights)
+        return journal.append(*replacement_events(event, edited, market.findings(edited, t)))[0]
+
+    def _decision_event(
+        self,
+        journal: Journal,
+        book: SqliteBook,
+        plan_id: str,
+        decision: PlanDecision,
+        author: tuple[str, str],
+        *,
+        trades: bool,
+    ) -> tuple[AuditEvent, RebalancePlan]:
+        """Make the event of a decision, with the account's value at it, and return it with the plan."""
         record = journal.record(plan_id)
         if record is None:
             raise ExecutionError(f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists its plans")
         require_no_orders(plan_id, book.orders(plan_id))
         state = _require_open(book)
         event = record_decision(record, decision, state.session, author, self._clock())
-        require_unchanged_inputs(self.store, record.plan, decision, state)
-        (stored,) = journal.append(event)
-        return stored
+        if journal.has(event.event_id):
+            raise ExecutionError(f"plan {plan_id} can be {decision} once, and was; approve, override or reject it")
+        require_unchanged_inputs(self.store, record.plan, decision, state, trades=trades)
+        detail = {**event.detail, "account_value": state.value}
+        return event.model_copy(update={"detail": detail}), record.plan
 
     def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, unless it is open; require recent tests.

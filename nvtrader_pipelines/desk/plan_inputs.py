@@ -20,20 +20,22 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
 
 
-def require_unchanged_inputs(store: Store, plan: RebalancePlan, decision: PlanDecision, state: AccountState) -> None:
+def require_unchanged_inputs(
+    store: Store, plan: RebalancePlan, decision: PlanDecision, state: AccountState, *, trades: bool
+) -> None:
     """Raise if an input of the plan changed that the decision relies on.
 
-    An approval trades on the active policy, the holdings and the prices of the plan's session; an override keeps the
-    holdings; a rejection relies on nothing.
+    What trades, an approval or edited weights, relies on the active policy, the holdings and the prices of the plan's
+    session; an override that keeps the holdings on these; the others on nothing.
 
     Raises:
         StalePlan: with the changes.
         StorageError: if no policy is active, or the plan's snapshot of the prices has expired.
     """
-    if decision == "rejected":
+    if not trades and decision != "overridden":
         return
     changes = PlanChanges(holdings=changed_holdings(plan, state))
-    if decision == "approved":
+    if trades:
         active = require_active(store).ref
         policy = None if active == (plan.run_id, plan.policy) else active
         changes = replace(changes, policy=policy, revised=_revised_symbols(store, plan))

@@ -19,6 +19,8 @@ EventKind = Literal[
     "approved",
     "overridden",
     "rejected",
+    "skipped",  # no judgement of the plan
+    "equal",  # the plan is as good as the holdings
     "placed",
     "filled",
     "cancelled",

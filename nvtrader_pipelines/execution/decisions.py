@@ -1,18 +1,21 @@
-"""Decisions of people: approve, override or reject a plan, once and in time; reset an account."""
+"""Decisions of people: approve, override or reject a plan, once and in time, or judge nothing; reset an account."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Literal
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, event_id, plan_event
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 
 OPENS_AT = time(9, 30)
-PlanDecision = Literal["approved", "overridden", "rejected"]
-DECIDABLE = {"approved": {"waiting"}, "overridden": {"waiting", "cleared"}, "rejected": {"waiting", "cleared"}}
+PlanDecision = Literal["approved", "overridden", "rejected", "skipped", "equal"]
+OPEN = {"waiting", "cleared"}
+DECIDABLE = {"approved": {"waiting"}, "overridden": OPEN, "rejected": OPEN, "skipped": OPEN, "equal": OPEN}
+EDITED = "edited"  # key of an override's detail: id of the plan with the weights of the person
 STATUS_REASONS = {
     "constructed": "compliance has not checked it yet",
     "blocked": "compliance blocks it, which no approval overrules",
@@ -46,9 +49,10 @@ def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
 def record_decision(
     record: PlanRecord, decision: PlanDecision, settled_at: date, author: tuple[str, str], at: datetime
 ) -> AuditEvent:
-    """Make the event of a decision on a plan; in a replay it holds when the fill session began.
+    """Make the event of a decision on a plan; where the fill session has begun, as in a replay, it says when.
 
-    The account was last settled at `settled_at`; the author is the person and the reason.
+    The account was last settled at `settled_at`; the author is the person and the reason. "Skipped" and "equal" judge
+    nothing: the plan keeps its status.
 
     Raises:
         ExecutionError: if the plan can no longer be decided on in this way, or a reason is missing.
@@ -75,12 +79,35 @@ def record_decision(
             f"plan {plan.plan_id} cannot be {decision} after the open of its fill session, at "
             f"{begins:%Y-%m-%d %H:%M %Z}: prices of the session are known by now; wait for the next plan"
         )
-    if decision != "approved" and not reason.strip():
+    if decision in {"overridden", "rejected"} and not reason.strip():
         raise ExecutionError(
             f"a plan must be {decision} with a reason, which the audit records, but has none; give one"
         )
-    detail = {"fill_session_began": begins.isoformat()} if begins <= at else {}
+    began = begins <= max(at, record.constructed_at)  # a clock that was set back makes no foresight
+    detail = {"fill_session_began": begins.isoformat()} if began else {}
     return plan_event(decision, plan, at, by, EventDetails(reason=reason, detail=detail))
+
+
+def replacement_events(
+    override: AuditEvent, edited: RebalancePlan, findings: Sequence[Finding]
+) -> tuple[AuditEvent, ...]:
+    """Make the events of an override with edited weights: the override first, then those of the edited plan.
+
+    Raises:
+        ExecutionError: if compliance blocks the edited plan.
+    """
+    if is_blocked(findings):
+        raise ExecutionError(
+            f"edited weights must pass compliance, but {block_reason(findings)}; change them, or reject plan "
+            f"{edited.parent_id}"
+        )
+    replaced = override.model_copy(update={"detail": {**override.detail, EDITED: edited.plan_id}})
+    details: dict[EventKind, EventDetails] = {
+        "proposed": EventDetails(reason=override.reason),
+        "constructed": EventDetails(detail={"plan": edited.model_dump(mode="json")}),
+        "cleared": EventDetails(detail={"findings": [each.model_dump(mode="json") for each in findings]}),
+    }
+    return replaced, *(plan_event(kind, edited, override.at, override.by, each) for kind, each in details.items())
 
 
 def _format_change(record: PlanRecord) -> str:

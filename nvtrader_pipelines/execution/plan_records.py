@@ -14,7 +14,7 @@ PlanStatus = Literal[
     "waiting",  # for a person to acknowledge soft findings
     "cleared",  # without hard or soft findings
     "approved",  # soft findings acknowledged
-    "overridden",  # a person keeps the holdings instead
+    "overridden",  # a person keeps the holdings, or trades weights of an own plan, instead
     "rejected",  # by a person
     "cancelled",  # its fill session passed, the switch stopped it before its first order, or nothing was filled
     "placed",  # orders are at the broker

@@ -9,13 +9,22 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.allocators import PolicyAction
 from nvtrader_pipelines.portfolio.pipeline.pipeline import Run
+from nvtrader_pipelines.portfolio.pipeline.selectors import StaticUniverse
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
 
 
 def without_timing(pipeline: WeightPipeline) -> WeightPipeline:
     """Return the pipeline with constant timing: fully invested in every market state."""
     return pipeline.model_copy(update={"timing": ConstantTiming()})
+
+
+def limits_only(pipeline: WeightPipeline) -> WeightPipeline:
+    """Return the pipeline with its limits alone; a partial adjustment is a rule of the policy's trading, no limit."""
+    limits = tuple(limit for limit in pipeline.limits if limit.risk_limit is not None)
+    stages = {"selector": StaticUniverse(), "allocator": PolicyAction(), "timing": ConstantTiming(), "limits": limits}
+    return pipeline.model_copy(update=stages)
 
 
 class SharedPipeline:

@@ -103,6 +103,11 @@ class WeightPipeline(Component):
         """Sessions of the panel that a decision depends on beside its features, including its own."""
         return max(getattr(stage, "lookback", 1) for stage in (self.selector, self.allocator, self.timing))
 
+    @property
+    def limit_names(self) -> tuple[str, ...]:
+        """Names of the stages that are limits."""
+        return (*(limit.kind for limit in self.limits), RESTRICTED)
+
     def start(self, panel: MarketPanel) -> Run:
         """Return the pipeline for one panel, from a proposal (N+1,) to target weights.
 

@@ -25,18 +25,26 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
 Reason = Annotated[Text, Field(min_length=1)]
+Weights = Annotated[dict[Annotated[str, Field(max_length=32)], float], Field(min_length=1, max_length=1000)]
+Answer = Literal["approve", "override", "reject", "skip", "equal"]
 
 
 class Approval(Body):
-    """Why a plan is approved."""
+    """Why a plan is approved, skipped, or as good as the holdings."""
 
     reason: Text = ""
 
 
 class Refusal(Body):
-    """Why a plan is overridden or rejected."""
+    """Why a plan is rejected."""
 
     reason: Reason
+
+
+class Override(Refusal):
+    """Why a plan is overridden, and by which weights."""
+
+    weights: Weights | None = None  # target, fractions of equity, of edited names; null keeps the holdings
 
 
 class KillSwitchRequest(Body):
@@ -88,9 +96,10 @@ def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> Au
 
 
 @routes.post("/plans/{plan_id}/override")
-def override(shared: Shared, plan_id: PlanId, body: Refusal) -> AuditEvent:
-    """Override a plan: keep what is held, place no order."""
-    return decide(shared, plan_id, "override", body.reason)
+def override(shared: Shared, plan_id: PlanId, body: Override) -> AuditEvent:
+    """Override a plan: keep what is held, or make a plan of edited weights, whose id is in the detail as `edited`."""
+    edits = {} if body.weights is None else {"weights": body.weights}
+    return decide(shared, plan_id, "override", body.reason, **edits)
 
 
 @routes.post("/plans/{plan_id}/reject")
@@ -99,9 +108,19 @@ def reject(shared: Shared, plan_id: PlanId, body: Refusal) -> AuditEvent:
     return decide(shared, plan_id, "reject", body.reason)
 
 
-def decide(
-    shared: Context, plan_id: str, decision: Literal["approve", "override", "reject"], reason: str
-) -> AuditEvent:
+@routes.post("/plans/{plan_id}/skip")
+def skip(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
+    """Record that a person does not judge a plan, which goes on as before."""
+    return decide(shared, plan_id, "skip", body.reason if body else "")
+
+
+@routes.post("/plans/{plan_id}/equal")
+def equal(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
+    """Record that a plan is as good as the holdings to a person; it goes on as before."""
+    return decide(shared, plan_id, "equal", body.reason if body else "")
+
+
+def decide(shared: Context, plan_id: str, decision: Answer, reason: str, **arguments: object) -> AuditEvent:
     """Record a decision on a plan and return its audit event.
 
     Raises:
@@ -114,7 +133,10 @@ def decide(
     if record is None:
         raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")
     return act_on_account(
-        shared.store, record.plan.account, shared.by, lambda desk: getattr(desk, decision)(plan_id, shared.by, reason)
+        shared.store,
+        record.plan.account,
+        shared.by,
+        lambda desk: getattr(desk, decision)(plan_id, shared.by, reason, **arguments),
     )
 
 

@@ -1,6 +1,7 @@
 """`nvtrader plans`: list and show rebalance plans; approve, override or reject one."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import Reason, current_user
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.storage.documents import read_document
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -18,6 +20,12 @@ app = typer.Typer(name="plans", help="Rebalance plans: targets, compliance findi
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
 Waiting = Annotated[bool, typer.Option("--waiting", help="Only plans that wait for a person.")]
+Weights = Annotated[
+    list[str] | None, typer.Argument(metavar="[SYMBOL=WEIGHT]...", help="Edited target weights, fractions of equity.")
+]
+WeightsFile = Annotated[
+    Path | None, typer.Option("--weights", metavar="FILE", help="YAML or JSON of edited weights by symbol.")
+]
 RequiredReason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit and in the preference data.")]
 
 
@@ -67,10 +75,24 @@ def approve(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
     _record_decision("approve", plan, reason, as_json=as_json)
 
 
-@command(app.command, 'nvtrader plans override 3f2a --reason "earnings tomorrow"')
-def override(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
-    """Override a plan: keep the current holdings, place no order."""
-    _record_decision("override", plan, reason, as_json=as_json)
+@command(
+    app.command,
+    'nvtrader plans override 3f2a --reason "earnings tomorrow"',
+    'nvtrader plans override 3f2a AAPL=0.1 MSFT=0.05 --reason "too much of one sector"',
+    'nvtrader plans override 3f2a --weights mine.yaml --reason "too much of one sector"',
+)
+def override(
+    plan: Plan, weights: Weights = None, *, file: WeightsFile = None, reason: RequiredReason, as_json: bool
+) -> None:
+    """Override a plan: keep the current holdings, or trade edited weights.
+
+    Names that are left out keep the plan's weights, and cash is the rest. Edited weights pass the limits and compliance
+    again and become a plan of their own: cleared, or waiting for your approval of its soft findings.
+    """
+    if weights and file:
+        raise ValueError("edited weights must come from the command line or from a file, but are in both; keep one")
+    edits = read_weights(file) if file else parse_weights(weights or [])
+    _record_decision("override", plan, reason, as_json=as_json, **({"weights": edits} if edits else {}))
 
 
 @command(app.command, 'nvtrader plans reject 3f2a --reason "a stale price"')
@@ -79,19 +101,78 @@ def reject(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
     _record_decision("reject", plan, reason, as_json=as_json)
 
 
-def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool) -> None:
+@command(app.command, "nvtrader plans skip 3f2a")
+def skip(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
+    """Say that you do not judge a plan: it goes on as before, and your answer counts for nothing."""
+    _record_decision("skip", plan, reason, as_json=as_json)
+
+
+@command(app.command, "nvtrader plans equal 3f2a")
+def equal(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
+    """Say that a plan is as good as the holdings: it goes on as before."""
+    _record_decision("equal", plan, reason, as_json=as_json)
+
+
+def parse_weights(texts: Sequence[str]) -> dict[str, float]:
+    """Parse weights by symbol from texts such as AAPL=0.1.
+
+    Raises:
+        ValueError: if a text is no such pair, or a symbol occurs twice.
+    """
+    weights = dict[str, float]()
+    for text in texts:
+        symbol, _, weight = text.partition("=")
+        try:
+            number = float(weight)
+        except ValueError as error:
+            raise ValueError(
+                f"an edited weight must be a symbol and a fraction of equity, such as AAPL=0.1, but is {text!r}"
+            ) from error
+        if symbol in weights:
+            raise ValueError(f"a symbol must have one edited weight, but {symbol} has two; keep one")
+        weights[symbol] = number
+    return weights
+
+
+def read_weights(path: Path) -> dict[str, float]:
+    """Read weights by symbol from a YAML or JSON file.
+
+    Raises:
+        StorageError: if the file is no mapping.
+        ValueError: if it holds something else than symbols and numbers, or nothing.
+    """
+    document = read_document(path)
+    for symbol, weight in document.items():
+        if not isinstance(symbol, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise ValueError(
+                f"{path.name} must have lines of a symbol and a fraction of equity, such as `AAPL: 0.1`, but has "
+                f"`{symbol}: {weight}`; symbols that YAML takes for another value, such as ON, need quotes"
+            )
+    if not document:
+        raise ValueError(f"{path.name} must have at least one weight, but has none; without a file, holdings are kept")
+    return {symbol: float(weight) for symbol, weight in document.items()}
+
+
+def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool, **arguments: object) -> None:
     """Record a person's decision on a plan and print it."""
     from nvtrader_pipelines.desk.desk import act_on_account
+    from nvtrader_pipelines.execution.decisions import EDITED
+    from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
     from nvtrader_pipelines.service.documents.plan_facts import find_plan
 
     store, by = open_store(), current_user()
     plan = find_plan(store, plan_text).plan
-    event = act_on_account(store, plan.account, by, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason))
+    event = act_on_account(
+        store, plan.account, by, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason, **arguments)
+    )
     if as_json:
         write_json(event.model_dump(mode="json"))
         return
     message = f"plan {plan.plan_id} of {plan.session} is {event.kind} by {by}"
     print_line(f"{message}: {reason}" if reason else message)
+    if EDITED in event.detail:
+        print_line("the plan of the edited weights:")
+        print_plan(find_plan(store, event.detail[EDITED]))
 
 
 def _events(store: Store, account: str | None) -> "Sequence[AuditEvent]":

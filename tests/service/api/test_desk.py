@@ -94,3 +94,25 @@ def test_kill_switch_stops_and_resumes(waiting, tmp_path):
     assert "already" in again["message"]
     resumed = client.post("/api/kill-switch", json={**body, "engaged": False}, headers=AUTHORIZED).json()
     assert resumed["halted"] is None
+
+
+def test_override_with_weights_makes_a_plan_of_them(waiting, tmp_path):
+    client = client_of(copy_home(waiting, tmp_path / "home"))
+    (plan,) = client.get("/api/plans").json()
+    url = f"/api/plans/{plan['plan_id']}"
+    name = plan["symbols"][0]
+
+    def override(weights):
+        body = {"reason": "too much", "weights": weights}
+        return client.post(f"{url}/override", json=body, headers=AUTHORIZED)
+
+    assert [override(weights).status_code for weights in ({name: 2.0}, {"none": 0.1}, {}, {name: "x"})] == [
+        *(409, 409),
+        *(422, 422),
+    ]
+    assert client.post(f"{url}/skip", headers=AUTHORIZED).json()["kind"] == "skipped"
+    edited = override({name: 0.01}).json()["detail"]["edited"]
+    newest, parent = client.get("/api/plans").json()
+    assert (newest["plan_id"], newest["parent_id"], newest["status"]) == (edited, plan["plan_id"], "waiting")
+    assert (newest["stages"][-1]["weights"][0], parent["status"]) == (0.01, "overridden")
+    assert client.post(f"/api/plans/{edited}/approve", headers=AUTHORIZED).status_code == 200

@@ -130,3 +130,25 @@ def test_ambiguous_plan_id_exits_with_3(home, invoke):
 @pytest.mark.parametrize("decision", ["override", "reject"])
 def test_refusing_a_plan_without_reason_exits_with_2(home, invoke, decision):
     assert invoke("plans", decision, append_plan(home, plan()).plan_id).exit_code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        (["AAA"], "'AAA'"),
+        (["AAA=x"], "'AAA=x'"),
+        (["AAA=0.1", "AAA=0.2"], "AAA has two"),
+        (["--weights", "none.yaml"], "none.yaml"),
+        (["--weights", "numbers.yaml"], "`True: 0.1`"),
+        (["--weights", "empty.yaml"], "at least one weight"),
+        (["--weights", "numbers.yaml", "AAA=0.1"], "in both"),
+    ],
+)
+def test_weights_that_are_no_pairs_exit_with_3(home, invoke, weights, named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numbers.yaml").write_text("ON: 0.1\n")
+    (tmp_path / "empty.yaml").write_text("{}\n")
+    refused = invoke("plans", "override", append_plan(home, plan()).plan_id, *weights, "--reason", "too much")
+    assert refused.exit_code == BAD_INPUT
+    assert is_one_line_error(refused.stderr)
+    assert named in refused.stderr
