@@ -121,6 +121,8 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader plans approve": AuditEvent,
     "nvtrader plans override": AuditEvent,
     "nvtrader plans reject": AuditEvent,
+    "nvtrader plans skip": AuditEvent,
+    "nvtrader plans equal": AuditEvent,
     "nvtrader components FAMILY": ComponentFacts,  # rows
     "nvtrader research space": SpaceDocument,
     "nvtrader research start": SessionDocument,
