@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from nvtrader_pipelines.desk.account_access import lock_account, read_account, require_same_account
+from nvtrader_pipelines.desk.decision_rows import write_decisions
 from nvtrader_pipelines.desk.desk_market import DeskMarket, cache_key, open_desk_market, refresh, require_active
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
@@ -391,6 +392,7 @@ def act_on_account(store: Store, account: str, by: str, action: Callable[[Desk],
     """Let a person act on an account, and publish what follows from it."""
     desk = Desk(store, account, by=by)
     event = action(desk)
+    write_decisions(store)
     desk.mirror()
     publish(store)
     return event

@@ -37,10 +37,11 @@ EXPERIMENT = dg.define_asset_job(
     description="Train one experiment per fold and seed, evaluate it walk-forward and extract its preference pairs.",
     run_tags={"nvtrader/layer": "experiment", "nvtrader/training": "yes", **RETRIES},
 )
+PREFERENCE_ASSETS = [asset for asset in ASSETS if "preferences" in asset.group_names_by_key.values()]
 PREFERENCES = dg.define_asset_job(
     "preferences",
-    dg.AssetSelection.groups("preferences"),
-    description="Extract the preference pairs of one experiment.",
+    dg.AssetSelection.assets(*PREFERENCE_ASSETS),
+    description="Extract decisions of people, their outcomes, and the preference pairs of an experiment.",
     run_tags={"nvtrader/layer": "preferences"},
 )
 DPO_CHECK = dg.define_asset_job(

@@ -106,22 +106,29 @@ class RunningUi:
     def __init__(self, url: str) -> None:
         self._url, self._opener = url, build_opener(ProxyHandler({}))  # no proxy reaches this machine
 
-    def launch(self, store: Store, job: str, config: Mapping[str, Any], tags: Mapping[str, str]) -> str:
-        """Queue a run with the tags of its job, by which the limits hold; see `launch`."""
+    def launch(
+        self, store: Store, job: str, config: Mapping[str, Any], tags: Mapping[str, str], assets: Sequence[str] = ()
+    ) -> str:
+        """Queue a run with the tags of its job, by which the limits hold; see `launch`.
+
+        Only the named assets of the job are materialized, if any are.
+        """
         nodes = self._ask(JOBS)["nodes"]
         _require_job(job, [row["name"] for node in nodes for row in node["jobs"]])
         node, job_row = next((node, row) for node in nodes for row in node["jobs"] if row["name"] == job)
         repository = {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
-        selector = {**repository, "pipelineName": job}
+        selector: dict[str, Any] = {**repository, "pipelineName": job}
         partition_sets = self._ask(PARTITIONS, repository=repository, job=job)["results"]
         keys = [[row["name"] for row in keys_of["partitionsOrError"]["results"]] for keys_of in partition_sets]
-        _require_partition(job, keys[0] if keys else None, tags)
+        _require_partition(job, keys[0] if keys else None, tags, assets)
         errors = self._ask(VALIDATE, job=selector, config=config).get("errors")
         if errors:
             raise _config_error(job, errors[0]["message"])
         _require_search(store, job, config)
         job_tags = {tag["key"]: tag["value"] for tag in job_row["runTags"]}
         run_tags = [{"key": key, "value": value} for key, value in {**job_tags, **tags}.items()]
+        if assets:
+            selector["assetSelection"] = [{"path": asset.split("/")} for asset in assets]
         execution = {"selector": selector, "mode": "default", "runConfigData": config}
         return self._ask(LAUNCH, run={**execution, "executionMetadata": {"tags": run_tags}})["run"]["runId"]
 
@@ -220,20 +227,23 @@ def main() -> None:
             return
         run_ids = [run_id, *(str(uuid4()) for _ in jobs[1:])]
         instance.add_event_listener(run_id, lambda _event: answer(STARTED + ",".join(run_ids)))
-        for own_id, job, (_, config, tags) in zip(run_ids, jobs, requests, strict=True):
-            if not _execute(store, instance, own_id, job, config, tags):
+        for own_id, job, (_, config, tags, assets) in zip(run_ids, jobs, requests, strict=True):
+            if not _execute(store, instance, own_id, job, config, tags, assets):
                 return
 
 
-def _execute(
+def _execute(  # noqa: PLR0913 - a run's own arguments
     store: Store,
     instance: "dg.DagsterInstance",
     run_id: str,
     job: "dg.JobDefinition",
     config: Mapping[str, Any],
     tags: Mapping[str, str],
+    assets: Sequence[str] = (),
 ) -> bool:
-    """Run a job as a UI with its sensors would; return whether nothing interrupted it."""
+    """Run a job, or some of its assets, as a UI with its sensors would; return whether nothing interrupted it."""
+    import dagster as dg
+
     from nvtrader_pipelines.orchestration.instance import let_waiting_steps_sleep, process_tag
     from nvtrader_pipelines.storage.views.publishing import publish
 
@@ -246,6 +256,7 @@ def _execute(
             tags={**process_tag(), **tags},
             run_config=config,
             raise_on_error=False,
+            asset_selection=[dg.AssetKey.from_user_string(asset) for asset in assets] or None,
         )
     finally:
         store.ledger.close_interrupted([run_id])
@@ -256,7 +267,12 @@ def _execute(
 
 
 def _valid_job(
-    store: Store, instance: "dg.DagsterInstance", job: str, config: Mapping[str, Any], tags: Mapping[str, str]
+    store: Store,
+    instance: "dg.DagsterInstance",
+    job: str,
+    config: Mapping[str, Any],
+    tags: Mapping[str, str],
+    assets: Sequence[str] = (),
 ) -> "dg.JobDefinition":
     """Return a job by its name, if it can run with a configuration and tags; raises as `launch`."""
     import dagster as dg
@@ -267,7 +283,7 @@ def _valid_job(
     _require_job(job, list(jobs))
     partitions = jobs[job].partitions_def
     keys = None if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
-    _require_partition(job, keys, tags)
+    _require_partition(job, keys, tags, assets)
     try:
         dg.validate_run_config(jobs[job], config)
     except dg.DagsterInvalidConfigError as error:
@@ -278,14 +294,14 @@ def _valid_job(
 
 def _requested(
     store: Store, instance: "dg.DagsterInstance", request: Mapping[str, Any]
-) -> list[tuple[str, Mapping[str, Any], Mapping[str, str]]]:
-    """Jobs, configurations and tags of a request, which may name a schedule that requests them.
+) -> list[tuple[str, Mapping[str, Any], Mapping[str, str], Sequence[str]]]:
+    """Jobs, configurations, tags and chosen assets of a request, which may name a schedule that requests them.
 
     Raises:
         ValueError: if the schedule would skip now.
     """
     if "schedule" not in request:
-        return [(request["job"], request["config"], request["tags"])]
+        return [(request["job"], request["config"], request["tags"], ())]
     import dagster as dg
 
     from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
@@ -309,6 +325,7 @@ def _requested(
             schedule.job_name,
             run.run_config or {},
             {**run.tags, **({PARTITION: run.partition_key} if run.partition_key else {})},
+            [key.to_user_string() for key in run.asset_selection or []],
         )
         for run in runs
     ]
@@ -320,12 +337,14 @@ def _require_job(job: str, jobs: Sequence[str]) -> None:
         raise ValueError(f"a job must be one of {', '.join(names)}, but is {job!r}{suggest(job, names)}")
 
 
-def _require_partition(job: str, keys: Sequence[str] | None, tags: Mapping[str, str]) -> None:
+def _require_partition(job: str, keys: Sequence[str] | None, tags: Mapping[str, str], assets: Sequence[str]) -> None:
     """Raise unless the tags name a partition or a range of a job with partitions, and none of another job.
 
-    Dagster accepts others, and their steps fail.
+    Dagster accepts others, and their steps fail. Assets that a schedule chooses may be without partitions.
     """
     key = tags.get(PARTITION)
+    if assets and key is None:
+        return
     if keys is None and key is not None:
         raise ValueError(f"the job {job} has no partitions, but partition {key!r} is named; leave it out")
     if keys is None or key in keys or (key is None and RANGE_START in tags):

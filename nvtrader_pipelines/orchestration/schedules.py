@@ -12,6 +12,7 @@ from nvtrader_pipelines.orchestration.jobs import (
     DPO_CHECK,
     EXPERIMENT,
     MARKET,
+    PREFERENCE_ASSETS,
     PREFERENCES,
     REBALANCE,
     upkeep,
@@ -82,13 +83,19 @@ def experiment_run_requests(
 @new_york_schedule(
     cron_schedule="0 2 * * *",
     job=PREFERENCES,
-    description="Every night: preference pairs of every experiment, whose outcomes may have become known.",
+    description="Every night: decisions of people, their outcomes, and preference pairs of every experiment.",
 )
 def nightly_preference_extract(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Request one run per experiment and night."""
-    yield from experiment_run_requests(context, store, context.scheduled_execution_time.date().isoformat())
+) -> Iterator[dg.RunRequest]:
+    """Request one run per night, and one per experiment and night for what has its partitions."""
+    night = context.scheduled_execution_time.date().isoformat()
+    by_experiment = [each.key for each in PREFERENCE_ASSETS if each.partitions_def == EXPERIMENTS]
+    yield dg.RunRequest(
+        run_key=night, asset_selection=[each.key for each in PREFERENCE_ASSETS if each.key not in by_experiment]
+    )
+    for key in current_experiments(context.instance, store):
+        yield dg.RunRequest(run_key=f"{night}:{key}", partition_key=key, asset_selection=by_experiment)
 
 
 @new_york_schedule(

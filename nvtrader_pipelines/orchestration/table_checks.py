@@ -37,6 +37,7 @@ from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     BARS,
     CLEAN_BARS,
+    DECISIONS,
     DELIVERIES,
     EQUITY_CURVES,
     FEATURES,
@@ -46,6 +47,7 @@ from nvtrader_pipelines.storage.tables import (
     PRUDEX,
     QUARANTINE,
     RATIO_CURVE,
+    REFUSED_DECISIONS,
     REGIME_EVALUATION,
     RETURNS,
     REWARD_DECOMPOSITION,
@@ -203,6 +205,16 @@ def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourcePara
 
 
 @dg.asset_check(
+    asset=asset_key(DECISIONS),
+    description="Every line of data/audit/rebalance_decisions.jsonl is a decision.",
+)
+def no_refused_decisions(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Warn of lines that were set aside; the others are in the table."""
+    refused = store.tables.read(REFUSED_DECISIONS)
+    return check_result(refused, len(refused), dg.AssetCheckSeverity.WARN)
+
+
+@dg.asset_check(
     asset=asset_key(PREFERENCE_PAIRS),
     description=f"At least {MIN_DPO_PAIRS} preference pairs outside the hold-out to tune on.",
 )
@@ -247,6 +259,7 @@ def promotion_check(
 
 CHECKS = [
     enough_pairs_for_dpo,
+    no_refused_decisions,
     *(
         table_check(table, "schema", partial(schema_violations, table), f"{table.name} conforms to its schema.")
         for table in (CLEAN_BARS, QUARANTINE, RETURNS, FEATURES)

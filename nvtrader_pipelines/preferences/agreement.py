@@ -40,7 +40,7 @@ def agreement(
     counted = outcomes.filter(pl.col("weight") > 0.0, pl.col("excess_pct").is_not_null()).with_columns(
         reason=pl.col("reason").str.strip_chars().str.to_lowercase()
     )
-    reasons = counted.filter(pl.col("reason") != "").group_by("reason").len().sort("len", "reason", descending=[True, False])
+    reasons = counted.filter(pl.col("reason") != "")["reason"].value_counts().sort(-pl.col("count").cast(int), "reason")
     groups = [
         *(("decision", name) for name in counted["decision"].unique().sort()),
         *(("reason", name) for name in reasons["reason"][:MAX_REASONS]),

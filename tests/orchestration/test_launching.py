@@ -179,7 +179,7 @@ def test_schedule_of_several_experiments_requests_a_run_of_each(searched, monkey
         monkeypatch.setattr(schedules, "current_experiments", lambda *_: [])
         with pytest.raises(ValueError, match="no experiment is registered"):
             launching._requested(searched, instance, {"schedule": "weekly_retrain"})
-    assert [(job, tags[launching.PARTITION]) for job, _, tags in requested] == [("experiment", key) for key in keys]
+    assert [(job, tags[launching.PARTITION]) for job, _, tags, _ in requested] == [("experiment", key) for key in keys]
 
 
 @pytest.mark.slow

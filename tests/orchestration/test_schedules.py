@@ -192,10 +192,10 @@ def test_years_from_1990_to_the_current_are_partitions():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schedule", [schedules.nightly_preference_extract, schedules.weekly_retrain])
-def test_schedules_without_experiments_are_skipped(schedule, tmp_path):
+def test_training_without_experiments_is_skipped(tmp_path):
+    home, sunday = small_home(tmp_path / "home"), dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as empty:
-        (result,) = tick(schedule, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), empty, small_home(tmp_path / "home"))
+        (result,) = tick(schedules.weekly_retrain, sunday, empty, home)
     assert isinstance(result, dg.SkipReason)
     assert "no experiment is registered" in str(result.skip_message)
 
@@ -208,8 +208,10 @@ def test_current_experiments_are_extracted_nightly_and_trained_weekly(instance, 
     night = tick(schedules.nightly_preference_extract, dt.datetime(2024, 7, 2, 2, tzinfo=NEW_YORK), instance, home)
     week = tick(schedules.weekly_retrain, dt.datetime(2024, 7, 7, 6, tzinfo=NEW_YORK), instance, home)
     assert len(current) == 2
-    assert [request.partition_key for request in night] == current
-    assert [request.run_key for request in night] == [f"2024-07-02:{key}" for key in current]
+    assert [request.partition_key for request in night] == [None, *current]
+    assert [request.run_key for request in night] == ["2024-07-02", *(f"2024-07-02:{key}" for key in current)]
+    assets = [{key.path[-1] for key in request.asset_selection} for request in night]
+    assert ("decisions" in assets[0], assets[1:]) == (True, [{"preference_pairs"}] * 2)
     assert [request.partition_key for request in week] == current
     assert [request.run_key for request in week] == [f"2024-W27:{key}" for key in current]
 

@@ -1,13 +1,32 @@
-"""Preferences: pairs of proposals from the same state, ordered by outcome."""
+"""Preferences: decisions of people, their outcomes, and pairs of proposals from the same state."""
+
+from collections import Counter
 
 import dagster as dg
 
+from nvtrader_pipelines.desk.decision_rows import extract_decisions
 from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.runs.preference_rows import write_preference_pairs
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import PREFERENCE_PAIRS
+from nvtrader_pipelines.storage.tables import DECISIONS, PREFERENCE_PAIRS
+
+DECISIONS_KEY = dg.AssetKey(["preferences", "decisions"])
+
+
+@dg.asset(
+    key=DECISIONS_KEY,
+    group_name="preferences",
+    kinds={"iceberg"},
+    deps=[["portfolio", "rebalance_plan"]],
+    code_version="1",
+)
+def decisions(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
+    """Decisions of people on plans, from `data/audit/rebalance_decisions.jsonl`; lines that are none are set aside."""
+    rows, refused = extract_decisions(store)
+    counts = Counter(row.decision for row in rows)
+    return table_result(store, DECISIONS, len(rows), {**counts, "refused_lines": len(refused)})
 
 
 @dg.asset(

@@ -31,7 +31,7 @@ from nvtrader_pipelines.storage.tables.portfolio import (
     REBALANCE_PLAN,
     TARGET_WEIGHTS,
 )
-from nvtrader_pipelines.storage.tables.preferences import PREFERENCE_PAIRS
+from nvtrader_pipelines.storage.tables.preferences import DECISIONS, PREFERENCE_PAIRS, REFUSED_DECISIONS
 from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
 from nvtrader_pipelines.storage.tables.research import SESSIONS as RESEARCH_SESSIONS
 from nvtrader_pipelines.storage.tables.research import TRIALS as RESEARCH_TRIALS
@@ -77,6 +77,8 @@ TABLES: tuple[Table, ...] = (
     AUDIT,
     ACTIVE_POLICY,
     PROMOTION_DECISIONS,
+    DECISIONS,
+    REFUSED_DECISIONS,
     PREFERENCE_PAIRS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,

@@ -1,8 +1,48 @@
-"""Pairs of a chosen and a rejected decision."""
+"""Decisions of people, what the market made of them, and pairs of a chosen and a rejected decision."""
 
-from nvtrader_pipelines.components.columns import TableSchema
+import polars as pl
+
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG
 from nvtrader_pipelines.evaluation.verdict_tables import RUN
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.storage.table import BY_RUN, Table
+from nvtrader_pipelines.storage.tables.portfolio import REBALANCE_PLAN
 
 PREFERENCE_PAIRS = Table("preferences", "preference_pairs", TableSchema(RUN, PREFERENCE_PAIR), BY_RUN)
+DECISIONS = Table(
+    "preferences",
+    "decisions",
+    TableSchema(
+        Column("schema_version", pl.Int64, "version of the row's schema"),
+        Column("decision_id", pl.String, "identity of the decision: id of its event in the audit"),
+        Column("plan_id", pl.String, "plan of the chosen weights: the person's own for an edit"),
+        Column("parent_id", pl.String, "plan that a person edited into this one; null for a plan of the policy"),
+        Column("account", pl.String, "name of the account"),
+        Column("session", pl.Date, "session at whose close the plan was decided"),
+        Column("by", pl.String, "person who decided"),
+        Column("at", UTC_TIME, "when the person decided"),
+        Column("decision", pl.String, "approved, overridden, edited, rejected, skipped or equal"),
+        Column("reason", pl.String, "the person's reason"),
+        ACTION_LOG.only("symbols"),
+        Column("held_weights", pl.List(pl.Float64), "weights at the close of the session"),
+        Column("proposed_weights", pl.List(pl.Float64), "target weights of the plan that was decided on"),
+        Column("chosen_weights", pl.List(pl.Float64), "target weights after the decision; null if skipped or equal"),
+        Column("order_symbols", pl.List(pl.String), "names that the proposal trades"),
+        Column("order_changes", pl.List(pl.Float64), "changes of their weights, fractions of equity"),
+        Column("order_amounts", pl.List(pl.Float64), "the changes in account currency, at the close of the session"),
+        *REBALANCE_PLAN.schema.only("policy", "run_id", "partition_key").columns,
+        Column("observation_hash", pl.Int64, "XXH64 of what the policy saw, signed; null if it sees none"),
+        *REBALANCE_PLAN.schema.only("snapshot_ids").columns,
+        Column("outcome_known", pl.Boolean, "whether the fill session had begun: no label of foresight"),
+    ),
+)
+REFUSED_DECISIONS = Table(
+    "preferences",
+    "refused_decisions",
+    TableSchema(
+        Column("line", pl.Int64, "number of the line in data/audit/rebalance_decisions.jsonl, from 1"),
+        Column("reason", pl.String, "why it is no decision, as a sentence"),
+        Column("text", pl.String, "the line, with backslashes for bytes that are not UTF-8"),
+    ),
+)
