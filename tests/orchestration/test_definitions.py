@@ -19,6 +19,7 @@ from nvtrader_pipelines.storage.tables import (
     DELIVERIES,
     FILLS,
     PROMOTION_DECISIONS,
+    REFUSED_DECISIONS,
     RESEARCH_SESSIONS,
     RUNS,
     TABLES,
@@ -32,8 +33,8 @@ NO_TABLES = {  # rows of the ledger, files, and a row of a table that sessions o
     "policies/trained_policy",
     "research/autoresearch_session",
 }
-WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, the orders, the active policy and search sessions
-    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS)
+WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, orders, the active policy, search sessions and decisions
+    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS)
 }
 
 
@@ -102,13 +103,14 @@ def test_market_is_partitioned_by_year_and_the_rest_by_experiment(specs):
         *(f"evaluation/{name}" for name in judgement),
         *(f"portfolio/{name}" for name in portfolio),
         *(f"research/{name}" for name in ("autoresearch_session", "trials")),
+        "preferences/decisions",
     }
     assert experiments == set(specs) - years - whole
 
 
 def test_checks_of_required_identities_block(defs):
     warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar", "enough_pairs_for_dpo"}
-    warnings_only |= {"candidate_is_more_than_luck", "choice_is_not_overfitted"}
+    warnings_only |= {"candidate_is_more_than_luck", "choice_is_not_overfitted", "no_refused_decisions"}
     graph = defs.resolve_asset_graph()
     blocking = {key.name: graph.get(key).blocking for key in graph.asset_check_keys}
     assert {name for name, blocks in blocking.items() if not blocks} == warnings_only

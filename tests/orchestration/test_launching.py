@@ -185,7 +185,7 @@ def test_schedule_of_several_experiments_requests_a_run_of_each(searched, monkey
 @pytest.mark.slow
 def test_runs_of_a_schedule_without_a_ui_follow_each_other(tmp_path):
     store = Store(small_home(tmp_path / "home"))
-    requests = [("upkeep", {}, {"nvtrader/turn": str(turn)}) for turn in (1, 2)]
+    requests = [("upkeep", {}, {"nvtrader/turn": str(turn)}, ()) for turn in (1, 2)]
     script = RUN_REQUESTS.format(requests=requests)
     command = [sys.executable, "-c", script, str(store.home.root)]
     run_ids = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
