@@ -103,7 +103,7 @@ def test_market_is_partitioned_by_year_and_the_rest_by_experiment(specs):
         *(f"evaluation/{name}" for name in judgement),
         *(f"portfolio/{name}" for name in portfolio),
         *(f"research/{name}" for name in ("autoresearch_session", "trials")),
-        "preferences/decisions",
+        *(f"preferences/{name}" for name in ("decisions", "outcomes")),
     }
     assert experiments == set(specs) - years - whole
 

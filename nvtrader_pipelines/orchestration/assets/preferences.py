@@ -4,13 +4,16 @@ from collections import Counter
 
 import dagster as dg
 
+from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.decision_rows import extract_decisions
 from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import table_result
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.preference_rows import write_preference_pairs
+from nvtrader_pipelines.storage.decision_file import read_decisions
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import DECISIONS, PREFERENCE_PAIRS
+from nvtrader_pipelines.storage.tables import DECISIONS, OUTCOMES, PREFERENCE_PAIRS
 
 DECISIONS_KEY = dg.AssetKey(["preferences", "decisions"])
 
@@ -27,6 +30,22 @@ def decisions(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     rows, refused = extract_decisions(store)
     counts = Counter(row.decision for row in rows)
     return table_result(store, DECISIONS, len(rows), {**counts, "refused_lines": len(refused)})
+
+
+@dg.asset(
+    key=["preferences", "outcomes"],
+    group_name="preferences",
+    kinds={"iceberg", "polars"},
+    deps=[DECISIONS_KEY, ["gold", "market_panel"]],
+    code_version="1",
+)
+def outcomes(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
+    """What the market made of decisions five sessions later, for the proposed, the chosen and the kept weights."""
+    decided, _ = read_decisions(store.home)
+    judged = write_outcomes(store, decided, now())
+    problems = dg.MetadataValue.json(judged.problems)
+    metadata = {"not_known_yet": judged.n_pending, "without_outcome": problems}
+    return table_result(store, OUTCOMES, len(judged.rows), metadata)
 
 
 @dg.asset(

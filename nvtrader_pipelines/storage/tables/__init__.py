@@ -31,7 +31,12 @@ from nvtrader_pipelines.storage.tables.portfolio import (
     REBALANCE_PLAN,
     TARGET_WEIGHTS,
 )
-from nvtrader_pipelines.storage.tables.preferences import DECISIONS, PREFERENCE_PAIRS, REFUSED_DECISIONS
+from nvtrader_pipelines.storage.tables.preferences import (
+    DECISIONS,
+    OUTCOMES,
+    PREFERENCE_PAIRS,
+    REFUSED_DECISIONS,
+)
 from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
 from nvtrader_pipelines.storage.tables.research import SESSIONS as RESEARCH_SESSIONS
 from nvtrader_pipelines.storage.tables.research import TRIALS as RESEARCH_TRIALS
@@ -79,6 +84,7 @@ TABLES: tuple[Table, ...] = (
     PROMOTION_DECISIONS,
     DECISIONS,
     REFUSED_DECISIONS,
+    OUTCOMES,
     PREFERENCE_PAIRS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,

@@ -5,6 +5,7 @@ import polars as pl
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG
 from nvtrader_pipelines.evaluation.verdict_tables import RUN
+from nvtrader_pipelines.preferences.outcome_table import OUTCOME
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.storage.table import BY_RUN, Table
 from nvtrader_pipelines.storage.tables.portfolio import REBALANCE_PLAN
@@ -46,3 +47,4 @@ REFUSED_DECISIONS = Table(
         Column("text", pl.String, "the line, with backslashes for bytes that are not UTF-8"),
     ),
 )
+OUTCOMES = Table("preferences", "outcomes", OUTCOME)

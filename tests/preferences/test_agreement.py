@@ -1,0 +1,57 @@
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from nvtrader_pipelines.market.calendar import session_numbers, sessions
+from nvtrader_pipelines.preferences.agreement import agreement, standard_error
+
+DAYS = sessions(dt.date(2024, 1, 2), dt.date(2024, 12, 31))
+EXCESS = np.random.default_rng(0).normal(0.4, 1.0, 12)
+
+
+def outcomes(days=DAYS[:60:5], excess=EXCESS, decision="overridden", reason="too much", weight=1.0):
+    n = len(excess)
+    columns = {"session": days, "decision": [decision] * n, "reason": [reason] * n, "excess_pct": excess}
+    return pl.DataFrame({**columns, "weight": [weight] * n})
+
+
+def test_interval_of_outcomes_that_do_not_overlap_is_students():
+    summary = agreement(outcomes(), session_numbers)
+    low, high = stats.t.interval(0.95, 11, EXCESS.mean(), stats.sem(EXCESS))
+    assert summary["by"].to_list() == ["decision", "reason"]
+    for row in summary.iter_rows(named=True):
+        assert (row["n"], row["n_better"]) == (12, int((EXCESS > 0.0).sum()))
+        assert (row["mean_pct"], row["low_pct"], row["high_pct"]) == pytest.approx((EXCESS.mean(), low, high))
+
+
+def test_windows_that_overlap_widen_the_interval():
+    same = np.repeat(EXCESS, 2)
+    days = np.repeat(DAYS[:60:5], 2)
+    alone, twice = standard_error(EXCESS, session_numbers(DAYS[:60:5])), standard_error(same, session_numbers(days))
+    assert twice == pytest.approx(alone)  # two accounts that do the same tell no more than one
+    trending = np.sort(EXCESS)
+    assert standard_error(trending, session_numbers(DAYS[:12])) > 1.5 * standard_error(
+        trending, session_numbers(days[::2])
+    )
+
+
+def test_groups_are_decisions_and_reasons_of_outcomes_that_count():
+    rows = pl.concat(
+        [
+            outcomes(),
+            outcomes(decision="rejected", reason=" Earnings "),
+            outcomes(decision="approved", reason=""),
+            outcomes(decision="edited", reason="earnings", weight=0.0),
+        ]
+    )
+    summary = agreement(rows, session_numbers)
+    assert summary["name"].to_list() == ["approved", "overridden", "rejected", "earnings", "too much"]
+    assert agreement(rows.filter(weight=0.0), session_numbers).is_empty()
+
+
+def test_one_session_has_no_interval():
+    summary = agreement(outcomes(DAYS[:1], EXCESS[:1]), session_numbers)
+    assert summary["low_pct"].to_list() == summary["high_pct"].to_list() == [None, None]
