@@ -44,7 +44,8 @@ from nvtrader_pipelines.service.documents.home_facts import (
 )
 from nvtrader_pipelines.service.documents.home_status import HomeStatus
 from nvtrader_pipelines.service.documents.market_facts import MarketDocument
-from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, PlanDocument
+from nvtrader_pipelines.service.documents.plan_facts import ListedPlan
+from nvtrader_pipelines.service.documents.plan_review import PlanReview
 from nvtrader_pipelines.service.documents.policy_facts import (
     PolicyDocument,
     PolicyList,
@@ -117,7 +118,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader portfolio reset": AuditEvent,
     "nvtrader trade": AccountActivity,
     "nvtrader plans": ListedPlan,  # rows
-    "nvtrader plans show": PlanDocument,
+    "nvtrader plans show": PlanReview,
     "nvtrader plans approve": AuditEvent,
     "nvtrader plans override": AuditEvent,
     "nvtrader plans reject": AuditEvent,

@@ -27,6 +27,7 @@ def plan_rows(records: Iterable[PlanRecord]) -> list[Row]:
         | _plan_columns(record.plan)
         | {
             "partition_key": record.plan.partition_key,
+            "parent_id": record.plan.parent_id,
             "fold": record.plan.fold,
             "seeds": list(record.plan.seeds),
             "symbols": list(record.plan.symbols),

@@ -40,6 +40,7 @@ class PlanRecord:
     placed: frozenset[str] = frozenset()  # orders at the broker
     settled: frozenset[str] = frozenset()  # of those, completely filled or cancelled
     filled: frozenset[str] = frozenset()  # of those, completely or partly filled
+    constructed_by: str | None = None  # component, or the person who edited the parent
 
 
 def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
@@ -52,7 +53,7 @@ def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
     for event in events:
         if event.kind == "constructed" and event.plan_id is not None:
             plan = RebalancePlan.model_validate(event.detail["plan"])
-            records.setdefault(event.plan_id, PlanRecord(plan, event.at))
+            records.setdefault(event.plan_id, PlanRecord(plan, event.at, constructed_by=event.by))
         elif event.plan_id in records:
             records[event.plan_id] = _after(records[event.plan_id], event)
     return records

@@ -11,6 +11,7 @@ from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.stale_plans import StalePlan
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
 from tests.desk.desks import days_of, desk, make_active, states, trade
 from tests.promotion.activations import LATER
 
@@ -38,6 +39,9 @@ def test_edited_plan_waits_for_its_findings_beside_its_overridden_parent(home):
     edited = event.detail[EDITED]
     assert plans(store) == {parent: "overridden", edited: "waiting"}
     assert (event.plan_id, event.detail["account_value"]) == (parent, states(store)[-1].value)
+    desk(store).mirror()
+    parents = store.tables.read(REBALANCE_PLAN, columns=["plan_id", "parent_id"])
+    assert dict(parents.iter_rows()) == {parent: None, edited: parent}
     desk(store).approve(edited, "ann")
     assert plans(store)[edited] == "approved"
     for decide in (desk(store).approve, desk(store).reject, desk(store).override):

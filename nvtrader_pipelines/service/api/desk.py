@@ -9,7 +9,7 @@ from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
-from nvtrader_pipelines.execution.plan_records import plan_records
+from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.orchestration.job_states import ScheduleState
 from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, run_now
 from nvtrader_pipelines.runs.lifecycle import now
@@ -19,6 +19,7 @@ from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_foun
 from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, account_snapshot
 from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
+from nvtrader_pipelines.service.documents.plan_review import PlanReview, read_plan_review
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
@@ -89,6 +90,15 @@ def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None =
     return shared.answer("plans", read, shared.desk, of=(account,))
 
 
+@routes.get("/plans/{plan_id}", response_model=PlanReview)
+def plan(shared: Shared, plan_id: PlanId) -> Any:
+    """Rebalance plan with its orders in money, and the record of its policy beside the baseline's."""
+    sources = shared.desk, shared.runs
+    return shared.answer(
+        "plan", lambda: read_plan_review(shared.store, find_record(shared, plan_id)), *sources, of=(plan_id,)
+    )
+
+
 @routes.post("/plans/{plan_id}/approve")
 def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
     """Approve a waiting plan despite its soft findings."""
@@ -129,15 +139,24 @@ def decide(shared: Context, plan_id: str, decision: Answer, reason: str, **argum
     """
     from nvtrader_pipelines.desk.desk import act_on_account  # imports back-tests and numba: seconds
 
-    record = plan_records(shared.store.audit.events()).get(plan_id)  # the whole id: a decision is on one plan
-    if record is None:
-        raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")
     return act_on_account(
         shared.store,
-        record.plan.account,
+        find_record(shared, plan_id).plan.account,
         shared.by,
         lambda desk: getattr(desk, decision)(plan_id, shared.by, reason, **arguments),
     )
+
+
+def find_record(shared: Context, plan_id: str) -> PlanRecord:
+    """Find a plan by its whole id.
+
+    Raises:
+        NotFound: if there is no such plan.
+    """
+    record = plan_records(shared.store.audit.events()).get(plan_id)
+    if record is None:
+        raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")
+    return record
 
 
 @routes.get("/portfolio", response_model=AccountSnapshot)

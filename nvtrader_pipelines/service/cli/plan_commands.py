@@ -58,15 +58,20 @@ def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Form
 
 @command(app.command, "nvtrader plans show 3f2a")
 def show(plan: Plan, *, as_json: bool) -> None:
-    """Show a plan: its findings with figure and bound, and the weights after each stage."""
-    from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
-    from nvtrader_pipelines.service.documents.plan_facts import find_plan, plan_document
+    """Show a plan: findings, orders in money, the record of its policy, and the weights after each stage.
 
-    record = find_plan(open_store(), plan)
+    The record has the last six months of the policy's tests beside the best baseline of its run.
+    """
+    from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
+    from nvtrader_pipelines.service.documents.plan_facts import find_plan
+    from nvtrader_pipelines.service.documents.plan_review import read_plan_review
+
+    store = open_store()
+    review = read_plan_review(store, find_plan(store, plan))
     if as_json:
-        write_json(plan_document(record).model_dump(mode="json"))
+        write_json(review.model_dump(mode="json"))
     else:
-        print_plan(record)
+        print_plan(review)
 
 
 @command(app.command, 'nvtrader plans approve 3f2a --reason "the first buys"')
@@ -159,6 +164,7 @@ def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: boo
     from nvtrader_pipelines.execution.decisions import EDITED
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
     from nvtrader_pipelines.service.documents.plan_facts import find_plan
+    from nvtrader_pipelines.service.documents.plan_review import read_plan_review
 
     store, by = open_store(), current_user()
     plan = find_plan(store, plan_text).plan
@@ -172,7 +178,7 @@ def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: boo
     print_line(f"{message}: {reason}" if reason else message)
     if EDITED in event.detail:
         print_line("the plan of the edited weights:")
-        print_plan(find_plan(store, event.detail[EDITED]))
+        print_plan(read_plan_review(store, find_plan(store, event.detail[EDITED])))
 
 
 def _events(store: Store, account: str | None) -> "Sequence[AuditEvent]":

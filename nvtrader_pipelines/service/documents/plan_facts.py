@@ -38,6 +38,7 @@ class PlanDocument(RebalancePlan):
     status: PlanStatus
     findings: tuple[Finding, ...]
     constructed_at: datetime
+    constructed_by: str | None  # component, or the person who edited the parent
     cleared_at: datetime | None  # time of the compliance check
     decided_by: str | None
     decided_at: datetime | None
@@ -89,7 +90,16 @@ def find_plan(store: Store, text: str) -> PlanRecord:
 
 def plan_document(record: PlanRecord) -> PlanDocument:
     """Describe a plan."""
-    names = ("status", "findings", "constructed_at", "cleared_at", "decided_by", "decided_at", "reason")
+    names = (
+        "status",
+        "findings",
+        "constructed_at",
+        "constructed_by",
+        "cleared_at",
+        "decided_by",
+        "decided_at",
+        "reason",
+    )
     fields = {name: getattr(record, name) for name in names}
     orders = {"placed": sorted(record.placed), "settled": sorted(record.settled)}
     return PlanDocument.model_validate({**dict(record.plan), **fields, **orders})

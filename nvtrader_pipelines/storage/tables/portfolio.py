@@ -37,6 +37,7 @@ REBALANCE_PLAN = Table(
     TableSchema(
         _PLAN_KEYS,
         _PARTITION_KEY,
+        Column("parent_id", pl.String, "plan that a person edited into this one; null of a plan of the policy"),
         Column("fold", pl.Int32, "walk-forward fold whose policies decided"),
         Column("seeds", pl.List(pl.Int32), "random seeds of those policies"),
         ACTION_LOG.only("symbols"),

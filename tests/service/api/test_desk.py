@@ -1,10 +1,14 @@
 """Routes of plans, accounts, scoreboard and kill switch."""
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS
 from nvtrader_pipelines.service.api import desk
+from nvtrader_pipelines.service.api.page.formats import number
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
@@ -59,8 +63,25 @@ def test_plan_of_changed_holdings_is_409_naming_them_and_can_be_rejected(waiting
     assert decide("reject").status_code == 200
 
 
-def test_decision_on_an_unknown_plan_is_404(client):
+def test_plan_has_its_orders_and_the_record_of_the_page(waiting):
+    client = client_of(waiting)
+    (listed,) = client.get("/api/plans").json()
+    plan = client.get(f"/api/plans/{listed['plan_id']}").json()
+    assert listed.items() <= plan.items()
+    assert sum(order["amount"] for order in plan["orders"]) == pytest.approx(0.0, abs=1e-6)
+    record = plan["record"]
+    assert [len(record["months"]), record["months"][-1]["month"]] == [6, record["last_session"][:7]]
+    growth = math.prod(1.0 + month["policy_return"] for month in record["months"])
+    assert record["policy_return"] == pytest.approx(growth - 1.0)
+    page = client.get("/continuous-rl.html").text
+    for text in (record["baseline"], record["last_session"], *(month["month"] for month in record["months"])):
+        assert text in page
+    assert number(plan["orders"][0]["amount"], 0, sign=True) in page
+
+
+def test_unknown_plan_is_404(client):
     body = {"reason": "why not"}
+    assert client.get("/api/plans/none").status_code == 404
     assert client.post("/api/plans/none/override", json=body, headers=AUTHORIZED).status_code == 404
     assert client.post("/api/plans/..%2Fx/override", json=body, headers=AUTHORIZED).status_code in {404, 422}
 

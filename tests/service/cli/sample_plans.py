@@ -1,7 +1,10 @@
 """Sample plans, findings and account books, without trained policies."""
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+
+import polars as pl
 
 from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.book import AccountState
@@ -9,6 +12,8 @@ from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Stage, pla
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
+from tests.storage.table_rows import conform
 
 AT = dt.datetime(2024, 1, 2, 21, 30, tzinfo=dt.UTC)
 SESSION = dt.date(2024, 1, 2)
@@ -90,3 +95,25 @@ def write_book(
         states.append(state)
     book.close()
     return states
+
+
+def write_tests(
+    store: Store,
+    sessions: Sequence[dt.date],
+    returns: Mapping[str, Sequence[float]],
+    baseline: str | None = "mean_cvar",
+) -> None:
+    """Write the verdict and the curves of the tests of the plan's policy."""
+    keys = {"spec_hash": plan().spec_hash, "run_id": RUN}
+    verdict = pl.DataFrame(
+        [
+            {"policy": "tiny", "period": "from_2019", "best_baseline": baseline},
+            {"policy": "tiny", "period": "all", "best_baseline": "equal_weight"},
+        ]
+    )
+    curves = pl.concat(
+        pl.DataFrame({"policy": name, "session": sessions, "net_return": returns[name]}) for name in returns
+    )
+    for table, rows in ((EVALUATIONS, verdict), (EQUITY_CURVES, curves)):
+        keyed = rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items())
+        store.tables.replace(table, conform(table, keyed), {name: [value] for name, value in keys.items()})

@@ -7,7 +7,17 @@ from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.storage.store import Store
 from tests.service.cli.error_lines import is_one_line_error
-from tests.service.cli.sample_plans import ABOVE_CAP, AT, FEW_NAMES, SESSION, TURNOVER, append_plan, plan
+from tests.service.cli.sample_plans import (
+    ABOVE_CAP,
+    AT,
+    FEW_NAMES,
+    SESSION,
+    TURNOVER,
+    append_plan,
+    plan,
+    write_book,
+    write_tests,
+)
 
 LATER = SESSION + dt.timedelta(days=7)
 
@@ -80,7 +90,8 @@ def test_halted_sessions_between_two_plans_are_one_range(home, invoke):
     assert len(json.loads(invoke("plans", "--json").stdout)) == 7
 
 
-def test_show_prints_findings_stages_and_weights(home, invoke):
+def test_show_prints_findings_orders_stages_and_weights(home, invoke):
+    write_book(home, 1.0)
     stored_plan = append_plan(home, plan(), FEW_NAMES, TURNOVER)
     shown = invoke("plans", "show", stored_plan.plan_id[:5]).stdout
     lines = [" ".join(line.split()) for line in shown.splitlines()]
@@ -89,6 +100,12 @@ def test_show_prints_findings_stages_and_weights(home, invoke):
     findings = lines.index("rule level symbol figure bound")
     assert lines[findings + 1 : findings + 3] == ["turnover_pct_warn soft 0.75 0.2", "min_diversification warn 2 4"]
     assert f"turnover_pct_warn: {TURNOVER.sentence}" in lines
+    orders = lines.index("name before after change order")
+    assert lines[orders + 1 : orders + 4] == [
+        "AAA 0 25 25 250,000",
+        "BBB 0 25 25 250,000",
+        "cash 100 50 -50 -500,000",
+    ]
     stages = lines.index("stage up down change")
     assert lines[stages + 1 : stages + 4] == [
         "policy 2 0 0.75",
@@ -106,6 +123,18 @@ def test_show_json_holds_plan_status_and_findings(home, invoke):
     assert stored_plan.model_dump(mode="json").items() <= document.items()
     assert document["status"] == "blocked"
     assert document["findings"] == [ABOVE_CAP.model_dump(mode="json")]
+    assert ([order["amount"] for order in document["orders"]], document["record"]) == ([None] * 4, None)
+
+
+def test_show_prints_the_parent_and_the_record(home, invoke):
+    parent = plan()
+    edited = append_plan(home, plan(LATER).model_copy(update={"parent_id": parent.plan_id}), TURNOVER)
+    write_tests(Store(home), [SESSION, LATER], {"tiny": [0.1, 0.1], "mean_cvar": [0.0, 0.02]})
+    lines = [" ".join(line.split()) for line in invoke("plans", "show", edited.plan_id).stdout.splitlines()]
+    assert f"edited from plan {parent.plan_id} by desk" in lines
+    record = lines.index("month policy baseline")
+    assert "mean_cvar" in lines[record - 1]
+    assert lines[record + 1 : record + 4] == ["2024-01 21 2", "total 21 2", "Sharpe ratio"]
 
 
 @pytest.mark.parametrize(

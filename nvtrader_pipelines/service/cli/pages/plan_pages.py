@@ -1,13 +1,17 @@
 """Pages of rebalance plans: the list, and a single plan."""
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
 from nvtrader_pipelines.service.documents.plan_facts import LEVELS
+
+if TYPE_CHECKING:  # imports Iceberg, which the list does not need
+    from nvtrader_pipelines.service.documents.plan_review import MonthlyRecord, PlannedOrder, PlanReview
 
 
 def print_plans(rows: pl.DataFrame) -> None:
@@ -40,31 +44,61 @@ def halted_ranges(rows: pl.DataFrame) -> pl.DataFrame:
     return ranges.sort("last", "account", descending=[True, False]).drop("part")
 
 
-def print_plan(record: PlanRecord) -> None:
-    """Print a plan: facts, findings, stages and weights."""
-    plan = record.plan
+def print_plan(plan: "PlanReview") -> None:
+    """Print a plan: facts, findings, orders, record of its policy, stages and weights."""
     lines = {
         "plan": plan.plan_id,
+        "edited from plan": f"{plan.parent_id} by {plan.constructed_by}" if plan.parent_id else "",
         "account": plan.account,
         "decided at the close of": str(plan.session),
-        "status": record.status,
+        "status": plan.status,
         "policy": f"{plan.policy} of run {plan.run_id} ({plan.partition_key})",
         "fold and seeds": f"{plan.fold}; {', '.join(map(str, plan.seeds))}",
         "one-way turnover": f"{plan.turnover:.1%}",
         "cut by a limit": "yes" if plan.truncated else "no",
-        "decided by": record.decided_by or "",
-        "reason": record.reason,
+        "decided by": plan.decided_by or "",
+        "reason": plan.reason,
     }
     print_lines(lines, width=24)
-    if_empty = "not checked by compliance yet" if record.cleared_at is None else "no finding"
-    print_part("findings", finding_rows(record), if_empty, ["sentence"])
+    if_empty = "not checked by compliance yet" if plan.cleared_at is None else "no finding"
+    print_part("findings", finding_rows(plan.findings), if_empty, ["sentence"])
+    print_part("orders: weights in % of equity, money in account currency", order_rows(plan.orders), "all in cash")
+    if record := plan.record:
+        baseline = record.baseline or "none"
+        title = f"record: net returns of the tests in %, to {record.last_session}; baseline: {baseline}"
+        print_part(title, record_rows(record), "")
     print_part("stages", stage_rows(plan), "", ["why"])
     print_part("weights", weight_rows(plan), "all in cash")
 
 
-def finding_rows(record: PlanRecord) -> pl.DataFrame:
+def order_rows(orders: "Sequence[PlannedOrder]") -> pl.DataFrame:
+    """Rows of weights before and after, change and order, of names that are held or wanted."""
+    rows = [
+        (order.symbol, *(100.0 * weight for weight in (order.before, order.after, order.change)), order.amount)
+        for order in orders
+        if order.before or order.after
+    ]
+    weights = ("before", "after", "change")
+    schema = {"name": pl.String, **dict.fromkeys(weights, pl.Float64), "order": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.col(*weights, "order").round(2))
+
+
+def record_rows(record: "MonthlyRecord") -> pl.DataFrame:
+    """Rows of net returns in percent by month and in total, then the annualized Sharpe ratios."""
+    returns = [*((month.month, month) for month in record.months), ("total", record)]
+    rows = pl.DataFrame(
+        [(name, line.policy_return, line.baseline_return) for name, line in returns],
+        schema={"month": pl.String, "policy": pl.Float64, "baseline": pl.Float64},
+        orient="row",
+    )
+    ratios = [("Sharpe ratio", record.policy_sharpe, record.baseline_sharpe)]
+    percent = rows.with_columns((pl.col("policy", "baseline") * 100.0).round(2))
+    return percent.vstack(pl.DataFrame(ratios, schema=rows.schema, orient="row"))
+
+
+def finding_rows(findings: Sequence[Finding]) -> pl.DataFrame:
     """Rows of findings, blocking ones first."""
-    found = sorted(record.findings, key=lambda finding: LEVELS.index(finding.level))
+    found = sorted(findings, key=lambda finding: LEVELS.index(finding.level))
     names = ("rule", "level", "symbol", "figure", "bound", "sentence")
     kinds = (pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
     rows = [[getattr(finding, name) for name in names] for finding in found]

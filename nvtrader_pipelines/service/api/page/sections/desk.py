@@ -5,25 +5,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.evaluation.statistics import max_drawdown
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import next_open
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.service.api.page.formats import position
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts
+from nvtrader_pipelines.service.documents.plan_review import MonthlyRecord, plan_orders, read_monthly_record
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
 SPARK = (300, 32)  # pixels
 N_SPARK = 150  # points
+RECORD = TypeAdapter(MonthlyRecord | None)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def read_desk(shared: Context) -> Content:
         "may_trade": may_trade,
         "halted": FileKillSwitch(shared.home).halt_reason(),
         "waiting": waiting,
-        "plans": [plan_rows(account, record, active) for account, record in waiting],
+        "plans": [plan_rows(shared, account, record, active) for account, record in waiting],
     }
     parts = {name: render(name, **values) for name in ("ticker", "trades", "waits", "plans")}
     return Content(parts, values={"waiting": str(len(waiting)) if waiting else ""})
@@ -107,31 +111,36 @@ def spark(equity: Sequence[float]) -> str:
     return "M" + "L".join(places)
 
 
-def plan_rows(account: Account, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
-    """Rows of a plan: weights before and after, change, and orders in shares and money."""
+def plan_rows(shared: Context, account: Account, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
+    """Rows of a plan: weights before and after, change, orders in shares and money, and the record of its policy."""
     plan, last = record.plan, account.last
-    value = last.value if last else None
-    rows = []
-    for name, before, after in zip(plan.symbols, plan.held, plan.target, strict=True):
-        money = None if value is None else (after - before) * value
-        price = last.prices.get(name) if last and name != CASH else None
-        shares = money / price if money is not None and price else None
-        rows.append({"name": name, "before": before, "after": after, "money": money, "shares": shares})
-    *names, cash = rows
-    names.sort(key=lambda row: -abs(row["after"] - row["before"]))
-    shown = [row for row in names if row["before"] or row["after"]]
-    changes = [row["after"] - row["before"] for row in shown]
+    state = SqliteBook(shared.home, account.name).at(plan.session)
+    *names, cash = plan_orders(plan, state)
+    shown = [order for order in names if order.before or order.after]
+    changes = [order.change for order in shown]
     return {
         "plan": plan,
         "account": account.name,
-        "value": value,
+        "value": state.value if state else None,
         "findings": record.findings,
         "rows": shown,
         "cash": cash,
         "largest": max(map(abs, changes), default=0.0) or 1.0,
         "n_buys": sum(change > 0 for change in changes),
         "n_sells": sum(change < 0 for change in changes),
+        "record": sealed_record(shared, plan),
         "decide_by": next_open(plan.session),
         "is_replay": bool(last and last.in_replay),
         "other_policy": active and (active.run_id, active.policy) != (plan.run_id, plan.policy) and active.policy,
     }
+
+
+def sealed_record(shared: Context, plan: RebalancePlan) -> MonthlyRecord | str | None:
+    """Record of a plan's policy, read once per run; a sentence where the tables cannot be read."""
+    key = ("monthly record", plan.run_id, plan.policy)
+    try:
+        return RECORD.validate_json(
+            shared.answers.keep(key, (), lambda: RECORD.dump_json(read_monthly_record(shared.store, plan)))
+        )
+    except StorageError as error:  # the plan can be decided on without it
+        return str(error)

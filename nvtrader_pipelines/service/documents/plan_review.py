@@ -1,0 +1,119 @@
+"""Document of a plan as a person reviews it: orders in money, and the record of its policy beside a baseline."""
+
+from datetime import date
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
+from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
+
+N_MONTHS = 6
+
+
+class PlannedOrder(Document):
+    """Change of a weight, in fractions of equity, in money and in shares; negative to sell."""
+
+    symbol: str
+    before: float  # weight held
+    after: float  # target weight
+    change: float
+    amount: float | None  # account currency; null if the account has no value at the session
+    shares: float | None  # null if no price is known
+
+
+class RecordedMonth(Document):
+    """Net returns of a policy and of a baseline in a calendar month, as far as the tests go."""
+
+    month: str  # YYYY-MM
+    policy_return: float
+    baseline_return: float | None = None  # null if no baseline was run
+
+
+class MonthlyRecord(Document):
+    """Last months of a policy's walk-forward tests beside the best baseline of its run, net of costs."""
+
+    baseline: str | None  # that of the run's verdict: the highest Sharpe ratio in the reported period
+    first_session: date
+    last_session: date  # end of the tests
+    months: tuple[RecordedMonth, ...]
+    policy_return: float  # over all the months
+    baseline_return: float | None = None
+    policy_sharpe: float | None  # annualized; null for a short sample
+    baseline_sharpe: float | None
+
+
+class PlanReview(PlanDocument):
+    """Plan with its orders in money, and the record of its policy."""
+
+    orders: tuple[PlannedOrder, ...]  # largest change first, cash last
+    record: MonthlyRecord | None  # null if the run has no verdict, as after it was deleted
+
+
+def read_plan_review(store: Store, record: PlanRecord) -> PlanReview:
+    """Describe a plan for a person who decides on it.
+
+    Raises:
+        StorageError: if the account's book or the tables cannot be read.
+    """
+    plan = record.plan
+    orders = plan_orders(plan, SqliteBook(store.home, plan.account).at(plan.session))
+    return PlanReview(**dict(plan_document(record)), orders=orders, record=read_monthly_record(store, plan))
+
+
+def plan_orders(plan: RebalancePlan, state: AccountState | None) -> tuple[PlannedOrder, ...]:
+    """Orders of a plan, from the account's state at its session: largest change first, cash last."""
+    value, prices = (state.value, state.prices) if state else (None, {})
+    orders = []
+    for symbol, before, after in zip(plan.symbols, plan.held, plan.target, strict=True):
+        amount = None if value is None else (after - before) * value
+        shares = amount / prices[symbol] if amount is not None and symbol in prices else None
+        orders.append(
+            PlannedOrder(symbol=symbol, before=before, after=after, change=after - before, amount=amount, shares=shares)
+        )
+    return tuple(sorted(orders, key=lambda order: (order.symbol == CASH, -abs(order.change))))
+
+
+def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | None:
+    """Read the last months of the tests of a plan's policy; None if its run has no verdict."""
+    run = {"spec_hash": [plan.spec_hash], "run_id": [plan.run_id]}
+    verdict = store.tables.read(EVALUATIONS, {**run, "policy": [plan.policy]}, ["period", "best_baseline"])
+    if verdict.is_empty():
+        return None
+    baseline = verdict.filter(period=reported_period(verdict["period"]))["best_baseline"][0]
+    accounts = {plan.policy: "policy"} | ({} if baseline is None else {baseline: "baseline"})
+    curves = store.tables.read(
+        EQUITY_CURVES, {**run, "policy": list(accounts)}, ["policy", "session", "net_return"]
+    ).with_columns(pl.col("policy").replace(accounts), month=pl.col("session").dt.strftime("%Y-%m"))
+    rows = curves.pivot("policy", index=["session", "month"], values="net_return").sort("session")
+    rows = rows.filter(pl.col("month").is_in(rows["month"].unique().sort().tail(N_MONTHS).implode()))
+    return MonthlyRecord(
+        baseline=baseline,
+        first_session=rows["session"][0],
+        last_session=rows["session"][-1],
+        months=tuple(
+            RecordedMonth(month=str(month), **_total_returns(within))
+            for (month,), within in rows.group_by("month", maintain_order=True)
+        ),
+        **_total_returns(rows),
+        policy_sharpe=_sharpe_ratio(rows, "policy"),
+        baseline_sharpe=_sharpe_ratio(rows, "baseline"),
+    )
+
+
+def _total_returns(rows: pl.DataFrame) -> dict[str, float]:
+    accounts = [name for name in ("policy", "baseline") if name in rows.columns]
+    return {f"{name}_return": total_return(rows[name].to_numpy()) for name in accounts}
+
+
+def _sharpe_ratio(rows: pl.DataFrame, account: str) -> float | None:
+    is_long = account in rows.columns and len(rows) >= MIN_ANNUALIZED
+    return sharpe_ratio(rows[account].to_numpy()) if is_long else None
