@@ -39,11 +39,11 @@ class RecordedMonth(Document):
 
 
 class MonthlyRecord(Document):
-    """Last months of a policy's walk-forward tests beside the best baseline of its run, net of costs."""
+    """Last months of a policy's tests up to a plan, beside its run's best baseline, net of costs."""
 
     baseline: str | None  # that of the run's verdict: the highest Sharpe ratio in the reported period
     first_session: date
-    last_session: date  # end of the tests
+    last_session: date  # of the plan, or the end of the tests
     months: tuple[RecordedMonth, ...]
     policy_return: float  # over all the months
     baseline_return: float | None = None
@@ -55,7 +55,7 @@ class PlanReview(PlanDocument):
     """Plan with its orders in money, and the record of its policy."""
 
     orders: tuple[PlannedOrder, ...]  # largest change first, cash last
-    record: MonthlyRecord | None  # null if the run has no verdict, as after it was deleted
+    record: MonthlyRecord | None  # null if the run has no verdict, as after it was deleted, or no test by then
 
 
 def read_plan_review(store: Store, record: PlanRecord) -> PlanReview:
@@ -83,7 +83,10 @@ def plan_orders(plan: RebalancePlan, state: AccountState | None) -> tuple[Planne
 
 
 def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | None:
-    """Read the last months of the tests of a plan's policy; None if its run has no verdict."""
+    """Read the last months of the tests of a plan's policy, up to the plan's session.
+
+    None if its run has no verdict, or no test by then.
+    """
     run = {"spec_hash": [plan.spec_hash], "run_id": [plan.run_id]}
     verdict = store.tables.read(EVALUATIONS, {**run, "policy": [plan.policy]}, ["period", "best_baseline"])
     if verdict.is_empty():
@@ -92,7 +95,10 @@ def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | No
     accounts = {plan.policy: "policy"} | ({} if baseline is None else {baseline: "baseline"})
     curves = store.tables.read(
         EQUITY_CURVES, {**run, "policy": list(accounts)}, ["policy", "session", "net_return"]
-    ).with_columns(pl.col("policy").replace(accounts), month=pl.col("session").dt.strftime("%Y-%m"))
+    ).filter(pl.col("session") <= plan.session)
+    if curves.is_empty():
+        return None
+    curves = curves.with_columns(pl.col("policy").replace(accounts), month=pl.col("session").dt.strftime("%Y-%m"))
     rows = curves.pivot("policy", index=["session", "month"], values="net_return").sort("session")
     rows = rows.filter(pl.col("month").is_in(rows["month"].unique().sort().tail(N_MONTHS).implode()))
     return MonthlyRecord(

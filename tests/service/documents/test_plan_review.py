@@ -63,3 +63,14 @@ def test_record_without_baselines_has_the_policy_alone(store):
 
 def test_run_without_verdict_has_no_record(store):
     assert read_monthly_record(store, plan()) is None
+
+
+def test_record_ends_at_the_session_of_the_plan(store):
+    days = [dt.date(2020, month, 2) for month in (1, 2, 3)]
+    write_tests(store, days, {"tiny": [0.1, 0.2, 0.3], "mean_cvar": [0.0] * 3})
+    record = read_monthly_record(store, plan(days[1]))
+    assert (record.last_session, [month.policy_return for month in record.months]) == (
+        days[1],
+        pytest.approx([0.1, 0.2]),
+    )
+    assert read_monthly_record(store, plan(dt.date(2020, 1, 1))) is None

@@ -136,8 +136,8 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
 
 
 def sealed_record(shared: Context, plan: RebalancePlan) -> MonthlyRecord | str | None:
-    """Record of a plan's policy, read once per run; a sentence where the tables cannot be read."""
-    key = ("monthly record", plan.run_id, plan.policy)
+    """Record of a plan's policy, read once per plan; a sentence where the tables cannot be read."""
+    key = ("monthly record", plan.plan_id)
     try:
         return RECORD.validate_json(
             shared.answers.keep(key, (), lambda: RECORD.dump_json(read_monthly_record(shared.store, plan)))
