@@ -5,6 +5,7 @@ from datetime import datetime
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.desk_market import last_ended
@@ -58,7 +59,7 @@ def _open_market(store: Store, partition_key: str, account: str) -> OutcomeMarke
     return OutcomeMarket(panel, market.legs, market.cost, _spy_returns(store, panel))
 
 
-def _spy_returns(store: Store, panel: MarketPanel) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+def _spy_returns(store: Store, panel: MarketPanel) -> NDArray[np.float64] | None:
     """Close-to-close returns (T,) of SPY in the panel's sessions, NaN without a bar; None if the market lacks it."""
     where = {"source": [panel.source], "symbol": [SPY]}
     bars = store.tables.read(RETURNS, where, ["session", "close_return"])

@@ -9,7 +9,7 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.trader import ACKNOWLEDGED
-from nvtrader_pipelines.preferences.decisions import DecisionKind, DecisionRow, ProposedOrder
+from nvtrader_pipelines.preferences.decisions import MIN_CHANGE, DecisionKind, DecisionRow, ProposedOrder
 from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.decision_file import RefusedLine, append_missing, read_decisions
 from nvtrader_pipelines.storage.store import Store
@@ -17,7 +17,6 @@ from nvtrader_pipelines.storage.table import Row, to_frame
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
 
 KINDS = frozenset({"approved", "overridden", "rejected", "skipped", "equal"})
-MIN_CHANGE = 1e-9  # of equity: smaller changes of weight are no order
 _PLAN_ID = re.compile(rb'"plan_id":"([0-9a-f]{16})"')
 _BY_REPLAY = f'"reason":"{ACKNOWLEDGED}"'.encode()
 
@@ -62,8 +61,8 @@ def _missing_rows(rows: Sequence[AuditRow], written: set[str]) -> list[DecisionR
     for row in rows:
         if row.kind not in KINDS and row.kind != "constructed":
             continue
-        found = _PLAN_ID.search(row.body)
-        plan_id = found[1] if found else b""
+        named = _PLAN_ID.search(row.body)
+        plan_id = named[1] if named else b""
         if row.kind == "constructed":
             plans[plan_id] = row
             if plan_id in edits:
@@ -72,7 +71,7 @@ def _missing_rows(rows: Sequence[AuditRow], written: set[str]) -> list[DecisionR
             missing.append(_Decision(row.event, plans[plan_id]))
             if child := row.event.detail.get(EDITED):
                 edits[child.encode()] = missing[-1]
-    return [each.row() for each in missing]
+    return [decision.row() for decision in missing]
 
 
 def _plan(constructed: AuditRow) -> RebalancePlan:

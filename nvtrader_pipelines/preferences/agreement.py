@@ -1,14 +1,15 @@
 """Agreement of people and market: how often a person's choice did better than the other weights, and by how much."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.market.calendar import session_numbers
+from nvtrader_pipelines.preferences.decisions import HORIZON
 
-HORIZON = 5  # sessions of an outcome
 CONFIDENCE_LEVEL = 0.95
 MAX_REASONS = 8  # of a summary
 AGREEMENT = TableSchema(
@@ -22,9 +23,7 @@ AGREEMENT = TableSchema(
 )
 
 
-def agreement(
-    outcomes: pl.DataFrame, session_numbers: Callable[[NDArray[np.datetime64]], NDArray[np.int64]]
-) -> pl.DataFrame:
+def agreement(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Summarize outcomes by kind of decision and by reason, the most frequent reasons first.
 
     A decision counts if its outcome has weight: skipped and equal answers, and those of a replay whose outcome was
@@ -32,7 +31,6 @@ def agreement(
 
     Args:
         outcomes: session, decision, reason, excess_pct and weight.
-        session_numbers: numbers of consecutive sessions.
 
     Returns:
         Columns of `AGREEMENT`.

@@ -7,6 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 SCHEMA_VERSION = 1
+HORIZON = 5  # sessions from the close of a decision to its outcome
+MIN_CHANGE = 1e-9  # of equity: smaller changes of weight are no order
 DecisionKind = Literal[
     "approved",
     "overridden",  # the holdings are kept

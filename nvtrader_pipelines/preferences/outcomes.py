@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.dynamics import Legs, hold, holding_period
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost
-from nvtrader_pipelines.preferences.decisions import DecisionRow
+from nvtrader_pipelines.preferences.decisions import HORIZON, MIN_CHANGE, DecisionRow
 from nvtrader_pipelines.preferences.outcome_table import OUTCOME
 
 FloatArray = NDArray[np.float64]
-HORIZON = 5  # sessions from the decision's close to the outcome
 TIE = 1e-12  # returns that differ by less are equal
-MIN_CHANGE = 1e-9  # of a weight that is a trade
 SIDES = {"approved": "proposed", "overridden": "kept", "rejected": "kept", "edited": "edited"}
 
 

@@ -19,7 +19,7 @@ def outcomes(days=DAYS[:60:5], excess=EXCESS, decision="overridden", reason="too
 
 
 def test_interval_of_outcomes_that_do_not_overlap_is_students():
-    summary = agreement(outcomes(), session_numbers)
+    summary = agreement(outcomes())
     low, high = stats.t.interval(0.95, 11, EXCESS.mean(), stats.sem(EXCESS))
     assert summary["by"].to_list() == ["decision", "reason"]
     for row in summary.iter_rows(named=True):
@@ -47,11 +47,11 @@ def test_groups_are_decisions_and_reasons_of_outcomes_that_count():
             outcomes(decision="edited", reason="earnings", weight=0.0),
         ]
     )
-    summary = agreement(rows, session_numbers)
+    summary = agreement(rows)
     assert summary["name"].to_list() == ["approved", "overridden", "rejected", "earnings", "too much"]
-    assert agreement(rows.filter(weight=0.0), session_numbers).is_empty()
+    assert agreement(rows.filter(weight=0.0)).is_empty()
 
 
 def test_one_session_has_no_interval():
-    summary = agreement(outcomes(DAYS[:1], EXCESS[:1]), session_numbers)
+    summary = agreement(outcomes(DAYS[:1], EXCESS[:1]))
     assert summary["low_pct"].to_list() == summary["high_pct"].to_list() == [None, None]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.envs.dynamics import market_legs
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.portfolio.costs import ProportionalCost, total_cost
-from nvtrader_pipelines.preferences.outcomes import HORIZON, OutcomeMarket, decision_outcomes
+from nvtrader_pipelines.preferences.decisions import HORIZON
+from nvtrader_pipelines.preferences.outcomes import OutcomeMarket, decision_outcomes
 from tests.markets import synthetic_panel, with_values
 from tests.panels import DELISTED, LAST_PRICE, MAX_GAP, STEADY, eventful_panel
 from tests.preferences.sample_decisions import a_decision
