@@ -115,13 +115,11 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     return axes
 
 
-def set_date_ticks(axes: Axes) -> None:
+def set_date_ticks(axes: Axes, most: int = _MAX_DATES) -> None:
     """Set dates as ticks of the horizontal axis, few enough to stay apart, and none within a day."""
     axes.xaxis_date()
     first, last = axes.get_xlim()
-    axes.xaxis.set_major_locator(
-        DayLocator() if last - first < _MAX_DATES else AutoDateLocator(minticks=3, maxticks=_MAX_DATES)
-    )
+    axes.xaxis.set_major_locator(DayLocator() if last - first < most else AutoDateLocator(minticks=3, maxticks=most))
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:

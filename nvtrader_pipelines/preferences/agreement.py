@@ -1,7 +1,5 @@
 """Agreement of people and market: how often a person's choice did better than the other weights, and by how much."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -11,10 +9,11 @@ from nvtrader_pipelines.market.calendar import session_numbers
 from nvtrader_pipelines.preferences.decisions import HORIZON
 
 CONFIDENCE_LEVEL = 0.95
-MAX_REASONS = 8  # of a summary
+MAX_REASONS, MAX_MONTHS = 8, 12  # of a summary
+OVERRIDES = ("overridden", "edited")
 AGREEMENT = TableSchema(
-    Column("by", pl.String, "decision, or reason"),
-    Column("name", pl.String, "kind of decision, or text of the reason"),
+    Column("by", pl.String, "overrides, decision, reason or month"),
+    Column("name", pl.String, "kind of decision, text of the reason, or month YYYY-MM"),
     Column("n", pl.Int64, "number of decisions with an outcome that counts"),
     Column("n_better", pl.Int64, "number of those whose chosen weights did better than the other ones"),
     Column("mean_pct", pl.Float64, "mean of chosen less other return over five sessions, percent"),
@@ -24,10 +23,9 @@ AGREEMENT = TableSchema(
 
 
 def agreement(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Summarize outcomes by kind of decision and by reason, the most frequent reasons first.
+    """Summarize outcomes: all overrides, kinds of decision, the most frequent reasons, and the last months.
 
-    A decision counts if its outcome has weight: skipped and equal answers, and those of a replay whose outcome was
-    known, do not. An approval is compared with keeping the holdings, every other decision with the proposal.
+    An approval is compared with keeping the holdings, every other decision with the proposal.
 
     Args:
         outcomes: session, decision, reason, excess_pct and weight.
@@ -35,23 +33,25 @@ def agreement(outcomes: pl.DataFrame) -> pl.DataFrame:
     Returns:
         Columns of `AGREEMENT`.
     """
-    counted = outcomes.filter(pl.col("weight") > 0.0, pl.col("excess_pct").is_not_null()).with_columns(
-        reason=pl.col("reason").str.strip_chars().str.to_lowercase()
-    )
+    counted = counted_outcomes(outcomes).with_columns(month=pl.col("session").dt.strftime("%Y-%m"))
     reasons = counted.filter(pl.col("reason") != "")["reason"].value_counts().sort(-pl.col("count").cast(int), "reason")
     groups = [
-        *(("decision", name) for name in counted["decision"].unique().sort()),
-        *(("reason", name) for name in reasons["reason"][:MAX_REASONS]),
+        ("overrides", "edited or overridden", pl.col("decision").is_in(OVERRIDES)),
+        *(("decision", name, pl.col("decision") == name) for name in counted["decision"].unique().sort()),
+        *(("reason", name, pl.col("reason") == name) for name in reasons["reason"][:MAX_REASONS]),
+        *(("month", name, pl.col("month") == name) for name in counted["month"].unique().sort()[-MAX_MONTHS:]),
     ]
-    rows = []
-    for by, name in groups:
-        chosen = counted.filter(pl.col(by) == name)
-        excess = chosen["excess_pct"].to_numpy()
-        numbers = session_numbers(chosen["session"].to_numpy().astype("datetime64[D]"))
-        mean = float(excess.mean())
-        error = standard_error(excess, numbers)
-        rows.append((by, name, len(excess), int((excess > 0.0).sum()), mean, *_bounds(mean, error, numbers)))
+    rows = [(by, name, *_summary(chosen)) for by, name, rule in groups if len(chosen := counted.filter(rule))]
     return pl.DataFrame(rows, schema=AGREEMENT, orient="row")
+
+
+def counted_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Select outcomes with weight, their reasons in lower case.
+
+    Skipped and equal answers have none, nor has an answer to a replay whose outcome was known.
+    """
+    counted = outcomes.filter(pl.col("weight") > 0.0, pl.col("excess_pct").is_not_null())
+    return counted.with_columns(reason=pl.col("reason").str.strip_chars().str.to_lowercase())
 
 
 def standard_error(excess: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:
@@ -68,12 +68,14 @@ def standard_error(excess: NDArray[np.float64], numbers: NDArray[np.int64]) -> f
     return float(np.sqrt(max(0.0, variance) * n_sessions / max(1, n_sessions - 1))) / len(excess)
 
 
-def _bounds(mean: float, error: float, numbers: NDArray[np.int64]) -> Sequence[float | None]:
-    """Bounds of the interval of a mean; None for decisions of one session."""
+def _summary(chosen: pl.DataFrame) -> tuple[int, int, float, float | None, float | None]:
+    """Number of outcomes, of better ones, mean and bounds; no bounds for decisions of one session."""
     from scipy.special import stdtrit
 
-    n_sessions = len(np.unique(numbers))
+    excess = chosen["excess_pct"].to_numpy()
+    numbers = session_numbers(chosen["session"].to_numpy().astype("datetime64[D]"))
+    counts, mean, n_sessions = (len(excess), int((excess > 0.0).sum())), float(excess.mean()), len(np.unique(numbers))
     if n_sessions < 2:
-        return None, None
-    half = float(stdtrit(n_sessions - 1, 0.5 + CONFIDENCE_LEVEL / 2.0)) * error
-    return mean - half, mean + half
+        return *counts, mean, None, None
+    half = float(stdtrit(n_sessions - 1, 0.5 + CONFIDENCE_LEVEL / 2.0)) * standard_error(excess, numbers)
+    return *counts, mean, mean - half, mean + half

@@ -139,6 +139,7 @@ def test_table_reports_rows_size_and_snapshot_as_data_version(first_runs):
         ("evaluation/sharpe_ratio_curve", "ratio_curve"),
         ("gold/regimes", "landing"),
         ("evaluation/regime_evaluation", "regimes"),
+        ("preferences/outcomes", "agreement"),
     ],
 )
 def test_plots_are_stored_as_files_and_metadata(first_state, asset, name):

@@ -21,8 +21,8 @@ def outcomes(days=DAYS[:60:5], excess=EXCESS, decision="overridden", reason="too
 def test_interval_of_outcomes_that_do_not_overlap_is_students():
     summary = agreement(outcomes())
     low, high = stats.t.interval(0.95, 11, EXCESS.mean(), stats.sem(EXCESS))
-    assert summary["by"].to_list() == ["decision", "reason"]
-    for row in summary.iter_rows(named=True):
+    assert summary["by"].to_list() == ["overrides", "decision", "reason", "month", "month", "month"]
+    for row in summary.head(3).iter_rows(named=True):
         assert (row["n"], row["n_better"]) == (12, int((EXCESS > 0.0).sum()))
         assert (row["mean_pct"], row["low_pct"], row["high_pct"]) == pytest.approx((EXCESS.mean(), low, high))
 
@@ -38,7 +38,7 @@ def test_windows_that_overlap_widen_the_interval():
     )
 
 
-def test_groups_are_decisions_and_reasons_of_outcomes_that_count():
+def test_groups_are_overrides_decisions_reasons_and_months_of_outcomes_that_count():
     rows = pl.concat(
         [
             outcomes(),
@@ -48,10 +48,17 @@ def test_groups_are_decisions_and_reasons_of_outcomes_that_count():
         ]
     )
     summary = agreement(rows)
-    assert summary["name"].to_list() == ["approved", "overridden", "rejected", "earnings", "too much"]
+    names = dict(summary.group_by("by").agg("name").rows())
+    assert names == {
+        "overrides": ["edited or overridden"],
+        "decision": ["approved", "overridden", "rejected"],
+        "reason": ["earnings", "too much"],
+        "month": ["2024-01", "2024-02", "2024-03"],
+    }
+    assert summary.filter(by="month")["n"].to_list() == [15, 12, 9]
     assert agreement(rows.filter(weight=0.0)).is_empty()
 
 
 def test_one_session_has_no_interval():
     summary = agreement(outcomes(DAYS[:1], EXCESS[:1]))
-    assert summary["low_pct"].to_list() == summary["high_pct"].to_list() == [None, None]
+    assert summary["low_pct"].to_list() == summary["high_pct"].to_list() == [None] * 4

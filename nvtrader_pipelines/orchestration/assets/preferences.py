@@ -6,9 +6,10 @@ import dagster as dg
 
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.decision_rows import extract_decisions
+from nvtrader_pipelines.figures.agreement_figure import agreement_figure
 from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import table_result
+from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.preference_rows import write_preference_pairs
 from nvtrader_pipelines.storage.decision_file import read_decisions
@@ -44,7 +45,8 @@ def outcomes(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     decided, _ = read_decisions(store.home)
     judged = write_outcomes(store, decided, now())
     problems = dg.MetadataValue.json(judged.problems)
-    metadata = {"not_known_yet": judged.n_pending, "without_outcome": problems}
+    figures = store_pictures(store.home, "outcomes", {"agreement": agreement_figure(judged.rows)})
+    metadata = {**figures, "not_known_yet": judged.n_pending, "without_outcome": problems}
     return table_result(store, OUTCOMES, len(judged.rows), metadata)
 
 

@@ -27,7 +27,8 @@ class PlannedOrder(Document):
     after: float  # target weight
     change: float
     amount: float | None  # account currency; null if the account has no value at the session
-    shares: float | None  # null if no price is known
+    price: float | None  # at the session; null if none is known
+    shares: float | None
 
 
 class RecordedMonth(Document):
@@ -75,10 +76,10 @@ def plan_orders(plan: RebalancePlan, state: AccountState | None) -> tuple[Planne
     orders = []
     for symbol, before, after in zip(plan.symbols, plan.held, plan.target, strict=True):
         amount = None if value is None else (after - before) * value
-        shares = amount / prices[symbol] if amount is not None and symbol in prices else None
-        orders.append(
-            PlannedOrder(symbol=symbol, before=before, after=after, change=after - before, amount=amount, shares=shares)
-        )
+        price = prices.get(symbol)
+        shares = None if amount is None or price is None else amount / price
+        weights = {"before": before, "after": after, "change": after - before}
+        orders.append(PlannedOrder(symbol=symbol, **weights, amount=amount, price=price, shares=shares))
     return tuple(sorted(orders, key=lambda order: (order.symbol == CASH, -abs(order.change))))
 
 

@@ -12,7 +12,7 @@ def test_orders_are_changes_of_weights_in_money_and_shares(home):
     state = write_book(home, 1.0, 1.1)[-1].model_copy(update={"prices": {"AAA": 50.0}})
     bought, without_price, unchanged, cash = plan_orders(plan(), state)
     assert (bought.symbol, bought.before, bought.after, bought.change) == ("AAA", 0.0, 0.25, 0.25)
-    assert (bought.amount, bought.shares) == (pytest.approx(275_000.0), pytest.approx(5500.0))
+    assert (bought.amount, bought.price, bought.shares) == (pytest.approx(275_000.0), 50.0, pytest.approx(5500.0))
     assert (without_price.symbol, without_price.amount, without_price.shares) == ("BBB", bought.amount, None)
     assert (unchanged.symbol, unchanged.amount) == ("CCC", 0.0)
     assert (cash.symbol, cash.amount, cash.shares) == ("cash", pytest.approx(-550_000.0), None)

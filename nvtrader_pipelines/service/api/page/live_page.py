@@ -23,6 +23,7 @@ from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
 from nvtrader_pipelines.service.api.page.sections.desk import read_desk, read_switch
+from nvtrader_pipelines.service.api.page.sections.feedback import read_feedback
 from nvtrader_pipelines.service.api.page.sections.review import read_review
 from nvtrader_pipelines.service.api.page.sections.schedule import read_schedule
 from nvtrader_pipelines.service.api.page.sections.search import read_search
@@ -79,6 +80,7 @@ SECTIONS: Mapping[str, Section] = {
         ),
         lambda shared: shared.store.ledger.archived_names(),
     ),
+    "feedback": Section("agreement", read_feedback, lambda shared: (shared.home.catalog,)),
 }
 SCHEDULE = Section(  # no file tells of changes
     "schedule", read_schedule, lambda _: (), lambda _: time.monotonic(), seconds=SCHEDULE_SECONDS

@@ -1,19 +1,24 @@
 """The page in Chromium: what a person sees and does."""
 
+from datetime import date
 from itertools import product
 
+import polars as pl
 import pytest
 from playwright.sync_api import expect
 
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import stop_trading
+from nvtrader_pipelines.execution.edited_plans import edited_plan_id
 from nvtrader_pipelines.execution.plan_records import plan_records
+from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import OUTCOMES
 from tests.homes import copy_home
 from tests.research.search_homes import market, search_home
 from tests.research.sessions import a_journal, a_session, write_session
@@ -63,6 +68,16 @@ def test_halt_and_resume_are_shown_at_once(serve, look, built_home, tmp_path):
     assert FileKillSwitch(home).halt_reason() is None
 
 
+def write_outcomes(home, excess):
+    """Write the outcomes of edited plans, five sessions apart."""
+    days = sessions(date(2024, 1, 2), date(2024, 12, 31))[::5]
+    rows = [
+        {"session": day.item(), "decision": "edited", "reason": "too much", "excess_pct": pct, "weight": 1.0}
+        for day, pct in zip(days[: len(excess)], excess, strict=True)
+    ]
+    Store(home).tables.replace(OUTCOMES, pl.DataFrame(rows, schema=OUTCOMES.schema), {})
+
+
 def decisions(home):
     """Status and reason of every plan, by account."""
     records = plan_records(Store(home).audit.events()).values()
@@ -109,9 +124,69 @@ def test_override_and_undo_keep_what_the_person_wants(serve, look, waiting, tmp_
     page.wait_for_timeout(5500)
     assert decisions(home)["paper"][0] == "waiting"
     page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
-    page.get_by_role("button", name="Override").click()
+    page.get_by_role("button", name="Keep holdings").click()
     expect(page.locator("#decisions")).to_contain_text("No plan waits", timeout=15_000)
     assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
+
+
+def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve, look, waiting, tmp_path):
+    home = copy_home(waiting, tmp_path / "home")
+    (parent,) = plan_records(Store(home).audit.events()).values()
+    _, url, _ = serve(home)
+    page = look(url)
+    page.locator("#decisions").scroll_into_view_if_needed()
+    page.keyboard.press("e")
+    weights, override = page.locator("input.weight:visible"), page.locator("[data-weights]:visible")
+    expect(weights).to_have_count(len(parent.plan.symbols) - 1)
+    name, *_ = [row.get_attribute("data-symbol") for row in page.locator("tr[data-symbol]").all()]
+    weights.first.fill("200")
+    expect(override).to_have_attribute("aria-disabled", "true")
+    page.get_by_role("button", name="Half of the change").click()
+    before = 100.0 * parent.plan.held[parent.plan.symbols.index(name)]
+    after = 100.0 * parent.plan.target[parent.plan.symbols.index(name)]
+    assert float(weights.first.input_value()) == pytest.approx((before + after) / 2.0, abs=0.06)
+    page.get_by_role("button", name="As proposed").click()
+    weights.first.fill("12.5")
+    expect(page.locator("tr[data-symbol] .change:visible").first).to_have_text(f"{12.5 - before:+.1f}")
+    stop_trading(Store(home), "bob", "prices look wrong", now)  # renders the plans anew
+    expect(page.locator("[role=tabpanel]:visible")).to_contain_text("Trading is halted")
+    assert weights.first.input_value() == "12.5"
+    expect(page.locator("tr[data-symbol] .change:visible").first).to_have_text(f"{12.5 - before:+.1f}")
+    page.get_by_label("Reason (needed to override or reject)").fill("too much of it")
+    override.click()
+    tab = page.locator(f"[data-tab='{parent.plan.plan_id}']")
+    expect(tab).to_have_count(0, timeout=15_000)
+    edited = plan_records(Store(home).audit.events())[edited_plan_id(parent.plan.plan_id)]
+    assert dict(zip(edited.plan.symbols, edited.plan.stages[0].weights, strict=True))[name] == 0.125
+    assert edited.plan.parent_id == parent.plan.plan_id
+    expect(page.locator("[role=tab]")).to_have_count(int(edited.status == "waiting"))
+
+
+def test_skip_and_as_good_as_leave_the_plan_waiting(serve, look, waiting, tmp_path):
+    home = copy_home(waiting, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    page.locator("#decisions").scroll_into_view_if_needed()
+    for key in ("s", "="):
+        page.keyboard.press(key)
+        expect(page.locator("#toast")).to_be_hidden(timeout=10_000)
+        expect(page.locator("[role=tabpanel]:not([data-sent])")).to_have_count(1)
+    kinds = [event.kind for event in Store(home).audit.events()]
+    assert kinds[-2:] == ["skipped", "equal"]
+    assert decisions(home)["paper"][0] == "waiting"
+
+
+def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    panel = page.locator("#agreement")
+    expect(panel).to_contain_text("Nothing to compare yet")
+    write_outcomes(home, [0.9, -0.2, 0.6])
+    expect(panel.locator(".verdict")).to_contain_text("2 of 3 beat the proposal, +0.43 %", timeout=15_000)
+    row = panel.get_by_role("row", name="edited weights, against the proposal")
+    expect(row).to_contain_text("2 of 3")
+    assert panel.get_by_role("row", name="too much").count() == 1
 
 
 def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, waiting, tmp_path):

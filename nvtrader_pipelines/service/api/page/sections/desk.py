@@ -116,14 +116,13 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
     plan, last = record.plan, account.last
     state = SqliteBook(shared.home, account.name).at(plan.session)
     *names, cash = plan_orders(plan, state)
-    shown = [order for order in names if order.before or order.after]
-    changes = [order.change for order in shown]
+    changes = [order.change for order in names]
     return {
         "plan": plan,
         "account": account.name,
         "value": state.value if state else None,
         "findings": record.findings,
-        "rows": shown,
+        "rows": names,
         "cash": cash,
         "largest": max(map(abs, changes), default=0.0) or 1.0,
         "n_buys": sum(change > 0 for change in changes),

@@ -43,7 +43,7 @@ async function catchUp() {
 }
 
 // ---- parts: what differs is changed in place, so that focus, scroll, typed text and open rows stay
-const KEPT = new Set(["data-sent", "open", "hidden", "aria-selected", "tabindex", "aria-invalid", "aria-current"]);
+const KEPT = new Set(["data-sent", "data-editing", "aria-expanded", "open", "hidden", "aria-selected", "tabindex", "aria-invalid", "aria-current"]);
 const keyOf = (node) => node.nodeType === 1 ? node.id || node.dataset.key || node.dataset.account || "" : "";
 function takePart(name, html) {
   const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
@@ -54,6 +54,7 @@ function takePart(name, html) {
   if (focused.isConnected) focused.focus({ preventScroll: true }); // what moves loses it
   if (name === "plans") {
     choosePlan(before);
+    $$("[data-editing]").forEach(showEdits);
     if ($$("[role=tab]").length > n) say("A plan waits for you.");
   }
   afterPart(name);
@@ -224,15 +225,78 @@ function choosePlan(id, step = 0) {
   if (step) next?.scrollIntoView({ block: "nearest", inline: "nearest" });
   return next;
 }
-const WORDS = { approve: "approved", override: "overridden", reject: "rejected" };
-function act(what) {
+// ---- edited weights: exact until a person types; limits and compliance are the service's
+const number = (value, digits, signDisplay = "auto") => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay }).replace("-", "\u2212");
+const signed = (value, digits) => number(value, digits, "exceptZero");
+function editedWeights(panel) {
+  return $$("tr[data-symbol]", panel).map((row) => {
+    const input = $("input", row), typed = input.value.trim() === "" ? NaN : Number(input.value) / 100;
+    return { row, symbol: row.dataset.symbol, before: Number(row.dataset.before), proposed: Number(row.dataset.after), after: input.exact ?? typed };
+  });
+}
+function showEdits(panel) {
+  const value = Number(panel.dataset.value), names = editedWeights(panel), cashRow = $("tfoot .order", panel), cashBefore = Number(cashRow.dataset.before);
+  const wrong = names.find(({ after }) => !(after >= 0 && after <= 1)), cash = 1 - names.reduce((sum, { after }) => sum + after, 0);
+  const rows = [...names, { row: cashRow, before: cashBefore, after: cash }], largest = Math.max(...names.map(({ after, before }) => Math.abs(after - before)), 1e-9);
+  const turnover = rows.reduce((sum, { after, before }) => sum + Math.abs(after - before) / 2, 0);
+  for (const { row, before, after } of wrong ? [] : rows) {
+    const change = after - before, bar = $(".delta rect", row), length = (48 * Math.abs(change)) / largest, price = Number(row.dataset.price);
+    $(".change", row).textContent = signed(100 * change, 1);
+    if (value) $(".amount", row).textContent = signed(change * value, 0);
+    if (price && value) $(".shares", row).textContent = signed((change * value) / price, 1);
+    if (!bar) { $(".after", row).textContent = number(100 * after, 1); continue; }
+    bar.setAttribute("class", change < 0 ? "sell" : "");
+    bar.setAttribute("x", change < 0 ? 48 - length : 48);
+    bar.setAttribute("width", length);
+  }
+  const check = $("[data-check]", panel), over = cash < -1e-6;
+  check.className = wrong || over ? "error" : "hint";
+  check.textContent = wrong ? `The weight of ${wrong.symbol} must be from 0 to 100 %.` : over ? `The names sum to ${number(100 * (1 - cash), 1)} %; lower some to 100 % or less.`
+    : `Cash takes the rest, ${number(100 * cash, 1)} %. Turnover ${number(100 * turnover, 1)} %. Weights beyond a limit are cut, and what compliance finds is said.`;
+  if (!wrong) $(".turnover", panel).textContent = `${number(100 * turnover, 1)}\u00a0%`;
+  const count = (sign) => names.filter(({ after, before }) => sign * (after - before) > 0).length;
+  $(".sides", panel).textContent = `${count(1)} buys, ${count(-1)} sells`;
+  $("[data-weights]", panel).setAttribute("aria-disabled", String(Boolean(wrong || over)));
+}
+function setWeights(panel, share) { // of the proposed change
+  editedWeights(panel).forEach(({ row, before, proposed }) => {
+    const input = $("input", row);
+    input.exact = share === 1 ? proposed : before + share * (proposed - before);
+    input.value = (100 * input.exact).toFixed(1);
+  });
+  showEdits(panel);
+}
+function edit() {
+  const panel = $(`#plan-${chosenPlan()}`);
+  if (!panel || panel.dataset.sent) return;
+  const isOn = panel.toggleAttribute("data-editing");
+  setWeights(panel, 1);
+  $("[data-edit]", panel).setAttribute("aria-expanded", String(isOn));
+  $(isOn ? "input.weight" : "[data-edit]", panel).focus();
+}
+document.addEventListener("input", ({ target }) => {
+  if (!target.matches(".weight")) return;
+  delete target.exact;
+  showEdits(target.closest("[data-plan-id]"));
+});
+
+const WORDS = { approve: "approved", override: "overridden", reject: "rejected", skip: "skipped", equal: "judged as good as the holdings" };
+const JUDGES = ["approve", "override", "reject"], REASONED = ["override", "reject"];
+function act(what, isEdited = false) {
   const id = chosenPlan(), panel = id && $(`#plan-${id}`);
   if (!panel || panel.dataset.sent) return;
   const form = $("form", panel), reason = form.elements.reason.value.trim();
-  if (what !== "approve" && !reason) { fail(form, "Say why: the audit records it."); form.elements.reason.setAttribute("aria-invalid", "true"); return form.elements.reason.focus(); }
+  const edits = isEdited ? editedWeights(panel).filter(({ after, proposed }) => Math.abs(after - proposed) > 1e-9) : [];
+  if (isEdited && $("[data-weights]", panel).getAttribute("aria-disabled") === "true") return;
+  if (isEdited && !edits.length) return fail(form, "No weight differs from the proposed one: approve, or change one.");
+  if (REASONED.includes(what) && !reason) { fail(form, "Say why: the audit records it."); form.elements.reason.setAttribute("aria-invalid", "true"); return form.elements.reason.focus(); }
   fail(form, "");
   panel.dataset.sent = what;
-  const send = () => post(`/api/plans/${id}/${what}`, { reason }).then(() => say(`Plan ${WORDS[what]}.`), (error) => {
+  const body = isEdited ? { reason, weights: Object.fromEntries(edits.map(({ symbol, after }) => [symbol, after])) } : { reason };
+  const send = () => post(`/api/plans/${id}/${what}`, body).then(() => {
+    if (!JUDGES.includes(what)) delete panel.dataset.sent; // it still waits
+    say(`Plan ${WORDS[what]}.`);
+  }, (error) => {
     delete panel.dataset.sent;
     fail(form, error.message, false);
     notify(`The plan of ${panel.dataset.name} was not ${WORDS[what]}: ${error.message}`);
@@ -246,7 +310,9 @@ document.addEventListener("click", (event) => {
   const { tab, plan, open, load, runNow, analyze } = target.dataset;
   if (tab) choosePlan(tab);
   if (plan) choosePlan(plan);
-  if (target.dataset.do) act(target.dataset.do);
+  if (target.dataset.do) act(target.dataset.do, "weights" in target.dataset);
+  if ("edit" in target.dataset) edit();
+  if (target.dataset.set) setWeights(target.closest("[data-plan-id]"), Number(target.dataset.set));
   if (open) show_dialog(open);
   if (target.hasAttribute("data-close")) target.closest("dialog").close();
   if (load) askToLoad(target);
@@ -449,8 +515,10 @@ const KEYS = [
   ["1 – 6", "go to a section", /^[1-6]$/, (key) => go(Number(key) - 1)],
   ["j, k", "next, previous waiting plan", /^[jk]$/, (key) => isInView() && choosePlan(chosenPlan(), key === "j" ? 1 : -1)],
   ["a", "approve the plan shown", /^a$/, () => isInView() && act("approve")],
+  ["e", "edit its weights", /^e$/, () => isInView() && edit()],
   ["o", "override it: keep the holdings", /^o$/, () => isInView() && act("override")],
   ["x", "reject it", /^x$/, () => isInView() && act("reject")],
+  ["=, s", "as good as the holdings; skip: neither judges it", /^[=s]$/, (key) => isInView() && act(key === "s" ? "skip" : "equal")],
   ["u", "undo, until it is sent", /^u$/, undo],
   ["/", "filter runs and trials", /^\/$/, () => $("#filter").focus()],
   ["h", "halt trading: asks first", /^h$/, () => show_dialog($("[data-open=resume]") ? "resume" : "halt")],
