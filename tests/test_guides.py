@@ -66,6 +66,9 @@ head() { :; }
 curl() { :; }
 kill() { :; }
 """  # shell functions in place of what takes seconds; ANSWER stands in for the id that a query finds
+SERVING = f"""
+nvtrader() {{ [ "$1" != serve ] || exec {shlex.quote(str(VENV / "nvtrader"))} "$@"; command nvtrader "$@"; }}
+"""  # a service in a process of its own, which the guide's `kill` ends
 READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, which raise if one is invalid
     "data/market.yaml": lambda home, _: read_market(home),
     "data/contests.yaml": lambda home, _: read_contests(home),
@@ -130,7 +133,7 @@ def run_script(guide: Path, home: Home, fast_nvtrader: Path) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir(exist_ok=True)
     path = os.pathsep.join([str(fast_nvtrader.parent), str(VENV), os.environ["PATH"]])
-    shell, own = ["bash", "-euo", "pipefail", "-c", script(guide)], {**environment(home), "PATH": path}
+    shell, own = ["bash", "-euo", "pipefail", "-c", SERVING + script(guide)], {**environment(home), "PATH": path}
     finished = subprocess.run(shell, check=False, capture_output=True, cwd=home.root, env=own, text=True, timeout=1200)
     return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
 
