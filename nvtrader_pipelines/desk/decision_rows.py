@@ -33,9 +33,15 @@ def write_decisions(store: Store) -> int:
 
 
 def extract_decisions(store: Store) -> tuple[Sequence[DecisionRow], Sequence[RefusedLine]]:
-    """Write missing decisions to the file, and replace the tables by its rows and its refused lines."""
+    """Write missing decisions to the file, and replace the tables by its rows and its refused lines.
+
+    A decision whose line is damaged is written again.
+    """
     write_decisions(store)
     rows, refused = read_decisions(store.home)
+    intact = {row.decision_id for row in rows}
+    if refused and append_missing(store.home, lambda _: _missing_rows(store.audit.rows(), intact)):
+        rows, refused = read_decisions(store.home)
     store.tables.replace(DECISIONS, to_frame(DECISIONS, [_table_row(row) for row in rows]), {})
     store.tables.replace(REFUSED_DECISIONS, to_frame(REFUSED_DECISIONS, [vars(line) for line in refused]), {})
     return rows, refused

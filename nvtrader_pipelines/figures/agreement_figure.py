@@ -28,7 +28,7 @@ _MARGIN_DAYS = 1
 _NOTE = (
     "Net return over five sessions of the chosen less that of the other weights: the holdings for an approval, else "
     "the proposal. Answers without judgement, and those whose outcome was known, do not count. Bars: 95 % intervals "
-    "(Newey-West), which allow for outcomes that overlap."
+    "which allow for outcomes that overlap."
 )
 
 
@@ -61,7 +61,7 @@ def _draw_means(axes: Axes, counted: pl.DataFrame) -> None:
     first, last = (mdates.date2num(end) for end in (counted["session"].min(), counted["session"].max()))
     axes.set_xlim(first - _MARGIN_DAYS, last + _MARGIN_DAYS)
     axes.margins(y=0.1)
-    set_date_ticks(axes, most=5)
+    set_date_ticks(axes, most=4)
     axes.set_title("over time: mean so far, by kind of decision", fontsize=TEXT, loc="left")
     axes.set_ylabel("chosen less other, %")
     label_ends(axes, labels)
@@ -87,6 +87,7 @@ def _draw_intervals(axes: Axes, summary: pl.DataFrame) -> None:
         names.append("all overrides" if row["by"] == "overrides" else readable(row["name"], 20))
     axes.set_yticks(range(len(names)), names)
     for label, name in zip(axes.get_yticklabels(), summary["name"], strict=True):
+        label.set_parse_math(False)  # a reason may have dollars
         label.set_color(ink(COLORS.get(name, BLACK)))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.05)

@@ -1,5 +1,7 @@
 """Agreement of people and market: how often a person's choice did better than the other weights, and by how much."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -51,21 +53,38 @@ def counted_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
     Skipped and equal answers have none, nor has an answer to a replay whose outcome was known.
     """
     counted = outcomes.filter(pl.col("weight") > 0.0, pl.col("excess_pct").is_not_null())
-    return counted.with_columns(reason=pl.col("reason").str.strip_chars().str.to_lowercase())
+    return counted.with_columns(
+        reason=pl.col("reason").str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
+    )
 
 
-def standard_error(excess: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:
-    """Standard error of the mean of outcomes (n,) at sessions (n,), whose five-session windows may overlap.
+@dataclass(frozen=True)
+class MeanError:
+    """Standard error of a mean, with its degrees of freedom."""
 
-    Source: Newey & West (1987), with weights by distance in sessions, so that decisions of one session count as one.
+    error: float
+    degrees: float
+
+
+def mean_error(excess: NDArray[np.float64], numbers: NDArray[np.int64]) -> MeanError | None:
+    """Standard error of the mean of outcomes (n,) at sessions (n,); None for outcomes of one session.
+
+    Outcomes of one session count as one. Those of sessions less than five apart share returns: their correlation is 1
+    less a fifth for each session of distance. The sample variance is scaled to what that leaves of it, and the degrees
+    of freedom are those of Satterthwaite (1946).
     """
-    first = int(numbers.min())
-    sums = np.bincount(numbers - first, weights=excess - excess.mean())
-    variance = float(sums @ sums)
-    for lag in range(1, min(HORIZON, len(sums))):
-        variance += 2.0 * (1.0 - lag / HORIZON) * float(sums[lag:] @ sums[:-lag])
-    n_sessions = len(np.unique(numbers))
-    return float(np.sqrt(max(0.0, variance) * n_sessions / max(1, n_sessions - 1))) / len(excess)
+    sessions, of_session, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    if len(sessions) < 2:
+        return None
+    means = np.bincount(of_session, weights=excess) / counts
+    shares = counts / len(excess)
+    correlations = np.maximum(0.0, 1.0 - np.abs(sessions[:, None] - sessions) / HORIZON)
+    projected = correlations @ shares
+    of_mean = float(shares @ projected)
+    residuals = correlations - projected[:, None] - projected + of_mean  # covariances of the means less their mean
+    left = float(np.trace(residuals))
+    variance = float(np.square(means - shares @ means).sum()) / left
+    return MeanError(float(np.sqrt(variance * of_mean)), left**2 / float(np.square(residuals).sum()))
 
 
 def _summary(chosen: pl.DataFrame) -> tuple[int, int, float, float | None, float | None]:
@@ -74,8 +93,8 @@ def _summary(chosen: pl.DataFrame) -> tuple[int, int, float, float | None, float
 
     excess = chosen["excess_pct"].to_numpy()
     numbers = session_numbers(chosen["session"].to_numpy().astype("datetime64[D]"))
-    counts, mean, n_sessions = (len(excess), int((excess > 0.0).sum())), float(excess.mean()), len(np.unique(numbers))
-    if n_sessions < 2:
+    counts, mean, error = (len(excess), int((excess > 0.0).sum())), float(excess.mean()), mean_error(excess, numbers)
+    if error is None:
         return *counts, mean, None, None
-    half = float(stdtrit(n_sessions - 1, 0.5 + CONFIDENCE_LEVEL / 2.0)) * standard_error(excess, numbers)
+    half = float(stdtrit(error.degrees, 0.5 + CONFIDENCE_LEVEL / 2.0)) * error.error
     return *counts, mean, mean - half, mean + half

@@ -1,6 +1,6 @@
 """What the market made of decisions: returns of proposed, chosen and kept weights five sessions later."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import date
 
@@ -59,7 +59,8 @@ def decision_outcomes(rows: Sequence[DecisionRow], market: OutcomeMarket, last: 
             problems[row.decision_id] = f"the market lacks {', '.join(missing)}"
         else:
             known.append((row, t))
-    frame = _frame(market, known) if known else pl.DataFrame(schema=OUTCOME)
+    own_plans = {row.plan_id for row in rows if row.decision == "edited"}
+    frame = _frame(market, known, own_plans) if known else pl.DataFrame(schema=OUTCOME)
     return Outcomes(frame, n_pending, problems)
 
 
@@ -69,7 +70,7 @@ def _weighted_names(row: DecisionRow) -> set[str]:
     return {symbol for symbol, weight in zip(row.symbols[:-1], weights, strict=False) if weight > 0.0}
 
 
-def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]]) -> pl.DataFrame:
+def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]], own_plans: Set[str]) -> pl.DataFrame:
     rows, decided_at = [row for row, _ in known], np.array([t for _, t in known])
     held, proposed, chosen = _place_weights(market.panel, rows)
     returns = {
@@ -100,7 +101,7 @@ def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]]) -> p
         "excess_pct": 100.0 * excess,
         "label": [SIDES.get(row.decision, row.decision) for row in rows],
         "market_side": [_market_side(row, returns, i) for i, row in enumerate(rows)],
-        "weight": [_weight(row, gain) for row, gain in zip(rows, excess.tolist(), strict=True)],
+        "weight": [_weight(row, gain, own_plans) for row, gain in zip(rows, excess.tolist(), strict=True)],
     }
     frame = pl.DataFrame({name: columns[name] for name in OUTCOME}, schema=OUTCOME)
     return frame.with_columns(pl.selectors.float().fill_nan(None))
@@ -158,8 +159,8 @@ def _market_side(row: DecisionRow, returns: dict[str, FloatArray], i: int) -> st
     return "proposed" if difference > 0.0 else other
 
 
-def _weight(row: DecisionRow, excess: float) -> float:
-    """Weight of a decision as a label of a person's foresight on the policy's proposal."""
-    is_answer_to_own = row.parent_id is not None and row.decision != "edited"
+def _weight(row: DecisionRow, excess: float, own_plans: Set[str]) -> float:
+    """Weight of a decision as a label of a person's foresight on the policy's proposal, not on a plan of their own."""
+    is_answer_to_own = row.parent_id in own_plans if row.decision == "edited" else row.parent_id is not None
     is_label = row.decision in SIDES and not row.outcome_known and not is_answer_to_own
     return float(is_label and abs(excess) > TIE)

@@ -84,7 +84,7 @@ def _describe(line: bytes, error: ValidationError) -> str:
     """Describe why a line is no decision."""
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "the line is torn or not JSON"
     if not isinstance(document, dict):
         return "the line is no JSON object"

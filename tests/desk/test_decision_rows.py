@@ -85,6 +85,17 @@ def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("damage", [b'"decision":"refected"', b'"decision":' + b"[" * 100_000], ids=["word", "nested"])
+def test_decision_in_a_damaged_line_is_written_again(home, damage):
+    desk(home).reject(waiting(home), "ann", "no")
+    write_decisions(home)
+    path = decision_path(home.home)
+    path.write_bytes(path.read_bytes().replace(b'"decision":"rejected"', damage))
+    ((row,), (refused,)) = extract_decisions(home)
+    assert (row.decision, refused.line) == ("rejected", 1)
+
+
+@pytest.mark.slow
 def test_decisions_before_a_reset_stay(home):
     before = waiting(home)
     desk(home).reject(before, "ann", "no")

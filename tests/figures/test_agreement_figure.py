@@ -17,7 +17,7 @@ def some_outcomes(n):
     columns = {
         "session": DAYS[: 3 * n : 3],
         "decision": [("approved", "edited", "overridden", "rejected")[i % 4] for i in range(n)],
-        "reason": [f"the reason number {i % 9} is a long one" for i in range(n)],
+        "reason": [f"$90 is {i % 9} % of\n$1,800, a long reason" for i in range(n)],
         "excess_pct": generator.normal(0.1, 1.0, n),
         "weight": [1.0] * n,
     }

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from nvtrader_pipelines.market.calendar import session_numbers, sessions
-from nvtrader_pipelines.preferences.agreement import agreement, standard_error
+from nvtrader_pipelines.preferences.agreement import agreement, mean_error
 
 DAYS = sessions(dt.date(2024, 1, 2), dt.date(2024, 12, 31))
 EXCESS = np.random.default_rng(0).normal(0.4, 1.0, 12)
@@ -27,15 +27,21 @@ def test_interval_of_outcomes_that_do_not_overlap_is_students():
         assert (row["mean_pct"], row["low_pct"], row["high_pct"]) == pytest.approx((EXCESS.mean(), low, high))
 
 
-def test_windows_that_overlap_widen_the_interval():
-    same = np.repeat(EXCESS, 2)
-    days = np.repeat(DAYS[:60:5], 2)
-    alone, twice = standard_error(EXCESS, session_numbers(DAYS[:60:5])), standard_error(same, session_numbers(days))
-    assert twice == pytest.approx(alone)  # two accounts that do the same tell no more than one
-    trending = np.sort(EXCESS)
-    assert standard_error(trending, session_numbers(DAYS[:12])) > 1.5 * standard_error(
-        trending, session_numbers(days[::2])
-    )
+def test_outcomes_of_one_session_count_as_one():
+    same, days = np.repeat(EXCESS, 2), np.repeat(DAYS[:60:5], 2)
+    alone, twice = mean_error(EXCESS, session_numbers(DAYS[:60:5])), mean_error(same, session_numbers(days))
+    assert (twice.error, twice.degrees) == pytest.approx((alone.error, alone.degrees))
+
+
+@pytest.mark.parametrize("places", [range(2), range(5), range(12), range(60), range(0, 60, 5), range(0, 24, 2)])
+def test_interval_covers_the_truth_where_outcomes_share_returns(places):
+    generator, places, n_draws = np.random.default_rng(0), np.array(places), 1000
+    returns = generator.standard_normal((n_draws, places.max() + 6))
+    excess = np.stack([returns[:, place + 1 : place + 6].sum(axis=1) for place in places], axis=1)
+    errors = [mean_error(row, places) for row in excess]
+    halves = np.array([stats.t.ppf(0.975, error.degrees) * error.error for error in errors])
+    covered = float((np.abs(excess.mean(axis=1)) <= halves).mean())
+    assert 0.93 < covered < 0.995
 
 
 def test_groups_are_overrides_decisions_reasons_and_months_of_outcomes_that_count():

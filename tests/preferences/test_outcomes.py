@@ -111,6 +111,12 @@ def test_only_a_judgement_of_a_proposal_with_foresight_has_weight(fields, weight
         assert row["market_side"] in {"proposed", "kept"}
 
 
+def test_edit_of_an_own_edit_has_no_weight():
+    first = decision(1, "edited", plan_id="a" * 16, parent_id="b" * 16)
+    second = decision(2, "edited", plan_id="c" * 16, parent_id="a" * 16, proposed_weights=MINE, chosen_weights=WANTED)
+    assert decision_outcomes([first, second], market(), FAR).rows["weight"].to_list() == [1.0, 0.0]
+
+
 def test_excess_is_over_spy_in_sessions_that_all_have_it():
     spy = np.full(len(PANEL.sessions), 0.01)
     row = outcome(decision(), market(spy=spy))
