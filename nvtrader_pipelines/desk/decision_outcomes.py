@@ -32,7 +32,7 @@ def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> 
     for partition_key, account in dict.fromkeys((row.partition_key, row.account) for row in rows):
         of_market = [row for row in rows if (row.partition_key, row.account) == (partition_key, account)]
         try:
-            market = _open_market(store, partition_key, account)
+            market = open_market(store, partition_key, account)
         except StorageError as error:
             problems |= {row.decision_id: str(error) for row in of_market}
             continue
@@ -46,7 +46,7 @@ def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> 
     return Outcomes(table, n_pending, problems)
 
 
-def _open_market(store: Store, partition_key: str, account: str) -> OutcomeMarket:
+def open_market(store: Store, partition_key: str, account: str) -> OutcomeMarket:
     """Open the current market of an experiment with the costs of an account; a removed account has no slippage."""
     spec = store.ledger.read(partition_key)
     panel = store.panels.read(spec.market)

@@ -14,6 +14,8 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 
 FloatArray = NDArray[np.float64]
+LOWEST_LOGIT = -5.0  # of a name without weight
+UNHELD = 1e-6  # of equity: smaller weights are rounding
 
 
 class ActionMap(Protocol):
@@ -30,6 +32,14 @@ class ActionSize:
 
     length: int
     bound: float
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Logits (n, A) of target weights: what the softmax or the tilt takes, of which weights are a function."""
+
+    values: FloatArray  # NaN where no weight depends on one
+    is_reachable: NDArray[np.bool_]  # (n,) whether an action has these weights
 
 
 class SimplexAction(Component):
@@ -57,6 +67,19 @@ class SimplexAction(Component):
             return weights
 
         return target_weights
+
+    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:
+        """Invert the map: log weights (n, N+1) less their mean over held names, within the lowest logit and the bound.
+
+        A shift of all logits changes no weight. Those of ineligible names have no effect.
+        """
+        eligible = np.hstack([panel.eligible[t], np.ones((len(t), 1), np.bool_)])
+        is_held = weights > UNHELD
+        with np.errstate(divide="ignore"):
+            logs = np.where(is_held, np.log(weights), np.nan)
+        values = np.where(is_held, logs - np.nanmean(logs, axis=1, keepdims=True), LOWEST_LOGIT)
+        values = np.where(eligible, np.clip(values, LOWEST_LOGIT, self.bound), np.nan)
+        return Logits(values, np.count_nonzero(is_held & ~eligible, axis=1) == 0)
 
 
 class ResidualAction(Component):
@@ -93,6 +116,26 @@ class ResidualAction(Component):
             return weights
 
         return target_weights
+
+    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:
+        """Invert the map: log weights of names over the anchor's, centered, and the log of exposure over the anchor's.
+
+        A shift of all names' logits changes no weight. Weights are reachable if the anchor holds the same names, and
+        the logits are within the tilts.
+        """
+        anchor = self.anchor.weights(panel)[t]
+        is_held = anchor[:, :-1] > UNHELD
+        exposures = weights[:, :-1].sum(axis=1), anchor[:, :-1].sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(is_held, np.log(weights[:, :-1] / anchor[:, :-1]), np.nan)
+            exposure = np.log(exposures[0] / exposures[1])
+            lowest, highest = np.nanmin(ratios, axis=1, initial=np.inf), np.nanmax(ratios, axis=1, initial=-np.inf)
+            names = ratios - (lowest + highest)[:, None] / 2.0  # not finite where unreachable
+        reach = np.tanh(self.bound)
+        is_reachable = ((weights[:, :-1] > UNHELD) == is_held).all(axis=1) & is_held.any(axis=1)
+        is_reachable &= highest - lowest <= 2.0 * reach * self.tilt
+        is_reachable &= np.abs(exposure) <= reach * self.exposure_tilt + UNHELD
+        return Logits(np.column_stack([names, exposure]), is_reachable)
 
 
 Action = Annotated[SimplexAction | ResidualAction, Field(discriminator="kind"), Family("actions")]

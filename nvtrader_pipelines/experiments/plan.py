@@ -21,6 +21,7 @@ from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio, ClassicalAgent
+from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.policies.training import TrainingTask
 
 SURVIVORSHIP = (
@@ -240,11 +241,11 @@ class RunPlan:
         """First and last session held out of a fold's training."""
         return fold.train_last - self.spec.design.validation_sessions + 1, fold.train_last
 
-    def task(self, key: FoldSeed, resume_from: bytes | None = None) -> TrainingTask:
+    def task(self, key: FoldSeed, resume_from: bytes | None = None, tuning: Tuning | None = None) -> TrainingTask:
         """Training task of one fold and seed."""
         spec = self.spec
         window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
-        return TrainingTask(*key, window, spec.environment, spec.agent, spec.training_sample_rate, resume_from)
+        return TrainingTask(*key, window, spec.environment, spec.agent, spec.training_sample_rate, resume_from, tuning)
 
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """Card of a trained policy."""
@@ -266,4 +267,5 @@ class RunPlan:
             panel_digest=self.panel_digest,
             warnings=self.warnings,
             learning_curve=tuple(fit.curve),
+            start=task.tuning.sha256 if task.tuning else "",
         )

@@ -101,6 +101,21 @@ def _proposals(
     return [*members, (_ensemble(plan, policies, chosen), folds_by_block)]
 
 
+def proposing_policy(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
+    """Policy of the experiment in a fold, before its pipeline.
+
+    Raises:
+        KeyError: if the archive of a seed is missing.
+        PolicyArchiveError: if an archive is unusable, or belongs to another fold, seed or run.
+    """
+    agent = plan.spec.agent
+    if not isinstance(agent, Learner):
+        return agent.start()
+    seeds = [chosen[fold.index]] if chosen else plan.spec.seeds
+    policies = _open_policies(plan, [(fold.index, seed) for seed in seeds], archives)
+    return policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
+
+
 def policy_without_timing(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
     """Policy of the experiment in a fold, through its pipeline without the timing.
 
@@ -108,13 +123,7 @@ def policy_without_timing(plan: RunPlan, archives: Archives, chosen: Mapping[int
         KeyError: if the archive of a seed is missing.
         PolicyArchiveError: if an archive is unusable, or belongs to another fold, seed or run.
     """
-    spec, proposing = plan.spec, plan.spec.agent
-    if isinstance(proposing, Learner):
-        seeds = [chosen[fold.index]] if chosen else spec.seeds
-        policies = _open_policies(plan, [(fold.index, seed) for seed in seeds], archives)
-        policy = policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
-    else:
-        policy = proposing.start()
+    spec, policy = plan.spec, proposing_policy(plan, archives, chosen, fold)
     return PipelinedPolicy(policy, without_timing(spec.pipeline), Thresholds(), spec.environment.rebal_freq)
 
 

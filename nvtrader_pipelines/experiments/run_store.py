@@ -1,7 +1,7 @@
 """Protocol of the store that a run writes to."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
@@ -9,6 +9,8 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed
 from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +21,7 @@ class TrainedPolicy:
     seed: int
     archive: bytes
     rollouts: pl.DataFrame  # rows of a trajectory, phase train
+    epochs: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=PREFERENCE_EPOCH))  # of a tuning
 
 
 class RunStore(Protocol):
@@ -30,6 +33,10 @@ class RunStore(Protocol):
 
     def checkpoint(self, key: FoldSeed) -> bytes | None:
         """Last checkpoint of an interrupted training."""
+        ...
+
+    def tuning(self, key: FoldSeed) -> Tuning | None:
+        """What a policy is tuned by; None for an agent that starts anew."""
         ...
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:

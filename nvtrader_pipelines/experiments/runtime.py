@@ -118,7 +118,9 @@ class Runtime:
         pipeline.start(plan.panel)  # fails if the market lacks data that a stage needs
         if pipeline.timing.needs_fit and not pipeline.timing.needs_path:
             yield from self._fit(thresholds, {}, 0.0)
-        tasks = [plan.task(key, self.store.checkpoint(key)) for key in plan.keys if key not in done]
+        tasks = [
+            plan.task(key, self.store.checkpoint(key), self.store.tuning(key)) for key in plan.keys if key not in done
+        ]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
         training = TrainingProgress(plan.keys, done, resumed, self.clock)
         with closing(train_all(plan.panel, tasks)) as events:  # workers end with this generator
@@ -171,7 +173,7 @@ class Runtime:
                 return self._progress("train.checkpoint", f"{name}: can be resumed", **key_fields, share=training.share)
             case Finished(fit=fit):
                 archive = write_archive(self.plan.card(task, fit), fit.tensors)
-                policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts))
+                policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts), fit.epochs)
                 self.store.store_policy(policy)
                 share = training.finish(key)
                 message = f"{name}: trained{training.pace(total)}"

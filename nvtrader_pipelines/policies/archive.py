@@ -42,6 +42,7 @@ class PolicyCard(BaseModel):
     panel_digest: str  # of the market's content; the run's row names the table snapshots
     warnings: tuple[str, ...] = ()
     learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward per step
+    start: str = Field(default="", exclude_if=operator.not_)  # SHA-256 of the policy file that it was tuned from
 
     @property
     def stretches(self) -> tuple[tuple[str, str], ...]:
@@ -75,6 +76,17 @@ def read_archive(content: bytes) -> "tuple[PolicyCard, dict[str, torch.Tensor]]"
     with _archive_errors():
         card, tensors = _members(content)
         return PolicyCard.model_validate_json(card), load(tensors)
+
+
+def read_stored(content: bytes) -> tuple[PolicyCard, bytes]:
+    """Read the card of a policy file and its tensors as they are stored, safetensors.
+
+    Raises:
+        PolicyArchiveError: if the bytes are not a policy file, or the card is damaged.
+    """
+    with _archive_errors():
+        card, tensors = _members(content)
+        return PolicyCard.model_validate_json(card), tensors
 
 
 def read_card(content: bytes) -> PolicyCard:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
-from nvtrader_pipelines.policies.rollout_tables import STEP
+from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH, STEP
 
 if TYPE_CHECKING:
     import torch
@@ -30,22 +31,24 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TrainingHooks:
-    """Callbacks, checkpoint and sampling rate of a training; none changes the trained policy."""
+    """Callbacks, checkpoint and sampling rate of a training, which change no policy, and what it tunes."""
 
     report: Callable[[TrainingPoint], None] = _ignore
     checkpoint: Callable[[bytes], None] | None = None  # receives a checkpoint at each tenth of the training
     resume_from: bytes | None = None  # a checkpoint
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
+    tuning: Tuning | None = None  # of an agent that tunes a policy
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Result of a training: network, observation scaler, learning curve and sampled episodes."""
+    """Result of a training: network, observation scaler, learning curve, sampled episodes and epochs."""
 
     tensors: "dict[str, torch.Tensor]"
     scaler: ObservationScaler
     curve: list[CurvePoint]  # at most CURVE_POINTS
     rollouts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STEP))
+    epochs: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=PREFERENCE_EPOCH))
 
 
 DEFAULT_HOOKS = TrainingHooks()

@@ -45,3 +45,14 @@ TRAINING_CURVE = TableSchema(
     Column("timesteps", pl.Int64, "environment steps so far"),
     Column("mean_reward", pl.Float64, "mean reward of a step over the rollout"),
 )
+PREFERENCE_EPOCH = TableSchema(
+    Column("epoch", pl.Int32, "passes over the pairs so far; 0 is the policy that the training starts from"),
+    Column("split", pl.String, "train, or stop: pairs that end the training"),
+    Column("n_pairs", pl.Int64, "number of pairs"),
+    Column("loss", pl.Float64, "mean loss of a pair, by its weight"),
+    Column("log_ratio_chosen", pl.Float64, "mean log-probability of the chosen portfolio less that under the start"),
+    Column("log_ratio_rejected", pl.Float64, "the same of the rejected portfolio"),
+    Column("margin", pl.Float64, "mean of beta times the difference of the two"),
+    Column("accuracy", pl.Float64, "share of pairs whose chosen portfolio gained more than the rejected one"),
+    Column("kl", pl.Float64, "mean Kullback-Leibler divergence from the start, nats a decision"),
+)

@@ -21,6 +21,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents import Agent, Fit, TrainingHooks, TrainingPoint
+from nvtrader_pipelines.policies.preference_data import Tuning
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class TrainingTask:
     agent: Agent
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
     resume_from: bytes | None = None  # a checkpoint; an unusable one is ignored
+    tuning: Tuning | None = None  # of an agent that tunes a policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,7 @@ PRELOADED = (  # modules of the process that workers are forked from; `torch._dy
     "sb3_contrib",
     "safetensors.torch",
     "nvtrader_pipelines.policies.agents.checkpoints",
+    "nvtrader_pipelines.policies.agents.dpo_training",
     "nvtrader_pipelines.policies.agents.grouped_training",
     "nvtrader_pipelines.policies.agents.rollouts",
     "nvtrader_pipelines.policies.networks.gaussian_policy",
@@ -144,7 +147,7 @@ def _train(number: int) -> None:
 
 
 def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[_Message], None]) -> Fit:
-    hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate)
+    hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate, task.tuning)
     known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees sessions after its training
     return task.agent.train(known, task.environment, task.window, task.seed, hooks)
 

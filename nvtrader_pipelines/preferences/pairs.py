@@ -1,186 +1,220 @@
-"""Counterfactual preference pairs: the policy's portfolio against each baseline's at past rebalances."""
+"""Preference pairs: a chosen and a rejected portfolio from one state, from candidates and from decisions of people."""
 
 import hashlib
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.dynamics import Legs, hold, holding_period, market_legs
-from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.envs.dynamics import hold, holding_period
+from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.policies.preference_data import PreferenceData
 from nvtrader_pipelines.portfolio.cash import CASH
-from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, total_cost
+from nvtrader_pipelines.preferences.candidates import Rebalances
+from nvtrader_pipelines.preferences.decisions import HORIZON, MIN_CHANGE, DecisionRow
+from nvtrader_pipelines.preferences.outcomes import OutcomeMarket
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 
-TIE = 1e-12  # returns that differ by less give no preference
+FloatArray = NDArray[np.float64]
+MIN_MARGIN = 1e-4  # returns that differ by less give no preference; our choice: a tenth of a usual cost
+NOISE_SESSIONS = 252
+BOOST = 2.0  # weight where person and market agree, as the source has it; the factor is our choice
+TRAIN, STOP, REPORT = "train", "stop", "report"
+PARTS = (*4 * (TRAIN,), STOP, *4 * (TRAIN,), REPORT)  # of ten quarters
 
 
 @dataclass(frozen=True, eq=False)
-class _Proposals:
-    """D rebalances of one account, in time order."""
+class _Sides:
+    """P pairs before they are ordered by outcome: a first and a second portfolio from one state."""
 
-    name: str
-    decided_at: NDArray[np.int64]  # (D,) session index
-    target: NDArray[np.float64]  # (D, N+1), cash last
-    executed: NDArray[np.float64]  # (D, N+1)
-    trades: NDArray[np.float64]  # (D, N+1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Market:
-    """Market, costs and horizon that determine a proposal's outcome."""
-
-    panel: MarketPanel
-    legs: Legs
-    costs: Sequence[CostModel]
-    cost: CostFunction
-    fill: FillTiming
-    horizon: int
+    decided_at: NDArray[np.int64]  # (P,)
+    held: FloatArray  # (P, N+1)
+    first: FloatArray  # (P, N+1)
+    second: FloatArray  # (P, N+1)
 
 
-def preference_pairs(
-    action_logs: pl.DataFrame,
-    panel: MarketPanel,
-    costs: Sequence[CostModel],
-    fill: FillTiming,
+def holdout_part(days: NDArray[np.datetime64]) -> NDArray[np.str_]:
+    """Part of days (n,): of ten calendar quarters the fifth and tenth are held out, for ever."""
+    quarters = days.astype("datetime64[M]").astype(np.int64) // 3
+    return np.array(PARTS)[quarters % len(PARTS)]
+
+
+def pair_part(sessions: NDArray[np.datetime64], outcome_sessions: NDArray[np.datetime64]) -> NDArray[np.str_]:
+    """Part of pairs (n,); empty where a pair reaches from one part into another, and belongs to neither."""
+    first, last = holdout_part(sessions), holdout_part(outcome_sessions)
+    return np.where(first == last, first, "")
+
+
+def counterfactual_pairs(
+    proposed: Rebalances,
+    candidates: Mapping[str, FloatArray],
+    market: OutcomeMarket,
     *,
-    horizon: int = 5,
-    holdout_share: float = 0.2,
+    policy: str,
+    fold: int,
+    window: tuple[date, date],
 ) -> pl.DataFrame:
-    """Return one row per rebalance and baseline, with the portfolio of the larger outcome as `chosen`.
+    """Return one row per rebalance and candidate, the policy's proposal or the candidate's chosen by outcome.
 
-    Both portfolios start from the policy's holdings at the decision's close and are filled and charged alike; their
-    outcome is the net return from that close to the close `horizon` sessions later. The policy is the ensemble, or
-    every single policy if there is no ensemble. Ties, and rebalances whose outcome lies beyond the panel, are left
-    out. The last `holdout_share` of the rebalances, by time, is the hold-out; an earlier pair whose outcome reaches
-    into it is dropped.
+    All start from the policy's holdings and are filled and charged alike; their outcome is the net return from the
+    close of the decision to that five sessions later. Pairs whose outcomes differ by less than `MIN_MARGIN`, and those
+    that reach from one part of the time into another, are left out.
 
     Args:
-        action_logs: policy, kind, session, symbols (cash last), target_weights, executed_weights and trades.
-        panel: the market of the same symbols.
-        costs: cost models of trades.
-        fill: fill timing; `next_open` falls back to `next_close` on a panel without opens.
-        horizon: sessions from the decision to the outcome.
-        holdout_share: between 0 and 1.
-
-    Raises:
-        ValueError: if an argument is out of range, or symbols or sessions of the logs are not those of the panel.
+        proposed: rebalances of the policy in the training of a fold.
+        candidates: target weights (D, N+1) by name, at the same rebalances.
+        market: the market.
+        policy: name of the policy.
+        fold: number of the fold.
+        window: first and last session of its training.
     """
-    if horizon < 1 or not 0.0 <= holdout_share < 1.0:
-        raise ValueError(f"expected horizon >= 1 and 0 <= holdout_share < 1, got {horizon} and {holdout_share}")
-    _require_symbols(action_logs, panel)
-    filled = resolve_fill(fill, panel)
-    market = _Market(panel, market_legs(panel, filled), costs, total_cost(costs, panel), filled, horizon)
-    learned = "ensemble" if (action_logs["kind"] == "ensemble").any() else "policy"
-    rows = [
-        row
-        for policy in _proposals(action_logs, learned, panel)
-        for baseline in _proposals(action_logs, "baseline", panel)
-        for row in _rows(market, policy, baseline)
-    ]
-    pairs = pl.DataFrame(rows, schema=PREFERENCE_PAIR, orient="row")
-    return _split(pairs, holdout_share).sort("session", "chosen", "rejected")
+    frames = []
+    for name, weights in candidates.items():
+        sides = _Sides(proposed.decided_at, proposed.held, proposed.target, weights)
+        facts = {
+            "source": "counterfactual",
+            "decision_id": None,
+            "fold": fold,
+            "window": f"{window[0]} to {window[1]}",
+            "drawdown": proposed.drawdown,
+            "observation_hash": list(proposed.observation_hash),
+            "person_prefers_first": None,
+        }
+        frames.append(_pair_rows(market, sides, (policy, name), facts))
+    pairs = pl.concat(frames).unique("pair_id", keep="first", maintain_order=True)  # rules may agree
+    return pairs.sort("session", "chosen", "rejected")
 
 
-def _require_symbols(action_logs: pl.DataFrame, panel: MarketPanel) -> None:
-    expected = [*panel.symbols, CASH]
-    for symbols in action_logs["symbols"].unique().to_list():
-        if symbols != expected:
-            raise ValueError(f"the action log has symbols {symbols}, the panel of {panel.source!r} {expected}")
+def person_pairs(rows: Sequence[DecisionRow], drawdown: Mapping[str, float], market: OutcomeMarket) -> pl.DataFrame:
+    """Return one row per decision: what the person preferred, or the other side where the market contradicts.
 
-
-def _proposals(action_logs: pl.DataFrame, kind: str, panel: MarketPanel) -> Iterator[_Proposals]:
-    """Yield the rebalances of each account of one kind, in order of appearance."""
-    chosen = action_logs.filter(pl.col("kind") == kind)
-    for (name,), rows in chosen.partition_by("policy", as_dict=True).items():
-        ordered = rows.sort("session")
-        sessions = ordered["session"].to_numpy().astype("datetime64[D]")
-        at = np.minimum(np.searchsorted(panel.sessions, sessions), len(panel.sessions) - 1)
-        if (panel.sessions[at] != sessions).any():
-            unknown = sessions[panel.sessions[at] != sessions][0]
-            raise ValueError(f"{name} decided on {unknown}, which is not a session of the panel of {panel.source!r}")
-        columns = (np.array(ordered[c].to_list()) for c in ("target_weights", "executed_weights", "trades"))
-        yield _Proposals(str(name), at.astype(np.int64), *columns)
-
-
-def _rows(market: _Market, policy: _Proposals, baseline: _Proposals) -> Iterator[tuple[object, ...]]:
-    """Yield the pairs of one policy and one baseline, before the hold-out split."""
-    n_known = len(market.panel.sessions) - market.horizon
-    shared, own, other = np.intersect1d(policy.decided_at, baseline.decided_at, return_indices=True)
-    own, other = own[shared < n_known], other[shared < n_known]
-    if not len(own):
-        return
-    start = _held_weights(market, policy, own)
-    is_traded = np.abs(policy.trades[own]).sum(axis=1) > 0.0  # without a trade, no cost
-    decided_at, target, baseline_target = policy.decided_at[own], policy.target[own], baseline.target[other]
-    outcome = _outcome(market, decided_at, start, (target, is_traded))
-    baseline_outcome = _outcome(market, decided_at, start, (baseline_target, np.ones(len(own), dtype=bool)))
-    for i in np.flatnonzero(np.abs(outcome - baseline_outcome) > TIE):
-        sides = [
-            (float(outcome[i]), policy.name, target[i]),
-            (float(baseline_outcome[i]), baseline.name, baseline_target[i]),
-        ]
-        better, worse = sides if outcome[i] > baseline_outcome[i] else reversed(sides)
-        yield _row(market, int(decided_at[i]), better, worse)
-
-
-def _held_weights(market: _Market, policy: _Proposals, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights at each decision's close, (D, N+1): the weights before the trade, with the drift to the fill undone."""
-    before_fill = market.legs.before_fill[policy.decided_at[rows] + 1]
-    held = policy.executed[rows] - policy.trades[rows]
-    held[:, :-1] /= 1.0 + before_fill
-    held = np.maximum(held, 0.0)  # rounding of the subtraction
-    return held / held.sum(axis=1, keepdims=True)
-
-
-def _outcome(
-    market: _Market,
-    decided_at: NDArray[np.int64],
-    start: NDArray[np.float64],
-    order: tuple[NDArray[np.float64], NDArray[np.bool_]],
-) -> NDArray[np.float64]:
-    """Net return (D,) over the horizon of each order: a target, and whether it trades."""
-    period = holding_period(market.legs, decided_at, market.horizon)
-    return hold(start, *order, period, market.cost).growth - 1.0
-
-
-_Side = tuple[float, str, NDArray[np.float64]]  # outcome, name, weights
-
-
-def _row(market: _Market, decided_at: int, better: _Side, worse: _Side) -> tuple[object, ...]:
+    Args:
+        rows: decisions that judge, with an outcome in the market, of its names.
+        drawdown: of the account at the session, by decision.
+        market: the market of their account.
+    """
+    if not rows:
+        return pl.DataFrame(schema=PREFERENCE_PAIR)
     panel = market.panel
-    session, outcome_session = panel.sessions[decided_at], panel.sessions[decided_at + market.horizon]
-    costs = ",".join(canonical_json(model) for model in market.costs)
-    content = f"{session}|{market.horizon}|{market.fill}|{costs}|{better[1]}|{worse[1]}".encode()
-    digest = hashlib.sha256(content + better[2].tobytes() + worse[2].tobytes())
-    return (
-        digest.hexdigest()[:ID_LENGTH],
-        session.item(),
-        outcome_session.item(),
-        better[1],
-        worse[1],
-        [*panel.symbols, CASH],
-        better[2].tolist(),
-        worse[2].tolist(),
-        better[0],
-        worse[0],
-        better[0] - worse[0],
-        False,
+    decided_at = np.array([panel.index_of(np.datetime64(row.session)) for row in rows])
+    held, proposed = (np.array([getattr(row, f"{name}_weights") for row in rows]) for name in ("held", "proposed"))
+    chosen = np.array([row.chosen_weights or row.held_weights for row in rows])
+    is_approved = np.array([row.decision == "approved" for row in rows])
+    sides = _Sides(decided_at, held, chosen, np.where(is_approved[:, None], held, proposed))
+    facts = {
+        "source": "person",
+        "decision_id": [row.decision_id for row in rows],
+        "fold": None,
+        "window": None,
+        "drawdown": np.array([drawdown[row.decision_id] for row in rows]),
+        "observation_hash": [row.observation_hash for row in rows],
+        "person_prefers_first": True,
+    }
+    return _pair_rows(market, sides, ("person", "other side"), facts).sort("session", "pair_id")
+
+
+def pair_data(pairs: pl.DataFrame, panel: MarketPanel, fold: int, windows: Sequence[Window]) -> PreferenceData:
+    """Pairs that the policy of a fold is tuned to: decided in its training, with an outcome there.
+
+    Args:
+        pairs: columns of `PREFERENCE_PAIR`.
+        panel: market of the fold.
+        fold: its number; pairs of other folds' policies are left out.
+        windows: its training, first and last session each.
+    """
+    names = [*panel.symbols, CASH]
+    fitting = pairs.filter(
+        pl.col("fold").is_null() | (pl.col("fold") == fold),
+        pl.col("part").is_in([TRAIN, STOP]),
+        pl.Series([symbols == names for symbols in pairs["symbols"].to_list()], dtype=pl.Boolean),
+    )
+    at, outcome_at = (
+        np.searchsorted(panel.sessions, fitting[name].to_numpy().astype(panel.sessions.dtype))
+        for name in ("session", "outcome_session")
+    )
+    is_inside = np.zeros(len(fitting), np.bool_)
+    for first, last in windows:
+        is_inside |= (at >= first) & (outcome_at <= last)
+    kept, decided_at = fitting.filter(is_inside), at[is_inside]
+    weights = {
+        name: np.array(kept[f"{name}_weights"].to_list(), np.float64).reshape(len(kept), len(names))
+        for name in ("held", "chosen", "rejected")
+    }
+    return PreferenceData(
+        decided_at=decided_at.astype(np.int64),
+        drawdown=kept["drawdown"].to_numpy(),
+        flip=1.0 - kept["label"].to_numpy(),
+        weight=kept["weight"].to_numpy(),
+        is_holdout=(kept["part"] == STOP).to_numpy(),
+        **weights,
     )
 
 
-def _split(pairs: pl.DataFrame, holdout_share: float) -> pl.DataFrame:
-    """Mark the last rebalances as hold-out and drop the earlier pairs that reach into them."""
-    sessions = pairs["session"].unique().sort()
-    n_holdout = math.ceil(holdout_share * len(sessions) - 1e-9)
-    if n_holdout == 0:
-        return pairs
-    boundary = sessions[-n_holdout]
-    separate = pairs.filter((pl.col("session") >= boundary) | (pl.col("outcome_session") < boundary))
-    return separate.with_columns(holdout=pl.col("session") >= boundary)
+def net_outcome(
+    market: OutcomeMarket, decided_at: NDArray[np.int64], held: FloatArray, target: FloatArray
+) -> FloatArray:
+    """Net returns (n,) over five sessions of trading once from held to target weights."""
+    trades = np.abs(target - held).max(axis=1) > MIN_CHANGE
+    return hold(held, target, trades, holding_period(market.legs, decided_at, HORIZON), market.cost).growth - 1.0
+
+
+def difference_noise(market: OutcomeMarket, decided_at: NDArray[np.int64], difference: FloatArray) -> FloatArray:
+    """Deviation (n,) over five sessions of the return of weight differences (n, N+1), from the past year's returns."""
+    returns, noise = market.panel.close_returns, np.empty(len(decided_at))
+    for i, t in enumerate(decided_at):
+        past = returns[max(0, t + 1 - NOISE_SESSIONS) : t + 1] @ difference[i, :-1]
+        noise[i] = np.sqrt(HORIZON) * past.std()
+    return noise
+
+
+def _pair_rows(market: OutcomeMarket, sides: _Sides, names: tuple[str, str], facts: Mapping[str, Any]) -> pl.DataFrame:
+    """Rows of pairs, the better outcome chosen."""
+    from scipy.special import ndtr
+
+    panel, t = market.panel, sides.decided_at
+    outcomes = [net_outcome(market, t, sides.held, target) for target in (sides.first, sides.second)]
+    gain = outcomes[0] - outcomes[1]
+    is_first, margin = gain > 0.0, np.abs(gain)
+    noise = difference_noise(market, t, sides.first - sides.second)
+    sessions, outcome_sessions = panel.sessions[t], panel.sessions[t + HORIZON]
+    part = pair_part(sessions, outcome_sessions)
+    better, worse = (np.where(first[:, None], sides.first, sides.second) for first in (is_first, ~is_first))
+    agrees = facts["person_prefers_first"] is not None
+    columns = {
+        **{name: facts[name] for name in ("source", "decision_id", "fold", "window", "drawdown", "observation_hash")},
+        "pair_id": [
+            _pair_id(str(facts["fold"]), *row) for row in zip(sessions, sides.held, better, worse, strict=True)
+        ],
+        "session": sessions,
+        "outcome_session": outcome_sessions,
+        "part": part,
+        "holdout": part != TRAIN,
+        "chosen": np.where(is_first, *names),
+        "rejected": np.where(is_first, *names[::-1]),
+        "held_weights": sides.held.tolist(),
+        "chosen_weights": better.tolist(),
+        "rejected_weights": worse.tolist(),
+        "chosen_outcome": np.maximum(*outcomes),
+        "rejected_outcome": np.minimum(*outcomes),
+        "margin": margin,
+        "noise": noise,
+        "label": ndtr(margin / np.maximum(noise, np.finfo(np.float64).tiny)),
+        "weight": np.where(is_first & agrees, BOOST, 1.0),
+        "swapped": ~is_first & agrees,
+    }
+    frame = pl.DataFrame(columns, strict=False).with_columns(symbols=pl.lit([*panel.symbols, CASH]))
+    schema = PREFERENCE_PAIR
+    rows = frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
+    return rows.filter(pl.col("margin") > MIN_MARGIN, pl.col("part") != "")
+
+
+def _pair_id(fold: str, session: np.datetime64, *weights: FloatArray) -> str:
+    digest = hashlib.sha256(f"{fold}|{session}".encode())
+    for values in weights:
+        digest.update(values.tobytes())
+    return digest.hexdigest()[:ID_LENGTH]

@@ -48,6 +48,9 @@ class MemoryRunStore:
         """Return None: no training is resumed."""
         return None
 
+    def tuning(self, key: FoldSeed) -> None:
+        """Return None: a policy is tuned in a run only."""
+
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Discard a checkpoint."""
 

@@ -14,12 +14,22 @@ from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.policies.agents import DpoAgent
+from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.runs.preference_tuning import read_tuning
 from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, with_run_keys, write_record
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, TRAINING_CURVES, TRAJECTORIES
+from nvtrader_pipelines.storage.tables import (
+    ACTION_LOGS,
+    DPO_EPOCHS,
+    EQUITY_CURVES,
+    EVALUATIONS,
+    TRAINING_CURVES,
+    TRAJECTORIES,
+)
 
 PAST_TOLERANCE = 1e-3  # relative, of equity: readjusting prices for a dividend rounds all earlier returns
 
@@ -69,6 +79,15 @@ class StoredRun:
             return self.library.checkpoint_path(*self._key, key).read_bytes()
         return None
 
+    def tuning(self, key: FoldSeed) -> Tuning | None:
+        """What a policy is tuned by; None for an agent that starts anew.
+
+        Raises:
+            StorageError: if the start or the pairs are missing, or a policy of the start saw what the run tests.
+        """
+        agent = self.plan.spec.agent
+        return read_tuning(self.store, self.plan, agent, key) if isinstance(agent, DpoAgent) else None
+
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Replace the checkpoint of a training."""
         write_atomically(self.library.checkpoint_path(*self._key, key), content)
@@ -79,6 +98,12 @@ class StoredRun:
         own = {"phase": ["train"], "fold": [policy.fold], "seed": [policy.seed]}
         rows = with_run_keys(TRAJECTORIES, policy.rollouts, keys)
         self.store.tables.replace(TRAJECTORIES, rows, {**{name: [value] for name, value in keys.items()}, **own})
+        if len(policy.epochs):
+            own = {"fold": policy.fold, "seed": policy.seed}
+            epochs = policy.epochs.with_columns(pl.lit(value, pl.Int32).alias(name) for name, value in own.items())
+            rows = with_run_keys(DPO_EPOCHS, epochs, {**keys, "experiment": self.plan.spec.name})
+            among = {name: [value] for name, value in {**keys, **own}.items()}
+            self.store.tables.replace(DPO_EPOCHS, rows.select(DPO_EPOCHS.schema.names()), among)
         self.library.save(*self._key, policy)
 
     def archives(self) -> Mapping[FoldSeed, bytes]:

@@ -33,6 +33,7 @@ class Home:
     contests = _Place("data/contests.yaml")  # contests by name, as YAML
     market_file = _Place("data/market.yaml")  # market sources to ingest, as YAML
     policies = _Place("data/rl/policies")  # trained policies by experiment and run
+    preference_pairs = _Place("data/rl/preference_pairs")  # pairs that policies were tuned to, by digest
     research_sessions = _Place("data/autoresearch/sessions")  # a folder per search session, with its journal
     research_policies = _Place("data/autoresearch/policies")  # policies of searches' winners, in a folder per session
     spans_file = _Place("data/traces/spans.jsonl")  # OpenTelemetry spans of searches, as JSON lines

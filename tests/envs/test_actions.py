@@ -97,3 +97,45 @@ def test_nan_action_gives_nan_weights(action, place):
 def test_session_beyond_the_panel_is_refused(action, t):
     with pytest.raises(IndexError, match=rf"0\.\.59.*{t}"):
         action.start(synthetic_panel(60, 4))(np.zeros((2, 5)), np.array([50, t]))
+
+
+def test_logits_of_simplex_weights_give_them_back_and_forget_a_shift():
+    panel, t = synthetic_panel(60, 4), np.full(200, 20)
+    raw = np.random.default_rng(0).uniform(-1.5, 1.5, (200, 5))
+    action = SimplexAction()
+    weights = action.start(panel)(raw, t)
+    logits = action.logits(panel, weights, t)
+    assert logits.is_reachable.all()
+    np.testing.assert_allclose(logits.values, raw - raw.mean(axis=1, keepdims=True), atol=1e-9)
+    np.testing.assert_allclose(action.start(panel)(logits.values, t), weights, atol=1e-12)
+
+
+def test_logits_of_names_without_weight_are_lowest_and_of_ineligible_ones_unknown():
+    panel = eventful_panel()
+    weights = np.zeros((2, 7))
+    weights[:, [0, -1]] = 0.5
+    weights[1, [0, INELIGIBLE]] = 0.25
+    logits = SimplexAction().logits(panel, weights, np.array([20, 20]))
+    eligible = np.append(panel.eligible[20], True)
+    assert np.isnan(logits.values[:, ~eligible]).all()
+    np.testing.assert_allclose(logits.values[0, [0, -1]], 0.0)
+    assert set(logits.values[0, eligible].tolist()) == {0.0, -5.0}
+    assert logits.is_reachable.tolist() == [True, False]
+
+
+def test_logits_of_residual_weights_are_their_tilts_and_beyond_them_unreachable():
+    panel, t, action = synthetic_panel(60, 4), np.full(200, 40), ResidualAction()
+    raw = np.random.default_rng(0).uniform(-3.0, 3.0, (200, 5))
+    weights = action.start(panel)(raw, t)
+    logits = action.logits(panel, weights, t)
+    tilts = np.tanh(raw[:, :-1])
+    middle = (tilts.max(axis=1, keepdims=True) + tilts.min(axis=1, keepdims=True)) / 2.0
+    assert logits.is_reachable.all()
+    np.testing.assert_allclose(logits.values[:, :-1], tilts - middle, atol=1e-9)
+    anchor = action.anchor.weights(panel)[40]
+    names = anchor[:-1].sum()
+    for share in ([0.9, 0.1 / 3, 0.1 / 3, 0.1 / 3], [1.0, 0.0, 0.0, 0.0]):
+        far = np.append(names * np.array(share), 1.0 - names)[None]
+        assert not action.logits(panel, far, t[:1]).is_reachable.any()
+    half = np.append(0.5 * anchor[:-1], 1.0 - 0.5 * names)[None]
+    assert not action.logits(panel, half, t[:1]).is_reachable.any()  # exposure moves by a quarter only

@@ -100,7 +100,6 @@ def test_every_asset_materializes_and_passes_its_checks(first_runs, own_home):
     keys = {key for key in graph.asset_check_keys if key.asset_key.to_user_string() not in EVENING}
     assert set(passed) == {f"{key.asset_key.to_user_string()}:{key.name}" for key in keys}
     assert {name for name, verdict in passed.items() if not verdict} == {
-        "preferences/preference_pairs:enough_pairs_for_dpo",  # a small market has few
         "evaluation/validation:candidate_is_more_than_luck",
         "evaluation/overfitting:choice_is_not_overfitted",  # nothing to choose from: there is one trial
     }
@@ -207,7 +206,7 @@ def test_range_of_one_experiment_is_the_run_of_its_partition(first_runs, own_hom
     assert finished.success, step_errors(finished)
 
 
-def test_weights_off_the_simplex_block_verdict_and_preferences(own_home, instance, record, monkeypatch):
+def test_weights_off_the_simplex_block_the_verdict(own_home, instance, record, monkeypatch):
     doubled = record.action_logs.with_columns(pl.col("target_weights").list.eval(pl.element() * 2.0))
     terms = record.reward_decomposition.with_columns(pl.col("contribution") + 1e-6)
     with_record(monkeypatch, replace(record, action_logs=doubled, reward_decomposition=terms))
@@ -216,7 +215,7 @@ def test_weights_off_the_simplex_block_verdict_and_preferences(own_home, instanc
     verdicts = check_outcomes(finished)
     assert not verdicts["rl/action_logs:weights_sum_to_one"]
     assert not verdicts["rl/reward_decomposition:terms_sum_to_reward"]
-    assert not {"preferences/preference_pairs", "evaluation/walk_forward_evaluation"} & materialized_assets(finished)
+    assert "evaluation/walk_forward_evaluation" not in materialized_assets(finished)
 
 
 def test_equity_other_than_product_of_growth_blocks_the_verdict(own_home, instance, record, monkeypatch):

@@ -17,6 +17,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import (
     AUDIT,
     DELIVERIES,
+    DPO_EPOCHS,
     FILLS,
     PROMOTION_DECISIONS,
     REFUSED_DECISIONS,
@@ -34,7 +35,8 @@ NO_TABLES = {  # rows of the ledger, files, and a row of a table that sessions o
     "research/autoresearch_session",
 }
 WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, orders, the active policy, search sessions and decisions
-    table.name for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS)
+    table.name
+    for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS, DPO_EPOCHS)
 }
 
 

@@ -1,181 +1,164 @@
-import math
-from itertools import product
+import datetime as dt
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
-from nvtrader_pipelines.envs.fill_timing import resolve_fill
-from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, total_cost
+from nvtrader_pipelines.envs.dynamics import market_legs
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.look_ahead import cut_after
+from nvtrader_pipelines.policies.baselines import EqualWeight
+from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.portfolio.costs import ProportionalCost, total_cost
+from nvtrader_pipelines.preferences.candidates import perturbed, rebalances_within, walk_rebalances
+from nvtrader_pipelines.preferences.decisions import HORIZON
+from nvtrader_pipelines.preferences.outcomes import OutcomeMarket
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
-from nvtrader_pipelines.preferences.pairs import preference_pairs
+from nvtrader_pipelines.preferences.pairs import (
+    MIN_MARGIN,
+    counterfactual_pairs,
+    holdout_part,
+    pair_data,
+    pair_part,
+    person_pairs,
+)
 from tests.markets import synthetic_panel
+from tests.preferences.sample_decisions import a_decision
 
-EVERY = 5
-COSTS = (ProportionalCost(bps=10.0),)
-
-
-def run_accounts(panel, fill="next_open", seed=0, who=(("ppo", "ensemble"), ("equal_weight", "baseline"))):
-    """Action logs of accounts that trade at random every five sessions, and the growth of each step."""
-    generator = np.random.default_rng(seed)
-    n_names = len(panel.symbols)
-    legs = market_legs(panel, resolve_fill(fill, panel))
-    rows, growth = [], {}
-    for name, kind in who:
-        weights = opening_account(n_names).weights[None]
-        for step, t in enumerate(range(20, len(panel.sessions) - EVERY, EVERY)):
-            target = generator.dirichlet(np.ones(n_names + 1))[None]
-            period = holding_period(legs, np.array([t]), EVERY)
-            done = hold(weights, target, np.array([True]), period, total_cost(COSTS, panel))
-            session = panel.sessions[t].item()
-            logged = (values[0].tolist() for values in (target, done.executed, done.trades))
-            rows.append((name, kind, 0, step, session, [*panel.symbols, "cash"], *logged))
-            growth[name, session] = float(done.growth[0])
-            weights = done.weights
-    columns = ["policy", "kind", "fold", "step", "session", "symbols", "target_weights", "executed_weights", "trades"]
-    return pl.DataFrame(rows, schema=columns, orient="row"), growth
+BPS = 10.0
+PANEL = synthetic_panel(n_sessions=700, n_symbols=4)
+SPEC = EnvSpec(fill="same_close", rebal_freq=5, vol_penalty=0.0)
+WINDOW = (20, 690)
 
 
-@pytest.fixture(scope="module")
-def panel():
-    return synthetic_panel(n_sessions=220)
+class RandomPolicy:
+    """Random weights, the same at equal sessions."""
+
+    def decide(self, panel, t, account):
+        return Decision(np.random.default_rng(t).dirichlet(np.ones(len(panel.symbols) + 1)), observation_hash=t)
+
+
+def market_of(panel=PANEL):
+    costs = (ProportionalCost(bps=BPS),)
+    return OutcomeMarket(panel, market_legs(panel, "same_close"), total_cost(costs, panel))
+
+
+def pairs_of(panel=PANEL, window=WINDOW):
+    sessions = rebalances_within([window], 5)
+    proposed = walk_rebalances(panel, SPEC, RandomPolicy(), sessions)
+    rule = walk_rebalances(panel, SPEC, EqualWeight().start(), sessions)
+    candidates = {"equal_weight": rule.target, **perturbed(proposed.target, [3])}
+    days = panel.sessions[window[0]].item(), panel.sessions[window[1]].item()
+    return counterfactual_pairs(proposed, candidates, market_of(panel), policy="tiny", fold=3, window=days)
 
 
 @pytest.fixture(scope="module")
-def logs(panel):
-    return run_accounts(panel)[0]
+def pairs():
+    return pairs_of()
 
 
-@pytest.mark.parametrize(("fill", "opens"), list(product(["next_open", "next_close", "same_close"], [True, False])))
-def test_policy_outcome_is_its_accounts_return(fill, opens):
-    panel = synthetic_panel(n_sessions=120, opens=opens)
-    logs, growth = run_accounts(panel, fill)
-    pairs = preference_pairs(logs, panel, COSTS, fill)
-    assert len(pairs) > 10
+def net_return(t, held, target):
+    """Return of buying `target` at the close of `t` and holding for five sessions, by hand."""
+    growth = np.prod(1.0 + PANEL.close_returns[t + 1 : t + 1 + HORIZON], axis=0)
+    cost = BPS * 1e-4 * np.abs(target - held)[:-1].sum()
+    return (1.0 - cost) * (target[:-1] @ growth + target[-1]) - 1.0
+
+
+def test_outcomes_are_net_returns_from_the_same_holdings(pairs):
+    assert len(pairs) > 200
+    assert pairs.schema == PREFERENCE_PAIR
     for row in pairs.iter_rows(named=True):
-        side = "chosen" if row["chosen"] == "ppo" else "rejected"
-        assert 1.0 + row[f"{side}_outcome"] == pytest.approx(growth["ppo", row["session"]], abs=1e-12)
-
-
-def test_chosen_has_the_larger_outcome_and_margin_is_the_difference(panel, logs):
-    pairs = preference_pairs(logs, panel, COSTS, "next_open")
-    assert dict(pairs.schema) == PREFERENCE_PAIR
-    assert (pairs["margin"] > 0.0).all()
-    assert pairs["margin"].to_list() == (pairs["chosen_outcome"] - pairs["rejected_outcome"]).to_list()
-    assert {frozenset(names) for names in pairs.select("chosen", "rejected").rows()} == {
-        frozenset(["ppo", "equal_weight"])
-    }
-
-
-def test_pair_weights_are_the_proposals_of_the_session(panel, logs):
-    proposed = {(row["policy"], row["session"]): row["target_weights"] for row in logs.iter_rows(named=True)}
-    for row in preference_pairs(logs, panel, COSTS, "next_open").iter_rows(named=True):
-        assert row["symbols"] == [*panel.symbols, "cash"]
+        t, held = PANEL.index_of(np.datetime64(row["session"])), np.array(row["held_weights"])
         for side in ("chosen", "rejected"):
-            assert row[f"{side}_weights"] == proposed[row[side], row["session"]]
+            assert row[f"{side}_outcome"] == pytest.approx(
+                net_return(t, held, np.array(row[f"{side}_weights"])), abs=1e-12
+            )
+        assert row["outcome_session"] == PANEL.sessions[t + HORIZON].item()
+        assert {row["chosen"], row["rejected"]} >= {"tiny"}
+    assert (pairs["margin"] == pairs["chosen_outcome"] - pairs["rejected_outcome"]).all()
+    assert pairs["margin"].min() > MIN_MARGIN
+    assert set(pairs["source"]) == {"counterfactual"}
+    assert (pairs["observation_hash"].to_numpy() % 5 == 0).all()
 
 
-def test_equal_proposals_tie(panel, logs):
-    targets = logs.filter(pl.col("policy") == "ppo")["target_weights"]
-    twins = pl.concat(
-        [
-            logs.filter(pl.col("policy") == "ppo"),
-            logs.filter(pl.col("policy") == "equal_weight").with_columns(target_weights=targets),
-        ]
-    )
-    assert preference_pairs(twins, panel, COSTS, "next_open").is_empty()
+def test_soft_label_is_the_probability_of_the_margin_over_its_noise(pairs):
+    for row in pairs[::40].iter_rows(named=True):
+        t = PANEL.index_of(np.datetime64(row["session"]))
+        difference = np.array(row["chosen_weights"]) - np.array(row["rejected_weights"])
+        past = PANEL.close_returns[max(0, t - 251) : t + 1] @ difference[:-1]
+        assert row["noise"] == pytest.approx(np.sqrt(5.0) * past.std())
+        assert row["label"] == pytest.approx(stats.norm.cdf(row["margin"] / row["noise"]))
+    assert (pairs["weight"] == 1.0).all()
+    assert not pairs["swapped"].any()
 
 
-def test_outcomes_fall_with_the_cost(panel, logs):
-    cheap, dear = (preference_pairs(logs, panel, (ProportionalCost(bps=bps),), "next_open") for bps in (0.0, 50.0))
-    outcomes = [
-        sorted((session, name, outcome) for session, name, outcome in sides)
-        for sides in (
-            pairs.select("session", side, f"{side}_outcome").rows() for pairs in (cheap, dear) for side in ("chosen",)
-        )
-    ]
-    assert sum(outcome for *_, outcome in outcomes[1]) < sum(outcome for *_, outcome in outcomes[0])
+def test_pairs_know_nothing_after_their_outcome(pairs):
+    cut = pairs_of(cut_after(PANEL, 400), (20, 400))
+    last = PANEL.sessions[400].item()
+    known = pairs.filter(pl.col("outcome_session") <= last)
+    assert cut.drop("window").equals(known.drop("window"))
 
 
-@settings(max_examples=25)
-@given(share=st.floats(0.0, 0.9), horizon=st.integers(1, 30))
-def test_no_earlier_outcome_reaches_into_the_holdout(panel, logs, share, horizon):
-    pairs = preference_pairs(logs, panel, COSTS, "next_open", horizon=horizon, holdout_share=share)
-    held_out, others = pairs.filter("holdout"), pairs.filter(~pl.col("holdout"))
-    if len(held_out) and len(others):
-        assert others["outcome_session"].max() < held_out["session"].min()
+@given(st.dates(dt.date(1990, 1, 1), dt.date(2040, 1, 1)), st.integers(0, 9))
+def test_pair_within_a_part_never_touches_another(day, length):
+    first = np.datetime64(day)
+    (part,) = pair_part(np.array([first]), np.array([first + length]))
+    touched = set(holdout_part(np.arange(first, first + length + 1)))
+    assert touched == {part} if part else len(touched) == 2
 
 
-def test_holdout_is_the_last_fifth_of_the_rebalances(panel, logs):
-    pairs = preference_pairs(logs, panel, COSTS, "next_open")
-    sessions = logs["session"].unique().sort()
-    last_fifth = sessions[-math.ceil(len(sessions) / 5) :]
-    assert pairs.filter("holdout")["session"].unique().sort().to_list() == last_fifth.to_list()
+def test_one_quarter_of_five_is_held_out_and_half_of_it_reported():
+    days = np.arange(np.datetime64("1990-01-01"), np.datetime64("2015-01-01"))
+    shares = {part: float((holdout_part(days) == part).mean()) for part in ("train", "stop", "report")}
+    assert shares == pytest.approx({"train": 0.8, "stop": 0.1, "report": 0.1}, abs=0.01)
 
 
-def test_outcome_beyond_the_panel_makes_no_pair(panel, logs):
-    pairs = preference_pairs(logs, panel, COSTS, "next_open", horizon=40)
-    assert pairs["outcome_session"].max() <= panel.sessions[-1].item()
-    assert pairs["session"].max() < logs["session"].max()
+def decided(decision, t, **weights):
+    zero = (0.0, 0.0, 0.0, 0.0, 1.0)
+    both = (0.25, 0.25, 0.25, 0.25, 0.0)
+    row = {"held_weights": zero, "proposed_weights": both, "chosen_weights": zero, **weights}
+    return a_decision(t, decision=decision, session=PANEL.sessions[t].item(), symbols=(*PANEL.symbols, "cash"), **row)
 
 
-def test_pair_ids_are_unique_and_reproducible(panel, logs):
-    pairs = preference_pairs(logs, panel, COSTS, "next_open")
-    shuffled = preference_pairs(logs.sample(fraction=1.0, shuffle=True, seed=1), panel, COSTS, "next_open")
-    assert pairs["pair_id"].n_unique() == len(pairs)
-    assert pairs.equals(shuffled)
+def test_person_is_swapped_where_the_market_contradicts_and_boosted_where_it_agrees():
+    rows = [decided("rejected", t) for t in range(20, 600, 7)]
+    pairs = person_pairs(rows, {row.decision_id: 0.1 for row in rows}, market_of())
+    by_decision = {row.decision_id: row for row in rows}
+    assert {True, False} == set(pairs["swapped"])
+    for row in pairs.iter_rows(named=True):
+        decision = by_decision[row["decision_id"]]
+        t = PANEL.index_of(np.datetime64(row["session"]))
+        gain = net_return(t, np.array(decision.held_weights), np.array(decision.proposed_weights))
+        assert row["swapped"] == (gain > 0.0)
+        assert row["weight"] == (1.0 if row["swapped"] else 2.0)
+        assert row["chosen_weights"] == list(decision.proposed_weights if gain > 0.0 else decision.held_weights)
+        assert (row["drawdown"], row["fold"], row["source"]) == (0.1, None, "person")
 
 
-def test_other_costs_make_other_pairs(panel, logs):
-    dearer = preference_pairs(logs, panel, (*COSTS, SquareRootImpact()), "next_open")
-    known = preference_pairs(logs, panel, COSTS, "next_open")
-    assert not set(dearer["pair_id"]) & set(known["pair_id"])
-    assert sum(dearer["chosen_outcome"]) < sum(known["chosen_outcome"])
+def test_approval_prefers_the_proposal_to_the_holdings():
+    (row,) = [decided("approved", 100, chosen_weights=(0.25, 0.25, 0.25, 0.25, 0.0))]
+    (pair,) = person_pairs([row], {row.decision_id: 0.0}, market_of()).iter_rows(named=True)
+    proposal_won = pair["chosen_weights"] == list(row.proposed_weights)
+    assert pair["swapped"] == (not proposal_won)
+    assert person_pairs([], {}, market_of()).is_empty()
 
 
-def test_pairs_use_every_policy_without_an_ensemble(panel):
-    who = (("a", "policy"), ("b", "policy"), ("equal_weight", "baseline"), ("buy_and_hold", "baseline"))
-    pairs = preference_pairs(run_accounts(panel, who=who)[0], panel, COSTS, "next_open")
-    found = {frozenset(names) for names in pairs.select("chosen", "rejected").rows()}
-    assert found == {frozenset(pair) for pair in product(["a", "b"], ["equal_weight", "buy_and_hold"])}
-
-
-def test_a_policy_that_did_not_trade_pays_nothing(panel, logs):
-    still = [0.0] * 5
-    at_rest = pl.col("policy") == "ppo"
-    cash = [0.0, 0.0, 0.0, 0.0, 1.0]
-    resting = logs.with_columns(
-        pl.when(at_rest).then(pl.lit(still, dtype=pl.List(pl.Float64))).otherwise("trades").alias("trades"),
-        pl.when(at_rest)
-        .then(pl.lit(cash, dtype=pl.List(pl.Float64)))
-        .otherwise("executed_weights")
-        .alias("executed_weights"),
-    )
-    pairs = preference_pairs(resting, panel, COSTS, "next_open")
-    outcomes = [
-        row["chosen_outcome"] if row["chosen"] == "ppo" else row["rejected_outcome"]
-        for row in pairs.iter_rows(named=True)
-    ]
-    assert outcomes == [0.0] * len(pairs)
-
-
-def test_pairs_raise_for_other_symbols_or_sessions(panel, logs):
-    with pytest.raises(ValueError, match="symbols"):
-        preference_pairs(logs, synthetic_panel(n_sessions=220, n_symbols=3), COSTS, "next_open")
-    weekend = logs.with_columns(session=pl.date(2015, 1, 3))
-    with pytest.raises(ValueError, match="2015-01-03"):
-        preference_pairs(weekend, panel, COSTS, "next_open")
-
-
-@pytest.mark.parametrize("wrong", [{"horizon": 0}, {"holdout_share": 1.0}, {"holdout_share": -0.1}])
-def test_arguments_out_of_range_are_refused(panel, logs, wrong):
-    with pytest.raises(ValueError, match="horizon"):
-        preference_pairs(logs, panel, COSTS, "next_open", **wrong)
-
-
-def test_no_pairs_give_an_empty_frame_with_the_same_schema(panel, logs):
-    assert dict(preference_pairs(logs.clear(), panel, COSTS, "next_open").schema) == PREFERENCE_PAIR
+def test_data_of_a_fold_are_its_pairs_and_those_of_people_within_its_training(pairs):
+    rows = [decided("rejected", t) for t in range(20, 600, 7)]
+    people = person_pairs(rows, {row.decision_id: 0.1 for row in rows}, market_of())
+    everything = pl.concat([pairs, people, pairs.with_columns(fold=pl.lit(4, pl.Int32))])
+    windows = [(30, 200), (300, 420)]
+    data = pair_data(everything, PANEL, 3, windows)
+    inside = [any(first <= t and t + HORIZON <= last for first, last in windows) for t in data.decided_at]
+    assert all(inside)
+    expected = everything.filter(pl.col("fold").is_null() | (pl.col("fold") == 3), pl.col("part") != "report")
+    at = np.searchsorted(PANEL.sessions, expected["session"].to_numpy().astype("datetime64[D]"))
+    n_inside = sum(any(first <= t and t + HORIZON <= last for first, last in windows) for t in at)
+    assert len(data) == n_inside > 100
+    assert 0 < data.is_holdout.sum() < 0.3 * len(data)
+    assert (data.flip <= 0.5).all()
+    other = everything.with_columns(symbols=pl.lit(["AAA", "cash"]))
+    assert len(pair_data(other, PANEL, 3, windows)) == 0

@@ -6,17 +6,17 @@ import dagster as dg
 
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.decision_rows import extract_decisions
+from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
 from nvtrader_pipelines.figures.agreement_figure import agreement_figure
-from nvtrader_pipelines.orchestration.assets.trajectories import ACTION_LOGS_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.runs.preference_rows import write_preference_pairs
 from nvtrader_pipelines.storage.decision_file import read_decisions
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DECISIONS, OUTCOMES, PREFERENCE_PAIRS
 
 DECISIONS_KEY = dg.AssetKey(["preferences", "decisions"])
+OUTCOMES_KEY = dg.AssetKey(["preferences", "outcomes"])
 
 
 @dg.asset(
@@ -34,7 +34,7 @@ def decisions(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
 
 
 @dg.asset(
-    key=["preferences", "outcomes"],
+    key=OUTCOMES_KEY,
     group_name="preferences",
     kinds={"iceberg", "polars"},
     deps=[DECISIONS_KEY, ["gold", "market_panel"]],
@@ -54,12 +54,12 @@ def outcomes(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     key=["preferences", "preference_pairs"],
     group_name="preferences",
     kinds={"iceberg", "polars"},
-    deps=[ACTION_LOGS_KEY],
+    deps=[["policies", "trained_policy"], OUTCOMES_KEY],
     partitions_def=EXPERIMENTS,
-    code_version="1",
+    code_version="2",
 )
 def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Weights of the policy and of each baseline from the same state, ordered by outcome."""
+    """Pairs of a chosen and a rejected portfolio from one state: of candidates in training, and of people."""
     counts = write_preference_pairs(store, store.policies.read_latest(context.partition_key))
-    metadata = {"holdout": counts.n_held_out, "won_by_policy": counts.n_won}
+    metadata = {"holdout": counts.n_held_out, "won_by_policy": counts.n_won, "of_people": counts.n_of_people}
     return table_result(store, PREFERENCE_PAIRS, counts.n_pairs, metadata)

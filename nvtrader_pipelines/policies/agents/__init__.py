@@ -6,6 +6,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
+from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
@@ -32,6 +33,7 @@ Agent = Annotated[
     | RecurrentPpoAgent
     | TqcAgent
     | GroupedPpoAgent
+    | DpoAgent
     | EqualWeight
     | BuyAndHold
     | Momentum
@@ -49,6 +51,7 @@ __all__ = [
     "A2cAgent",
     "Agent",
     "CurvePoint",
+    "DpoAgent",
     "Fit",
     "GroupedPpoAgent",
     "Learner",

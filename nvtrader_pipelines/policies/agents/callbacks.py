@@ -19,6 +19,7 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks, TrainingPoint
+from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH
 from nvtrader_pipelines.policies.trajectory import PlayedStep
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -54,6 +55,7 @@ class TrainingLog:
 
     def __init__(self, hooks: TrainingHooks, simulation: PortfolioSimulation, total_timesteps: int, seed: int) -> None:
         self.points: list[CurvePoint] = []  # at most CURVE_POINTS: mean reward per step since the previous point
+        self.epochs = pl.DataFrame(schema=PREFERENCE_EPOCH)  # of an agent that tunes a policy
         self._latest = LatestScalars()
         self.logger = Logger(None, [self._latest])  # without a folder: SB3's default logger would leave one per run
         self._hooks, self._total = hooks, total_timesteps
@@ -69,8 +71,12 @@ class TrainingLog:
 
     def step(self, played: PlayedStep, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
         """Record one step of all portfolios."""
-        self._rewards.append(float(played.step.reward[played.running].mean()))
+        self.add_reward(float(played.step.reward[played.running].mean()))
         self._sampler.record(played, values, log_probs)
+
+    def add_reward(self, mean_reward: float) -> None:
+        """Record the mean reward of a step."""
+        self._rewards.append(mean_reward)
 
     def end_rollout(self, timesteps: int, dump: Callable[[], None] | None = None) -> None:
         """Add a point to the learning curve if one is due, and report it with the logger's scalars.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.envs.observations import ObservationLayout
+from nvtrader_pipelines.envs.observations import ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
@@ -74,10 +74,10 @@ class Learner(Component):
         import torch
         from torch.distributions import Distribution
 
-        from nvtrader_pipelines.envs.simulation import PortfolioSimulation, fit_scaler
+        from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 
         windows = normalize_windows(window)
-        scaler = fit_scaler(panel, env.observation, windows)
+        scaler = self.fit_scaler(panel, env, windows, hooks)
         market = demean_panel(panel, windows) if self.demean_returns else panel
         ends = {"first": windows[0][0], "last": windows[-1][1]}
         simulation = PortfolioSimulation(market, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)
@@ -91,7 +91,19 @@ class Learner(Component):
                 f"a trained network must hold finite numbers, but {broken} does not: the training diverged; "
                 "lower learning_rate"
             )
-        return Fit(tensors=tensors, scaler=scaler, curve=log.points, rollouts=log.rollouts)
+        return Fit(tensors=tensors, scaler=scaler, curve=log.points, rollouts=log.rollouts, epochs=log.epochs)
+
+    def fit_scaler(
+        self,
+        panel: MarketPanel,
+        env: EnvSpec,
+        windows: Sequence[Window],
+        hooks: TrainingHooks,  # noqa: ARG002 - of an agent that tunes a policy
+    ) -> ObservationScaler:
+        """Fit the scaler of observations to the training windows."""
+        from nvtrader_pipelines.envs.simulation import fit_scaler
+
+        return fit_scaler(panel, env.observation, windows)
 
     @property
     @abstractmethod

@@ -33,6 +33,7 @@ from nvtrader_pipelines.storage.tables.portfolio import (
 )
 from nvtrader_pipelines.storage.tables.preferences import (
     DECISIONS,
+    DPO_EPOCHS,
     OUTCOMES,
     PREFERENCE_PAIRS,
     REFUSED_DECISIONS,
@@ -86,6 +87,7 @@ TABLES: tuple[Table, ...] = (
     REFUSED_DECISIONS,
     OUTCOMES,
     PREFERENCE_PAIRS,
+    DPO_EPOCHS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,
 )

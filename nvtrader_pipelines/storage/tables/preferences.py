@@ -5,12 +5,19 @@ import polars as pl
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG
 from nvtrader_pipelines.evaluation.verdict_tables import RUN
+from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH, TRAINING_CURVE
 from nvtrader_pipelines.preferences.outcome_table import OUTCOME
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.storage.table import BY_RUN, Table
 from nvtrader_pipelines.storage.tables.portfolio import REBALANCE_PLAN
 
 PREFERENCE_PAIRS = Table("preferences", "preference_pairs", TableSchema(RUN, PREFERENCE_PAIR), BY_RUN)
+DPO_EPOCHS = Table(
+    "preferences",
+    "dpo_epochs",
+    TableSchema(RUN, TRAINING_CURVE.only("fold", "seed"), PREFERENCE_EPOCH),
+    BY_RUN,
+)
 DECISIONS = Table(
     "preferences",
     "decisions",

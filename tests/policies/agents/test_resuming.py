@@ -7,7 +7,7 @@ from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, WINDOW, bits
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ TINY = {
     "n_groups": 4,
     "group_size": 4,
 }
-LEARNERS = [member for member in members(Agent) if not member.is_classical]
+LEARNERS = [member for member in members(Agent) if not member.is_classical and member not in TUNERS]
 RESUMABLE = [member for member in LEARNERS if issubclass(member, ActorCriticLearner)]
 OTHERS = [member for member in LEARNERS if not issubclass(member, ActorCriticLearner)]
 

@@ -1,0 +1,46 @@
+"""Sets of preference pairs that policies are tuned to, as Parquet files named by their SHA-256."""
+
+import hashlib
+import io
+from pathlib import Path
+
+import polars as pl
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+
+
+def pair_path(home: Home, digest: str) -> Path:
+    """Path of a set."""
+    return home.preference_pairs / f"{digest}.parquet"
+
+
+def write_pairs(home: Home, pairs: pl.DataFrame) -> str:
+    """Write a set unless it is there, and return its SHA-256; equal pairs give equal bytes."""
+    buffer = io.BytesIO()
+    pairs.sort("pair_id", "fold").write_parquet(buffer, compression="zstd")
+    content = buffer.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    if not pair_path(home, digest).exists():
+        write_atomically(pair_path(home, digest), content)
+    return digest
+
+
+def read_pairs(home: Home, digest: str) -> pl.DataFrame:
+    """Read a set.
+
+    Raises:
+        StorageError: if there is none, or its file was changed.
+    """
+    path = pair_path(home, digest)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"there are no preference pairs {digest[:8]}; restore {path.name} in data/rl/preference_pairs, or tune to "
+            "the pairs of today with `nvtrader preferences train`"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise StorageError(f"{path} was changed: its SHA-256 must be its name; restore it")
+    return pl.read_parquet(io.BytesIO(content))

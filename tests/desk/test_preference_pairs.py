@@ -1,0 +1,129 @@
+"""Preference pairs of a run, and a policy tuned to them, in a home."""
+
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
+from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
+from nvtrader_pipelines.desk.preference_training import tuning_experiment
+from nvtrader_pipelines.evaluation.splits import WalkForward
+from nvtrader_pipelines.evaluation.step_generators import drain
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.archive import read_card
+from nvtrader_pipelines.preferences.pairs import pair_part
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
+from nvtrader_pipelines.runs.preference_tuning import read_tuning
+from nvtrader_pipelines.runs.run_tables import read_run
+from nvtrader_pipelines.runs.train_walk_judge import train_run
+from nvtrader_pipelines.storage.decision_file import append_missing
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.pair_files import pair_path, read_pairs, write_pairs
+from nvtrader_pipelines.storage.tables import DPO_EPOCHS, PREFERENCE_PAIRS
+from tests.desk.desks import days_of, evening, trade
+from tests.preferences.sample_decisions import a_decision
+from tests.runs.untrained import EXPERIMENT, planned
+
+pytestmark = pytest.mark.slow
+
+
+def test_pairs_lie_in_the_training_of_their_fold_and_are_written_once(trading_home):
+    store, run = trading_home
+    counts = write_preference_pairs(store, run)
+    pairs = read_run(store, PREFERENCE_PAIRS, run)
+    assert counts.n_pairs == len(pairs) > 0
+    assert counts.n_held_out == int(pairs["holdout"].sum())
+    plan = reopen_plan(store, run)
+    days = plan.panel.sessions
+    for fold in plan.folds:
+        of_fold = pairs.filter(fold=fold.index)
+        first, last = plan.training_window(fold)
+        assert len(of_fold)
+        assert days[first] <= np.datetime64(of_fold["session"].min())
+        assert np.datetime64(of_fold["outcome_session"].max()) <= days[last] < days[fold.test_first]
+        assert set(of_fold["window"]) == {f"{days[first]} to {days[last]}"}
+    write_preference_pairs(store, run)
+    assert read_run(store, PREFERENCE_PAIRS, run).equals(pairs)
+
+
+def test_decisions_of_people_are_pairs_once_their_outcome_counts(trading_home):
+    store, run = trading_home
+    days = [day for day in days_of(store) if day >= run.as_parent.window[0]]
+    trade(store, days[0], days[-8])
+    day = next(
+        day for day in days[5:] if pair_part(*np.array([[day], [days[days.index(day) + 5]]], "datetime64[D]"))[0]
+    )
+    row = {
+        "decision": "rejected",
+        "partition_key": run.partition_key,
+        "session": day,
+        "at": dt.datetime.combine(day, dt.time(22), dt.UTC),
+        "symbols": (*reopen_plan(store, run).panel.symbols, "cash"),
+        "held_weights": (0.0, 0.0, 0.0, 1.0),
+        "proposed_weights": (0.3, 0.3, 0.3, 0.1),
+        "chosen_weights": (0.0, 0.0, 0.0, 1.0),
+    }
+    rows = [a_decision(1, **row), a_decision(2, outcome_known=True, **row), a_decision(3, account="gone", **row)]
+    append_missing(store.home, lambda _: rows)
+    write_outcomes(store, rows, evening(store))
+    assert write_preference_pairs(store, run).n_of_people == 1
+    (pair,) = read_run(store, PREFERENCE_PAIRS, run, source=["person"]).iter_rows(named=True)
+    assert (pair["decision_id"], pair["session"], pair["fold"]) == (rows[0].decision_id, day, None)
+
+
+def test_run_is_tuned_fold_by_fold_and_keeps_its_start(trading_home):
+    store, run = trading_home
+    write_preference_pairs(store, run)
+    spec = tuning_experiment(store, run)
+    assert (spec.name, spec.agent.start, spec.environment) == ("small-dpo", run.run_id, EXPERIMENT.environment)
+    store.ledger.register(spec)
+    plan = read_plan(store, spec.partition_key)
+    drain(train_run(store, plan, Launch("task")))
+    tuned = store.policies.read_latest(spec.partition_key)
+    cards = {key: read_card(content) for key, content in store.policies.read_run(tuned).items()}
+    assert {card.start for card in cards.values()} == set(run.policies.values())
+    epochs = read_run(store, DPO_EPOCHS, tuned)
+    assert set(epochs.select("fold", "seed").iter_rows()) == set(cards)
+    assert epochs.filter(epoch=0)["loss"].to_list() == pytest.approx([np.log(2.0)] * len(epochs.filter(epoch=0)))
+    assert tuning_experiment(store, run) == spec
+
+
+def test_run_without_pairs_or_of_another_agent_is_not_tuned(trading_home):
+    store, run = trading_home
+    store.tables.replace(PREFERENCE_PAIRS, pl.DataFrame(schema=PREFERENCE_PAIRS.schema), {})
+    with pytest.raises(StorageError, match="nvtrader preferences pairs"):
+        tuning_experiment(store, run)
+    rule = ExperimentSpec.model_validate(
+        {**EXPERIMENT.model_dump(mode="json"), "agent": {"kind": "equal_weight"}, "seeds": [0]}
+    )
+    store.ledger.register(rule)
+    with pytest.raises(StorageError, match="equal_weight"):
+        tuning_experiment(store, run.model_copy(update={"partition_key": rule.partition_key}))
+
+
+def test_start_of_other_training_sessions_is_refused(trading_home):
+    store, run = trading_home
+    write_preference_pairs(store, run)
+    spec = tuning_experiment(store, run)
+    other = spec.model_copy(update={"splitter": WalkForward(train_months=7, test_months=3)})
+    plan = planned(store, other)
+    with pytest.raises(StorageError, match="same training"):
+        read_tuning(store, plan, spec.agent, plan.keys[0])
+    for change, message in (({"start": None}, "must name a run"), ({"pairs": "0" * 64}, "no preference pairs")):
+        with pytest.raises(StorageError, match=message):
+            read_tuning(store, planned(store, spec), spec.agent.model_copy(update=change), plan.keys[0])
+
+
+def test_changed_file_of_pairs_is_refused(trading_home):
+    store, run = trading_home
+    write_preference_pairs(store, run)
+    pairs = read_run(store, PREFERENCE_PAIRS, run)
+    digest = write_pairs(store.home, pairs)
+    assert write_pairs(store.home, pairs.reverse()) == digest
+    assert read_pairs(store.home, digest).sort("pair_id", "fold").equals(pairs.sort("pair_id", "fold"))
+    pair_path(store.home, digest).write_bytes(b"else")
+    with pytest.raises(StorageError, match="was changed"):
+        read_pairs(store.home, digest)
