@@ -42,6 +42,12 @@ def axe_findings(page):
     return [(finding["id"], finding["nodes"][0]["html"][:200], len(finding["nodes"])) for finding in findings]
 
 
+def show_plans(page):
+    """Scroll to the plans once every section is rendered, which would move them."""
+    expect(page.locator(".skeleton")).to_have_count(0)
+    page.locator("#decisions").scroll_into_view_if_needed()
+
+
 @pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))
 def test_page_is_accessible_and_never_scrolls_sideways(look, shared_url, scheme, width):
     page = look(shared_url, width=width, scheme=scheme)
@@ -68,11 +74,11 @@ def test_halt_and_resume_are_shown_at_once(serve, look, built_home, tmp_path):
     assert FileKillSwitch(home).halt_reason() is None
 
 
-def write_outcomes(home, excess):
+def write_outcomes(home, excess, reason="too much"):
     """Write the outcomes of edited plans, five sessions apart."""
     days = sessions(date(2024, 1, 2), date(2024, 12, 31))[::5]
     rows = [
-        {"session": day.item(), "decision": "edited", "reason": "too much", "excess_pct": pct, "weight": 1.0}
+        {"session": day.item(), "decision": "edited", "reason": reason, "excess_pct": pct, "weight": 1.0}
         for day, pct in zip(days[: len(excess)], excess, strict=True)
     ]
     Store(home).tables.replace(OUTCOMES, pl.DataFrame(rows, schema=OUTCOMES.schema), {})
@@ -134,13 +140,15 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     (parent,) = plan_records(Store(home).audit.events()).values()
     _, url, _ = serve(home)
     page = look(url)
-    page.locator("#decisions").scroll_into_view_if_needed()
+    show_plans(page)
     page.keyboard.press("e")
     weights, override = page.locator("input.weight:visible"), page.locator("[data-weights]:visible")
     expect(weights).to_have_count(len(parent.plan.symbols) - 1)
     name, *_ = [row.get_attribute("data-symbol") for row in page.locator("tr[data-symbol]").all()]
-    weights.first.fill("200")
+    sides = page.locator(".sides:visible").inner_text()
+    weights.first.fill("-1")
     expect(override).to_have_attribute("aria-disabled", "true")
+    expect(page.locator(".sides:visible")).to_have_text(sides)
     page.get_by_role("button", name="Half of the change").click()
     before = 100.0 * parent.plan.held[parent.plan.symbols.index(name)]
     after = 100.0 * parent.plan.target[parent.plan.symbols.index(name)]
@@ -162,15 +170,65 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     expect(page.locator("[role=tab]")).to_have_count(int(edited.status == "waiting"))
 
 
-def test_skip_and_as_good_as_leave_the_plan_waiting(serve, look, waiting, tmp_path):
+@pytest.mark.parametrize(("start", "status"), [("As proposed", "waiting"), ("Holdings", "cleared")])
+def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, waiting, tmp_path, start, status):
+    home = copy_home(waiting, tmp_path / "home")
+    ((parent, record),) = plan_records(Store(home).audit.events()).items()
+    sectors = "".join(f"{name},{name}\n" for name in record.plan.symbols[:-1])  # else each name is a finding
+    home.compliance.mkdir(exist_ok=True)
+    (home.compliance / "sectors.csv").write_text(f"symbol,sector\n{sectors}")
+    _, url, _ = serve(home)
+    page = look(url)
+    show_plans(page)
+    page.keyboard.press("e")
+    page.get_by_role("button", name=start, exact=True).click()
+    weight = page.locator("input.weight:visible").first
+    weight.fill("1")
+    page.get_by_label("Reason (needed to override or reject)").fill("too much of it")
+    page.keyboard.press("Escape")
+    for key in "ax=se":
+        page.keyboard.press(key)
+    expect(page.locator("#toast")).to_be_hidden()
+    assert weight.input_value() == "1"
+    page.keyboard.press("o")
+    child = edited_plan_id(parent)
+    expect(page.locator(f"[data-tab='{parent}']")).to_have_count(0, timeout=15_000)
+    assert plan_records(Store(home).audit.events())[child].status == status
+    if status == "waiting":
+        expect(page.locator(f"[data-tab='{child}'][aria-selected=true]")).to_contain_text("edited")
+        expect(page.locator("#notice")).to_contain_text("Your edited plan of paper waits")
+    else:
+        expect(page.locator("#decisions")).to_contain_text("No plan waits")
+        expect(page.locator("#notice")).to_be_hidden()
+
+
+def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, twenty, tmp_path):
+    home = copy_home(twenty, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look(url)
+    show_plans(page)
+    plan, following, *_ = [tab.get_attribute("data-tab") for tab in page.locator("[role=tab]").all()]
+    account = page.locator("[role=tab]").first.get_attribute("data-of")
+    page.keyboard.press("e")
+    page.keyboard.type("9")
+    Desk(Store(home), account, by="bob").reject(plan, "bob", "too risky")
+    expect(page.locator("#notice")).to_contain_text(account, timeout=15_000)
+    expect(page.locator(f"[data-tab='{following}']")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("[role=tabpanel]:visible")).to_have_id(f"plan-{following}")
+
+
+def test_skip_and_as_good_as_are_marked_and_leave_the_plan_waiting(serve, look, waiting, tmp_path):
     home = copy_home(waiting, tmp_path / "home")
     _, url, _ = serve(home)
     page = look(url)
-    page.locator("#decisions").scroll_into_view_if_needed()
-    for key in ("s", "="):
+    show_plans(page)
+    for key, action, mark in (("s", "skip", "Skipped by"), ("=", "equal", "Judged as good as the holdings by")):
         page.keyboard.press(key)
-        expect(page.locator("#toast")).to_be_hidden(timeout=10_000)
+        expect(page.locator("form[data-decision]")).to_contain_text(mark, timeout=15_000)
+        expect(page.locator(f"[data-do={action}]")).to_have_attribute("aria-disabled", "true")
         expect(page.locator("[role=tabpanel]:not([data-sent])")).to_have_count(1)
+        page.keyboard.press(key)
+        expect(page.locator("#toast")).to_be_hidden()
     kinds = [event.kind for event in Store(home).audit.events()]
     assert kinds[-2:] == ["skipped", "equal"]
     assert decisions(home)["paper"][0] == "waiting"
@@ -187,6 +245,16 @@ def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, 
     row = panel.get_by_role("row", name="edited weights, against the proposal")
     expect(row).to_contain_text("2 of 3")
     assert panel.get_by_role("row", name="too much").count() == 1
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_long_reason_leaves_the_figures_of_agreement_in_view(serve, look, built_home, tmp_path, width):
+    home = copy_home(built_home, tmp_path / "home")
+    write_outcomes(home, [0.9, -0.2, 0.6], reason="x" * 200)
+    _, url, _ = serve(home)
+    table = look(url, width=width).locator("#agreement .scroll")
+    expect(table).to_contain_text("2 of 3")
+    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
 
 
 def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, waiting, tmp_path):

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.evaluation.statistics import max_drawdown
+from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import next_open
 from nvtrader_pipelines.execution.errors import ExecutionError
@@ -42,6 +43,7 @@ class Account:
     largest_loss: float | None = None
     spark: str = ""  # path of an SVG
     waiting: tuple[PlanRecord, ...] = ()
+    answers: tuple[AuditEvent, ...] = ()  # that judge nothing
     problem: str = ""  # why it cannot be read
 
 
@@ -97,6 +99,7 @@ def read_account_facts(shared: Context, name: str) -> Account:
         largest_loss=max_drawdown(returns) if closes else 0.0,
         spark=spark([state.equity for state in facts.states]),
         waiting=waiting,
+        answers=tuple(event for event in facts.events if event.kind in {"skipped", "equal"}),
     )
 
 
@@ -122,6 +125,7 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
         "account": account.name,
         "value": state.value if state else None,
         "findings": record.findings,
+        "answers": {event.kind: event.by for event in account.answers if event.plan_id == plan.plan_id},
         "rows": names,
         "cash": cash,
         "largest": max(map(abs, changes), default=0.0) or 1.0,

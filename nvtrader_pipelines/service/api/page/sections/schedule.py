@@ -7,7 +7,7 @@ from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.storage.code_server import running_url
 
 PURPOSES = {
-    "nightly_preference_extract": "preference pairs of every experiment",
+    "nightly_preference_extract": "decisions, their outcomes, and preference pairs",
     "dpo_check": "whether there are pairs enough to tune on",
     "weekly_retrain": "trains every experiment on the current market",
     "eod_ingest": "delivers and checks the prices of the day",

@@ -49,13 +49,16 @@ function takePart(name, html) {
   const target = $(`[data-part="${name}"]`), holder = document.createElement("template");
   if (!target) return;
   holder.innerHTML = html; // rendered by the server, which escapes every value
-  const before = name === "plans" ? chosenPlan() : undefined, n = $$("[role=tab]").length, focused = document.activeElement;
+  const before = chosenPlan(), order = tabs().map(({ dataset }) => dataset.tab), focused = document.activeElement;
+  const looked = $$("[role=tabpanel]:is(:not([hidden]), [data-editing]):not([data-sent])");
   morph(target, holder.content);
   if (focused.isConnected) focused.focus({ preventScroll: true }); // what moves loses it
   if (name === "plans") {
-    choosePlan(before);
+    choosePlan(order.slice(order.indexOf(before)).find((id) => $(`#plan-${id}`)));
     $$("[data-editing]").forEach(showEdits);
-    if ($$("[role=tab]").length > n) say("A plan waits for you.");
+    if (tabs().length > order.length) say("A plan waits for you.");
+    looked.filter((panel) => !panel.isConnected).forEach(({ dataset }) => notify(`The plan of ${dataset.name} no longer waits: it was decided elsewhere, or expired.`));
+    chooseEdited();
   }
   afterPart(name);
 }
@@ -215,15 +218,25 @@ const later = (text, path, body, undoing) => decide(text, () => post(path, body)
 const tabs = () => $$("[role=tab]");
 const chosenPlan = () => $("[role=tab][aria-selected=true]")?.dataset.tab;
 function choosePlan(id, step = 0) {
-  const list = tabs(), at = list.findIndex((tab) => tab.dataset.tab === id), isGone = id && at < 0 && !step;
-  const next = isGone ? undefined : list[(Math.max(0, at) + (at < 0 ? 0 : step) + list.length) % list.length]; // of a plan that is gone none follows by itself
-  list.forEach((tab, i) => {
+  const list = tabs(), at = list.findIndex((tab) => tab.dataset.tab === id);
+  const next = list[(Math.max(0, at) + (at < 0 ? 0 : step) + list.length) % list.length];
+  list.forEach((tab) => {
     tab.setAttribute("aria-selected", String(tab === next));
-    tab.tabIndex = tab === next || (isGone && !i) ? 0 : -1;
+    tab.tabIndex = tab === next ? 0 : -1;
     $(`#plan-${tab.dataset.tab}`).hidden = tab !== next;
   });
   if (step) next?.scrollIntoView({ block: "nearest", inline: "nearest" });
   return next;
+}
+let edited; // id of the plan that an override made; it arrives only where it waits
+function chooseEdited() {
+  const tab = edited && $(`#tab-${edited}`);
+  if (!tab) return;
+  if (!document.activeElement.matches("[role=tabpanel] input")) choosePlan(edited); // else a person types
+  const text = `Your edited plan of ${tab.dataset.of} waits for your approval.`;
+  notify(text);
+  say(text);
+  edited = undefined;
 }
 // ---- edited weights: exact until a person types; limits and compliance are the service's
 const number = (value, digits, signDisplay = "auto") => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay }).replace("-", "\u2212");
@@ -253,10 +266,11 @@ function showEdits(panel) {
   check.className = wrong || over ? "error" : "hint";
   check.textContent = wrong ? `The weight of ${wrong.symbol} must be from 0 to 100 %.` : over ? `The names sum to ${number(100 * (1 - cash), 1)} %; lower some to 100 % or less.`
     : `Cash takes the rest, ${number(100 * cash, 1)} %. Turnover ${number(100 * turnover, 1)} %. Weights beyond a limit are cut, and what compliance finds is said.`;
-  if (!wrong) $(".turnover", panel).textContent = `${number(100 * turnover, 1)}\u00a0%`;
-  const count = (sign) => names.filter(({ after, before }) => sign * (after - before) > 0).length;
-  $(".sides", panel).textContent = `${count(1)} buys, ${count(-1)} sells`;
   $("[data-weights]", panel).setAttribute("aria-disabled", String(Boolean(wrong || over)));
+  if (wrong) return;
+  const count = (sign) => names.filter(({ after, before }) => sign * (after - before) > 0).length;
+  $(".turnover", panel).textContent = `${number(100 * turnover, 1)}\u00a0%`;
+  $(".sides", panel).textContent = `${count(1)} buys, ${count(-1)} sells`;
 }
 function setWeights(panel, share) { // of the proposed change
   editedWeights(panel).forEach(({ row, before, proposed }) => {
@@ -287,15 +301,19 @@ function act(what, isEdited = false) {
   if (!panel || panel.dataset.sent) return;
   const form = $("form", panel), reason = form.elements.reason.value.trim();
   const edits = isEdited ? editedWeights(panel).filter(({ after, proposed }) => Math.abs(after - proposed) > 1e-9) : [];
-  if (isEdited && $("[data-weights]", panel).getAttribute("aria-disabled") === "true") return;
   if (isEdited && !edits.length) return fail(form, "No weight differs from the proposed one: approve, or change one.");
   if (REASONED.includes(what) && !reason) { fail(form, "Say why: the audit records it."); form.elements.reason.setAttribute("aria-invalid", "true"); return form.elements.reason.focus(); }
   fail(form, "");
   panel.dataset.sent = what;
   const body = isEdited ? { reason, weights: Object.fromEntries(edits.map(({ symbol, after }) => [symbol, after])) } : { reason };
-  const send = () => post(`/api/plans/${id}/${what}`, body).then(() => {
-    if (!JUDGES.includes(what)) delete panel.dataset.sent; // it still waits
+  const send = () => post(`/api/plans/${id}/${what}`, body).then((event) => {
+    if (!JUDGES.includes(what)) { // it still waits
+      delete panel.dataset.sent;
+      $(`[data-do=${what}]`, panel).setAttribute("aria-disabled", "true"); // once a plan
+    }
     say(`Plan ${WORDS[what]}.`);
+    edited = event.detail.edited ?? edited;
+    chooseEdited();
   }, (error) => {
     delete panel.dataset.sent;
     fail(form, error.message, false);
@@ -306,7 +324,7 @@ function act(what, isEdited = false) {
 }
 document.addEventListener("click", (event) => {
   const target = event.target.closest("button, a");
-  if (!target) return;
+  if (!target || target.getAttribute("aria-disabled") === "true") return;
   const { tab, plan, open, load, runNow, analyze } = target.dataset;
   if (tab) choosePlan(tab);
   if (plan) choosePlan(plan);
@@ -329,7 +347,6 @@ document.addEventListener("keydown", (event) => {
 // ---- dialogs
 function show_dialog(id) { const dialog = $(`#${id}`), form = $("form", dialog); if (form) fail(form, ""); if (!dialog.open) dialog.showModal(); }
 function askToLoad(button) {
-  if (button.getAttribute("aria-disabled")) return;
   $$("#load [data-fill]").forEach((element) => { element.textContent = button.dataset[element.dataset.fill]; });
   $("#load input[name=policy]").value = button.dataset.load;
   show_dialog("load");
@@ -477,7 +494,6 @@ const near = new IntersectionObserver((entries) => entries.filter((entry) => ent
 
 // ---- analyze: only when asked
 async function interpret(button) {
-  if (button.getAttribute("aria-disabled")) return;
   const figure = button.closest("figure"), answer = $(".answer", figure), plot = $(".plot", figure), text = button.textContent;
   button.setAttribute("aria-disabled", "true");
   button.textContent = "Reading the chart …";
@@ -511,14 +527,15 @@ function isInView() { // a key acts on plans that a person sees
   $("#decisions").scrollIntoView();
   return false;
 }
+const press = (button) => isInView() && $$(`[role=tabpanel] ${button}`).find((shown) => shown.checkVisibility())?.click();
 const KEYS = [
   ["1 – 6", "go to a section", /^[1-6]$/, (key) => go(Number(key) - 1)],
   ["j, k", "next, previous waiting plan", /^[jk]$/, (key) => isInView() && choosePlan(chosenPlan(), key === "j" ? 1 : -1)],
-  ["a", "approve the plan shown", /^a$/, () => isInView() && act("approve")],
-  ["e", "edit its weights", /^e$/, () => isInView() && edit()],
-  ["o", "override it: keep the holdings", /^o$/, () => isInView() && act("override")],
-  ["x", "reject it", /^x$/, () => isInView() && act("reject")],
-  ["=, s", "as good as the holdings; skip: neither judges it", /^[=s]$/, (key) => isInView() && act(key === "s" ? "skip" : "equal")],
+  ["a", "approve the plan shown", /^a$/, () => press("[data-do=approve]")],
+  ["e", "edit its weights", /^e$/, () => press("[data-edit][aria-expanded]")],
+  ["o", "override it: keep the holdings, or send the edited weights", /^o$/, () => press("[data-do=override]")],
+  ["x", "reject it", /^x$/, () => press("[data-do=reject]")],
+  ["=, s", "as good as the holdings; skip: neither judges it", /^[=s]$/, (key) => press(`[data-do=${key === "s" ? "skip" : "equal"}]`)],
   ["u", "undo, until it is sent", /^u$/, undo],
   ["/", "filter runs and trials", /^\/$/, () => $("#filter").focus()],
   ["h", "halt trading: asks first", /^h$/, () => show_dialog($("[data-open=resume]") ? "resume" : "halt")],
