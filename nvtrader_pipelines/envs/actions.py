@@ -75,7 +75,7 @@ class SimplexAction(Component):
         """
         eligible = np.hstack([panel.eligible[t], np.ones((len(t), 1), np.bool_)])
         is_held = weights > UNHELD
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(is_held, np.log(weights), np.nan)
         values = np.where(is_held, logs - np.nanmean(logs, axis=1, keepdims=True), LOWEST_LOGIT)
         values = np.where(eligible, np.clip(values, LOWEST_LOGIT, self.bound), np.nan)

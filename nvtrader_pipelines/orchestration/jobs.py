@@ -11,6 +11,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.autoresearch import SESSION_KEY, TRIALS_KEY
+from nvtrader_pipelines.orchestration.assets.preferences import DPO_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
@@ -29,7 +30,7 @@ MARKET = dg.define_asset_job(
     run_tags={"nvtrader/layer": "market"},
 )
 PER_EXPERIMENT = dg.AssetSelection.assets(
-    *(key for asset in ASSETS if asset.partitions_def == EXPERIMENTS for key in asset.keys)
+    *(key for asset in ASSETS if asset.partitions_def == EXPERIMENTS for key in asset.keys if key != DPO_POLICY_KEY)
 )
 EXPERIMENT = dg.define_asset_job(
     "experiment",
@@ -46,11 +47,9 @@ PREFERENCES = dg.define_asset_job(
 )
 DPO_CHECK = dg.define_asset_job(
     "dpo_check",
-    dg.AssetSelection.checks(
-        dg.AssetCheckKey(dg.AssetKey(["preferences", "preference_pairs"]), "enough_pairs_for_dpo")
-    ),
-    description="Check that there are enough preference pairs to tune a policy on.",
-    run_tags={"nvtrader/layer": "preferences"},
+    dg.AssetSelection.assets(DPO_POLICY_KEY),
+    description="Tune an experiment's policies to its preference pairs and judge them, or say why not.",
+    run_tags={"nvtrader/layer": "preferences", "nvtrader/training": "yes", **RETRIES},
 )
 AUTORESEARCH = dg.define_asset_job(
     "autoresearch",

@@ -5,6 +5,7 @@ from functools import partial
 
 import dagster as dg
 
+from nvtrader_pipelines.desk.preference_training import is_tunable
 from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
 from nvtrader_pipelines.orchestration.jobs import (
@@ -98,14 +99,27 @@ def nightly_preference_extract(
         yield dg.RunRequest(run_key=f"{night}:{key}", partition_key=key, asset_selection=by_experiment)
 
 
+def tunable_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]:
+    """Current experiments whose policies dpo can tune."""
+    return [key for key in current_experiments(instance, store) if is_tunable(store.ledger.read(key))]
+
+
 @new_york_schedule(
     cron_schedule="0 3 * * *",
     job=DPO_CHECK,
-    description="Every night after the extract: check that there are enough preference pairs to tune a policy on.",
+    description="Every night after the extract: tune the policies of experiments with new preference pairs, or say "
+    "why not.",
 )
-def dpo_check(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Request one run per night."""
-    return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())
+def dpo_check(
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request one run per night and experiment that dpo can tune."""
+    keys = tunable_experiments(context.instance, store)
+    if not keys:
+        yield dg.SkipReason("no experiment of ppo, a2c or grouped_ppo is registered, whose policies dpo could tune")
+    night = context.scheduled_execution_time.date().isoformat()
+    for key in keys:
+        yield dg.RunRequest(run_key=f"{night}:{key}", partition_key=key)
 
 
 @new_york_schedule(

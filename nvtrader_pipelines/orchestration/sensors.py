@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 import dagster as dg
+import polars as pl
 
+from nvtrader_pipelines.desk.preference_training import MIN_PAIRS, tuned_name
 from nvtrader_pipelines.desk.rebalancing import replay_reason
 from nvtrader_pipelines.desk.retraining import (
     RetrainingCheck,
@@ -20,6 +22,7 @@ from nvtrader_pipelines.orchestration.failed_runs import run_states
 from nvtrader_pipelines.orchestration.instance import UNFINISHED_STATUSES
 from nvtrader_pipelines.orchestration.jobs import (
     CONTEST,
+    DPO_CHECK,
     EXPERIMENT,
     JUDGEMENT,
     MARKET,
@@ -32,7 +35,7 @@ from nvtrader_pipelines.orchestration.jobs import (
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.orchestration.schedules import current_experiments
+from nvtrader_pipelines.orchestration.schedules import current_experiments, tunable_experiments
 from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
 from nvtrader_pipelines.research.hand_over import judged_policies
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
@@ -41,8 +44,10 @@ from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
 from nvtrader_pipelines.runs.registration import Registration, read_unarchived_experiments, register_experiments
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.runs.training_time import long_trainings
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import DPO_CHECKS, PREFERENCE_PAIRS
 from nvtrader_pipelines.storage.views.publishing import publish
 
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
@@ -242,6 +247,37 @@ def _skip_reason(instance: dg.DagsterInstance, current: Collection[str], check: 
     return None
 
 
+@dg.sensor(
+    job=DPO_CHECK,
+    minimum_interval_seconds=INTERVAL,
+    default_status=STARTED_BY_DEFAULT,
+    description=f"{MIN_PAIRS} preference pairs of an experiment whose policies were never tuned: tune them.",
+)
+def enough_pairs(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
+) -> dg.SensorResult | dg.SkipReason:
+    """Request one run per experiment, once; later pairs wait for the night."""
+    state = str(store.tables.describe(PREFERENCE_PAIRS).snapshot_id)
+    if state == context.cursor:
+        return dg.SkipReason("no new preference pairs")
+    counts = store.tables.read(PREFERENCE_PAIRS, columns=["run_id", "holdout"]).filter(holdout=False)
+    enough = set(counts.group_by("run_id").len().filter(pl.col("len") >= MIN_PAIRS)["run_id"])
+    tuned = set(store.tables.read(DPO_CHECKS, columns=["experiment"])["experiment"])
+    keys = [
+        key
+        for key in tunable_experiments(context.instance, store)
+        if _latest_run(store, key) in enough and tuned_name(key.partition("@")[0]) not in tuned
+    ]
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, partition_key=key) for key in keys], cursor=state)
+
+
+def _latest_run(store: Store, partition_key: str) -> str | None:
+    try:
+        return store.policies.read_latest(partition_key).run_id
+    except StorageError:  # not trained yet, or damaged, which `doctor` says
+        return None
+
+
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.SUCCESS,
     default_status=STARTED_BY_DEFAULT,
@@ -299,6 +335,7 @@ SENSORS = [
     market_grew,
     account_drifted,
     regime_changed,
+    enough_pairs,
     publish_views,
     close_failed,
     close_canceled,

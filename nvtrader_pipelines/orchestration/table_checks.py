@@ -21,6 +21,12 @@ from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.returns import calendar_gaps, describe_gaps
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
+from nvtrader_pipelines.preferences.pair_checks import (
+    age_of_labels,
+    duplicate_pairs,
+    leaking_pairs,
+    unbalanced_candidates,
+)
 from nvtrader_pipelines.promotion.findings import (
     FINDINGS,
     MAX_OVERFITTING,
@@ -29,6 +35,7 @@ from nvtrader_pipelines.promotion.findings import (
     deflated_findings,
     overfitting_findings,
 )
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import read_run
 from nvtrader_pipelines.storage.medallion import count_non_finite
 from nvtrader_pipelines.storage.policy_library import LATEST
@@ -60,7 +67,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 
 PARTITION_TAG = "dagster/partition"
-MIN_DPO_PAIRS = 500
+MAX_LABEL_DAYS = 92
 MAX_ROWS_SHOWN = 20  # violations listed in the metadata
 FINITE = (RETURNS, FEATURES, VALIDATION, OVERFITTING, REGIME_EVALUATION, STRESS, PRUDEX, SCORECARDS, SCOREBOARD)
 PROBABILITIES = {
@@ -216,16 +223,51 @@ def no_refused_decisions(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
 
 @dg.asset_check(
     asset=asset_key(PREFERENCE_PAIRS),
-    description=f"At least {MIN_DPO_PAIRS} preference pairs outside the hold-out to tune on.",
+    blocking=True,
+    description="No pair that is trained on reaches into the hold-out, and none into a test of its fold.",
 )
-def enough_pairs_for_dpo(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-    """Warn only; the required number is a choice of this project."""
-    pairs = store.tables.read(PREFERENCE_PAIRS, columns=["holdout"])
-    free = len(pairs) - int(pairs["holdout"].sum())
+def pairs_do_not_leak(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Compare the days of every pair with the hold-out and with the tests of its fold."""
+    frames, n_pairs = [], 0
+    for run in runs_to_check(context, store):
+        pairs = read_run(store, PREFERENCE_PAIRS, run)
+        tests = {fold.index: fold.test or ((fold.test_first, fold.test_last),) for fold in run.folds}
+        frames.append(leaking_pairs(pairs, tests))
+        n_pairs += len(pairs)
+    return check_result(concat_frames(frames), n_pairs)
+
+
+@dg.asset_check(asset=asset_key(PREFERENCE_PAIRS), description="Every pair is in the table once.")
+def pairs_differ(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Count pairs by their identity."""
+    runs = [read_run(store, PREFERENCE_PAIRS, run) for run in runs_to_check(context, store)]
+    return check_result(concat_frames(duplicate_pairs(pairs) for pairs in runs), sum(map(len, runs)))
+
+
+@dg.asset_check(
+    asset=asset_key(PREFERENCE_PAIRS),
+    description="Of the pairs with each candidate the policy wins from 10 to 90 %; a warning only.",
+)
+def pairs_are_balanced(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Warn of candidates whose pairs teach nothing."""
+    runs = [(run, read_run(store, PREFERENCE_PAIRS, run)) for run in runs_to_check(context, store)]
+    broken = concat_frames(unbalanced_candidates(pairs, run.experiment) for run, pairs in runs)
+    return check_result(broken, sum(len(pairs) for _, pairs in runs), dg.AssetCheckSeverity.WARN)
+
+
+@dg.asset_check(
+    asset=asset_key(PREFERENCE_PAIRS),
+    description=f"The newest decision of a person among the pairs is at most {MAX_LABEL_DAYS} days old; a warning.",
+)
+def labels_are_recent(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Warn of labels of people that have aged; without any there is nothing to warn of."""
+    today = now().date()
+    ages = [age_of_labels(read_run(store, PREFERENCE_PAIRS, run), today) for run in runs_to_check(context, store)]
+    known = [age for age in ages if age is not None]
     return dg.AssetCheckResult(
-        passed=free >= MIN_DPO_PAIRS,
+        passed=not known or min(known) <= MAX_LABEL_DAYS,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"pairs": len(pairs), "outside_holdout": free, "needed": MIN_DPO_PAIRS},
+        metadata={"days": min(known) if known else "no decision of a person is a pair yet"},
     )
 
 
@@ -258,7 +300,10 @@ def promotion_check(
 
 
 CHECKS = [
-    enough_pairs_for_dpo,
+    pairs_do_not_leak,
+    pairs_differ,
+    pairs_are_balanced,
+    labels_are_recent,
     no_refused_decisions,
     *(
         table_check(table, "schema", partial(schema_violations, table), f"{table.name} conforms to its schema.")

@@ -118,8 +118,8 @@ def person_pairs(rows: Sequence[DecisionRow], drawdown: Mapping[str, float], mar
     return _pair_rows(market, sides, ("person", "other side"), facts).sort("session", "pair_id")
 
 
-def pair_data(pairs: pl.DataFrame, panel: MarketPanel, fold: int, windows: Sequence[Window]) -> PreferenceData:
-    """Pairs that the policy of a fold is tuned to: decided in its training, with an outcome there.
+def pairs_within(pairs: pl.DataFrame, panel: MarketPanel, fold: int, windows: Sequence[Window]) -> pl.DataFrame:
+    """Pairs of the policy of a fold and of people, decided in its training, with an outcome there.
 
     Args:
         pairs: columns of `PREFERENCE_PAIR`.
@@ -130,29 +130,35 @@ def pair_data(pairs: pl.DataFrame, panel: MarketPanel, fold: int, windows: Seque
     names = [*panel.symbols, CASH]
     fitting = pairs.filter(
         pl.col("fold").is_null() | (pl.col("fold") == fold),
-        pl.col("part").is_in([TRAIN, STOP]),
         pl.Series([symbols == names for symbols in pairs["symbols"].to_list()], dtype=pl.Boolean),
     )
-    at, outcome_at = (
-        np.searchsorted(panel.sessions, fitting[name].to_numpy().astype(panel.sessions.dtype))
-        for name in ("session", "outcome_session")
-    )
+    at, outcome_at = _session_places(fitting, panel, "session"), _session_places(fitting, panel, "outcome_session")
     is_inside = np.zeros(len(fitting), np.bool_)
     for first, last in windows:
         is_inside |= (at >= first) & (outcome_at <= last)
-    kept, decided_at = fitting.filter(is_inside), at[is_inside]
+    return fitting.filter(is_inside)
+
+
+def pair_data(pairs: pl.DataFrame, panel: MarketPanel) -> PreferenceData:
+    """Arrays of pairs of a panel's names."""
+    n_weights = len(panel.symbols) + 1
     weights = {
-        name: np.array(kept[f"{name}_weights"].to_list(), np.float64).reshape(len(kept), len(names))
+        name: np.array(pairs[f"{name}_weights"].to_list(), np.float64).reshape(len(pairs), n_weights)
         for name in ("held", "chosen", "rejected")
     }
     return PreferenceData(
-        decided_at=decided_at.astype(np.int64),
-        drawdown=kept["drawdown"].to_numpy(),
-        flip=1.0 - kept["label"].to_numpy(),
-        weight=kept["weight"].to_numpy(),
-        is_holdout=(kept["part"] == STOP).to_numpy(),
+        decided_at=_session_places(pairs, panel, "session"),
+        drawdown=pairs["drawdown"].to_numpy(),
+        flip=1.0 - pairs["label"].to_numpy(),
+        weight=pairs["weight"].to_numpy(),
+        is_holdout=pairs["holdout"].to_numpy(),
         **weights,
     )
+
+
+def _session_places(pairs: pl.DataFrame, panel: MarketPanel, column: str) -> NDArray[np.int64]:
+    days = pairs[column].to_numpy().astype(panel.sessions.dtype)
+    return np.searchsorted(panel.sessions, days).astype(np.int64)
 
 
 def net_outcome(

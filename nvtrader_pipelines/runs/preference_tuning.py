@@ -1,21 +1,25 @@
 """What the policies of a run are tuned by: those of an earlier run, and its preference pairs."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import polars as pl
 
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.market.panel import normalize_windows
 from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_stored
 from nvtrader_pipelines.policies.preference_data import Tuning
-from nvtrader_pipelines.preferences.pairs import pair_data
+from nvtrader_pipelines.preferences.pairs import STOP, TRAIN, pair_data, pairs_within
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import read_pairs
 from nvtrader_pipelines.storage.store import Store
 
 
-def read_tuning(store: Store, plan: RunPlan, agent: DpoAgent, key: FoldSeed) -> Tuning:
-    """Read the policy of the starting run that a fold and seed are tuned from, and the pairs of the fold.
+def read_tuning(
+    store: Store, plan: RunPlan, agent: DpoAgent, key: FoldSeed, parts: Collection[str] = (TRAIN, STOP)
+) -> Tuning:
+    """Read the policy of the starting run that a fold and seed are tuned from, and the pairs of the fold, by part.
 
     Raises:
         StorageError: if the agent names no run or pairs, they are missing, or the starting policy of the fold was
@@ -43,8 +47,9 @@ def read_tuning(store: Store, plan: RunPlan, agent: DpoAgent, key: FoldSeed) -> 
             f"on {_format(card.stretches)}, and this run trains it on {_format(days)}; train the experiment of that "
             "run on the current market"
         )
-    pairs = pair_data(read_pairs(store.home, agent.pairs), plan.panel, fold.index, windows)
-    return Tuning(card.scaler, tensors, hashlib.sha256(archives[key]).hexdigest(), pairs)
+    pairs = pairs_within(read_pairs(store.home, agent.pairs), plan.panel, fold.index, windows)
+    data = pair_data(pairs.filter(pl.col("part").is_in(parts)), plan.panel)
+    return Tuning(card.scaler, tensors, hashlib.sha256(archives[key]).hexdigest(), data)
 
 
 def _format(days: Sequence[tuple[str, str]]) -> str:

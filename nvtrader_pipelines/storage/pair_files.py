@@ -16,11 +16,14 @@ def pair_path(home: Home, digest: str) -> Path:
     return home.preference_pairs / f"{digest}.parquet"
 
 
+def pair_digest(pairs: pl.DataFrame) -> str:
+    """SHA-256 of a set; equal pairs have equal ones."""
+    return hashlib.sha256(_content(pairs)).hexdigest()
+
+
 def write_pairs(home: Home, pairs: pl.DataFrame) -> str:
-    """Write a set unless it is there, and return its SHA-256; equal pairs give equal bytes."""
-    buffer = io.BytesIO()
-    pairs.sort("pair_id", "fold").write_parquet(buffer, compression="zstd")
-    content = buffer.getvalue()
+    """Write a set unless it is there, and return its SHA-256."""
+    content = _content(pairs)
     digest = hashlib.sha256(content).hexdigest()
     if not pair_path(home, digest).exists():
         write_atomically(pair_path(home, digest), content)
@@ -44,3 +47,9 @@ def read_pairs(home: Home, digest: str) -> pl.DataFrame:
     if hashlib.sha256(content).hexdigest() != digest:
         raise StorageError(f"{path} was changed: its SHA-256 must be its name; restore it")
     return pl.read_parquet(io.BytesIO(content))
+
+
+def _content(pairs: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    pairs.sort("pair_id", "fold").write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()

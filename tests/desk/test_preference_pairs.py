@@ -7,12 +7,14 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
+from nvtrader_pipelines.desk.preference_check import check_tuning
 from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
 from nvtrader_pipelines.desk.preference_training import tuning_experiment
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
+from nvtrader_pipelines.preferences import pairs as pair_rules
 from nvtrader_pipelines.preferences.pairs import pair_part
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
@@ -22,31 +24,47 @@ from nvtrader_pipelines.runs.train_walk_judge import train_run
 from nvtrader_pipelines.storage.decision_file import append_missing
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import pair_path, read_pairs, write_pairs
-from nvtrader_pipelines.storage.tables import DPO_EPOCHS, PREFERENCE_PAIRS
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import DPO_CHECKS, DPO_EPOCHS, PREFERENCE_PAIRS
 from tests.desk.desks import days_of, evening, trade
 from tests.preferences.sample_decisions import a_decision
-from tests.runs.untrained import EXPERIMENT, planned
+from tests.runs.untrained import AT, EXPERIMENT, planned
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def tuned(judged):
+    """Run that is tuned to the pairs of the evaluated run."""
+    store, run = Store(judged[0].home), judged[1]
+    store.tables.replace(PREFERENCE_PAIRS, pl.DataFrame(schema=PREFERENCE_PAIRS.schema), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_rules, "PARTS", ("train", "report"))  # a training has two quarters
+        write_preference_pairs(store, run)
+    whole = tuning_experiment(store, run)
+    spec = whole.model_copy(update={"agent": whole.agent.model_copy(update={"total_timesteps": 3000})})
+    store.ledger.register(spec)
+    drain(train_run(store, read_plan(store, spec.partition_key), Launch("task")))
+    return store, store.policies.read_latest(spec.partition_key)
 
 
 def test_pairs_lie_in_the_training_of_their_fold_and_are_written_once(trading_home):
     store, run = trading_home
     counts = write_preference_pairs(store, run)
-    pairs = read_run(store, PREFERENCE_PAIRS, run)
-    assert counts.n_pairs == len(pairs) > 0
-    assert counts.n_held_out == int(pairs["holdout"].sum())
+    rows = read_run(store, PREFERENCE_PAIRS, run)
+    assert counts.n_pairs == len(rows) > 0
+    assert counts.n_held_out == int(rows["holdout"].sum())
     plan = reopen_plan(store, run)
     days = plan.panel.sessions
     for fold in plan.folds:
-        of_fold = pairs.filter(fold=fold.index)
+        of_fold = rows.filter(fold=fold.index)
         first, last = plan.training_window(fold)
         assert len(of_fold)
         assert days[first] <= np.datetime64(of_fold["session"].min())
         assert np.datetime64(of_fold["outcome_session"].max()) <= days[last] < days[fold.test_first]
         assert set(of_fold["window"]) == {f"{days[first]} to {days[last]}"}
     write_preference_pairs(store, run)
-    assert read_run(store, PREFERENCE_PAIRS, run).equals(pairs)
+    assert read_run(store, PREFERENCE_PAIRS, run).equals(rows)
 
 
 def test_decisions_of_people_are_pairs_once_their_outcome_counts(trading_home):
@@ -74,21 +92,15 @@ def test_decisions_of_people_are_pairs_once_their_outcome_counts(trading_home):
     assert (pair["decision_id"], pair["session"], pair["fold"]) == (rows[0].decision_id, day, None)
 
 
-def test_run_is_tuned_fold_by_fold_and_keeps_its_start(trading_home):
-    store, run = trading_home
-    write_preference_pairs(store, run)
-    spec = tuning_experiment(store, run)
-    assert (spec.name, spec.agent.start, spec.environment) == ("small-dpo", run.run_id, EXPERIMENT.environment)
-    store.ledger.register(spec)
-    plan = read_plan(store, spec.partition_key)
-    drain(train_run(store, plan, Launch("task")))
-    tuned = store.policies.read_latest(spec.partition_key)
-    cards = {key: read_card(content) for key, content in store.policies.read_run(tuned).items()}
-    assert {card.start for card in cards.values()} == set(run.policies.values())
-    epochs = read_run(store, DPO_EPOCHS, tuned)
+def test_run_is_tuned_fold_by_fold_and_keeps_its_start(judged, tuned):
+    (store, run), start = tuned, judged[1]
+    spec = store.ledger.read(run.partition_key)
+    assert (spec.name, spec.agent.start, spec.environment) == ("small-dpo", start.run_id, EXPERIMENT.environment)
+    cards = {key: read_card(content) for key, content in store.policies.read_run(run).items()}
+    assert {card.start for card in cards.values()} == set(start.policies.values())
+    epochs = read_run(store, DPO_EPOCHS, run)
     assert set(epochs.select("fold", "seed").iter_rows()) == set(cards)
     assert epochs.filter(epoch=0)["loss"].to_list() == pytest.approx([np.log(2.0)] * len(epochs.filter(epoch=0)))
-    assert tuning_experiment(store, run) == spec
 
 
 def test_run_without_pairs_or_of_another_agent_is_not_tuned(trading_home):
@@ -120,10 +132,25 @@ def test_start_of_other_training_sessions_is_refused(trading_home):
 def test_changed_file_of_pairs_is_refused(trading_home):
     store, run = trading_home
     write_preference_pairs(store, run)
-    pairs = read_run(store, PREFERENCE_PAIRS, run)
-    digest = write_pairs(store.home, pairs)
-    assert write_pairs(store.home, pairs.reverse()) == digest
-    assert read_pairs(store.home, digest).sort("pair_id", "fold").equals(pairs.sort("pair_id", "fold"))
+    rows = read_run(store, PREFERENCE_PAIRS, run)
+    digest = write_pairs(store.home, rows)
+    assert write_pairs(store.home, rows.reverse()) == digest
+    assert read_pairs(store.home, digest).sort("pair_id", "fold").equals(rows.sort("pair_id", "fold"))
     pair_path(store.home, digest).write_bytes(b"else")
     with pytest.raises(StorageError, match="was changed"):
         read_pairs(store.home, digest)
+
+
+def test_check_tells_noise_from_order_and_is_written(tuned):
+    store, run = tuned
+    check = check_tuning(store, run, AT)
+    assert 0.0 <= check.auc.low <= check.auc.auc <= check.auc.high <= 1.0
+    assert check.auc.n_pairs >= check.auc.n_decisions > 1
+    (row,) = read_run(store, DPO_CHECKS, run).iter_rows(named=True)
+    assert (row["auc"], row["passed"], row["sentence"]) == (check.auc.auc, check.auc.is_above_chance, check.sentence)
+    assert (row["start"], row["auc_before"], row["checked_at"]) == (check.start, None, AT)
+    check_tuning(store, run, AT)
+    assert len(read_run(store, DPO_CHECKS, run)) == 1
+    assert check.epochs.filter(split="train", epoch=0)["loss"][0] == pytest.approx(np.log(2.0))
+    with pytest.raises(StorageError, match="needs a run of dpo"):
+        check_tuning(store, store.policies.read_latest(EXPERIMENT.partition_key), AT)

@@ -59,6 +59,7 @@ def first_state(own_home, instance):
     answers = [asset.key for asset in PREFERENCE_ASSETS if asset.partitions_def is None]
     runs = [market, experiment, run_job(own_home, "judgement", instance), run_job(own_home, "promotion", instance)]
     runs.append(run_job(own_home, "preferences", instance, asset_selection=answers))
+    runs.append(run_job(own_home, "dpo_check", instance, partition_key=KEY))
     kept = {path: path.read_bytes() for path in own_home.pictures.rglob("*.png")}
     return runs, Store(own_home).ledger.find_run(""), kept, table_contents(own_home)
 
@@ -91,7 +92,7 @@ def with_record(monkeypatch, changed) -> None:
 
 
 def test_every_asset_materializes_and_passes_its_checks(first_runs, own_home):
-    assert [step_errors(run) for run in first_runs] == [""] * 5
+    assert [step_errors(run) for run in first_runs] == [""] * 6
     specs = build_defs(home=own_home).resolve_all_asset_specs()
     expected = {spec.key.to_user_string() for spec in specs if spec.group_name != "research"} - EVENING
     assert set().union(*(materialized_assets(run) for run in first_runs)) == expected
@@ -103,6 +104,12 @@ def test_every_asset_materializes_and_passes_its_checks(first_runs, own_home):
         "evaluation/validation:candidate_is_more_than_luck",
         "evaluation/overfitting:choice_is_not_overfitted",  # nothing to choose from: there is one trial
     }
+
+
+def test_policy_that_cannot_be_tuned_says_why(first_runs):
+    verdict = metadata(first_runs, "policies/dpo_policy")
+    assert not verdict["tuned"].value
+    assert "held out to report on" in verdict["verdict"].value
 
 
 def test_promotion_checks_warn_with_figures(first_runs):

@@ -17,6 +17,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import (
     AUDIT,
     DELIVERIES,
+    DPO_CHECKS,
     DPO_EPOCHS,
     FILLS,
     PROMOTION_DECISIONS,
@@ -32,11 +33,15 @@ BIN = Path(sys.executable).parent
 NO_TABLES = {  # rows of the ledger, files, and a row of a table that sessions outside Dagster write, too
     "policies/experiment_version",
     "policies/trained_policy",
+    "policies/dpo_policy",
     "research/autoresearch_session",
 }
 WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, orders, the active policy, search sessions and decisions
     table.name
-    for table in (DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS, DPO_EPOCHS)
+    for table in (
+        *(DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS),
+        *(DPO_EPOCHS, DPO_CHECKS),
+    )
 }
 
 
@@ -111,7 +116,8 @@ def test_market_is_partitioned_by_year_and_the_rest_by_experiment(specs):
 
 
 def test_checks_of_required_identities_block(defs):
-    warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar", "enough_pairs_for_dpo"}
+    warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar"}
+    warnings_only |= {"pairs_differ", "pairs_are_balanced", "labels_are_recent"}
     warnings_only |= {"candidate_is_more_than_luck", "choice_is_not_overfitted", "no_refused_decisions"}
     graph = defs.resolve_asset_graph()
     blocking = {key.name: graph.get(key).blocking for key in graph.asset_check_keys}

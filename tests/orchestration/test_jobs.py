@@ -3,6 +3,7 @@
 import dagster as dg
 import pytest
 
+from nvtrader_pipelines.orchestration.assets.preferences import DPO_POLICY_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.home import Home
@@ -17,7 +18,7 @@ def test_experiment_job_has_the_partitioned_assets_judgement_the_rest(tmp_path):
     experiment, judgement = (
         set(defs.resolve_job_def(job).asset_layer.executable_asset_keys) for job in ("experiment", "judgement")
     )
-    assert experiment == {key for key, spec in specs.items() if spec.partitions_def == EXPERIMENTS}
+    assert experiment == {key for key, spec in specs.items() if spec.partitions_def == EXPERIMENTS} - {DPO_POLICY_KEY}
     assert judgement == {key for key, spec in specs.items() if spec.group_name == "evaluation"} - experiment
     assert all(specs[key].partitions_def is None for key in judgement)
     assert {key.path[-1] for key in judgement} >= {"validation", "sharpe_ratio_curve", "scorecards", "scoreboard"}

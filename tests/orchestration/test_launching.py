@@ -280,7 +280,7 @@ def test_launch_in_a_ui_is_queued_with_tags_and_terminated(tmp_path):
         run_id = until(launched)
         runs = JobRuns(store)
         assert runs.run(run_id).tags == {"nvtrader/layer": "storage", "nvtrader/by": "ann"}
-        terminated = launch(store, "dpo_check")
+        terminated = launch(store, "promotion")
         runs.terminate(terminated)
         assert ended(runs, terminated).status == "CANCELED"
         assert ended(runs, run_id).status == "SUCCESS"
@@ -289,8 +289,10 @@ def test_launch_in_a_ui_is_queued_with_tags_and_terminated(tmp_path):
                 launch(store, job, **options)
         with pytest.raises(ValueError, match="budget"):
             launch(store, "autoresearch", config=search_config(budget="many"))
-        (scheduled,) = run_now(store, "dpo_check")
-        assert runs.run(scheduled).tags == {"nvtrader/layer": "preferences"}
+        (scheduled,) = run_now(store, "weekly_upkeep")
+        assert runs.run(scheduled).tags == {"nvtrader/layer": "storage"}
+        with pytest.raises(ValueError, match="dpo could tune"):
+            run_now(store, "dpo_check")
         with pytest.raises(ValueError, match="no panel"):
             run_now(store, "weekly_autoresearch")
         (ingest,) = [state for state in runs.schedules() if state.schedule == "eod_ingest"]

@@ -226,6 +226,22 @@ def test_search_of_the_week_is_on_a_market_that_exists(tmp_path):
     assert (request.run_key, config) == ("2024-W27", {"seed": 202427, "source": "landing"})
 
 
-def test_pairs_are_checked_nightly_and_warehouse_tidied_weekly():
-    assert tick(schedules.dpo_check, dt.datetime(2024, 7, 2, 3, tzinfo=NEW_YORK)).run_key == "2024-07-02"
+def test_policies_that_dpo_can_tune_are_tuned_nightly(tmp_path):
+    night = dt.datetime(2024, 7, 2, 3, tzinfo=NEW_YORK)
+    home = small_home(tmp_path / "home")
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as alone:
+        (skipped,) = tick(schedules.dpo_check, night, alone, home)
+        assert "dpo could tune" in str(skipped.skip_message)
+        write_experiment(home, "rule.yaml", name="rule", agent={"kind": "equal_weight"}, seeds=[0])
+        specs = read_experiments(home).specs
+        for spec in specs:
+            Store(home).ledger.register(spec)
+        alone.add_dynamic_partitions(EXPERIMENTS.name, [spec.partition_key for spec in specs])
+        requests = tick(schedules.dpo_check, night, alone, home)
+    tunable = [spec.partition_key for spec in specs if spec.name != "rule"]
+    assert [request.partition_key for request in requests] == tunable
+    assert [request.run_key for request in requests] == [f"2024-07-02:{key}" for key in tunable]
+
+
+def test_warehouse_is_tidied_weekly():
     assert tick(schedules.weekly_upkeep, dt.datetime(2024, 7, 7, 5, tzinfo=NEW_YORK)).run_key == "2024-W27"

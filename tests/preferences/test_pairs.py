@@ -23,6 +23,7 @@ from nvtrader_pipelines.preferences.pairs import (
     holdout_part,
     pair_data,
     pair_part,
+    pairs_within,
     person_pairs,
 )
 from tests.markets import synthetic_panel
@@ -151,14 +152,14 @@ def test_data_of_a_fold_are_its_pairs_and_those_of_people_within_its_training(pa
     people = person_pairs(rows, {row.decision_id: 0.1 for row in rows}, market_of())
     everything = pl.concat([pairs, people, pairs.with_columns(fold=pl.lit(4, pl.Int32))])
     windows = [(30, 200), (300, 420)]
-    data = pair_data(everything, PANEL, 3, windows)
+    data = pair_data(pairs_within(everything, PANEL, 3, windows), PANEL)
     inside = [any(first <= t and t + HORIZON <= last for first, last in windows) for t in data.decided_at]
     assert all(inside)
-    expected = everything.filter(pl.col("fold").is_null() | (pl.col("fold") == 3), pl.col("part") != "report")
+    expected = everything.filter(pl.col("fold").is_null() | (pl.col("fold") == 3))
     at = np.searchsorted(PANEL.sessions, expected["session"].to_numpy().astype("datetime64[D]"))
     n_inside = sum(any(first <= t and t + HORIZON <= last for first, last in windows) for t in at)
     assert len(data) == n_inside > 100
     assert 0 < data.is_holdout.sum() < 0.3 * len(data)
     assert (data.flip <= 0.5).all()
     other = everything.with_columns(symbols=pl.lit(["AAA", "cash"]))
-    assert len(pair_data(other, PANEL, 3, windows)) == 0
+    assert pairs_within(other, PANEL, 3, windows).is_empty()

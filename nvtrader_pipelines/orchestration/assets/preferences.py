@@ -7,16 +7,22 @@ import dagster as dg
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.decision_rows import extract_decisions
 from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
+from nvtrader_pipelines.desk.preference_training import tune_run, tuning_obstacle
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.figures.agreement_figure import agreement_figure
+from nvtrader_pipelines.figures.tuning_figure import tuning_figure
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
-from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.orchestration.progress_log import ProgressLog
+from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
+from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.storage.decision_file import read_decisions
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DECISIONS, OUTCOMES, PREFERENCE_PAIRS
 
 DECISIONS_KEY = dg.AssetKey(["preferences", "decisions"])
 OUTCOMES_KEY = dg.AssetKey(["preferences", "outcomes"])
+PAIRS_KEY = dg.AssetKey(["preferences", "preference_pairs"])
+DPO_POLICY_KEY = dg.AssetKey(["policies", "dpo_policy"])
 
 
 @dg.asset(
@@ -51,7 +57,7 @@ def outcomes(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
 
 
 @dg.asset(
-    key=["preferences", "preference_pairs"],
+    key=PAIRS_KEY,
     group_name="preferences",
     kinds={"iceberg", "polars"},
     deps=[["policies", "trained_policy"], OUTCOMES_KEY],
@@ -63,3 +69,37 @@ def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[
     counts = write_preference_pairs(store, store.policies.read_latest(context.partition_key))
     metadata = {"holdout": counts.n_held_out, "won_by_policy": counts.n_won, "of_people": counts.n_of_people}
     return table_result(store, PREFERENCE_PAIRS, counts.n_pairs, metadata)
+
+
+@dg.asset(
+    key=DPO_POLICY_KEY,
+    group_name="policies",
+    kinds={"pytorch", "mlflow"},
+    deps=[PAIRS_KEY],
+    partitions_def=EXPERIMENTS,
+    code_version="1",
+    pool="training",
+)
+def dpo_policy(
+    context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
+) -> dg.MaterializeResult:
+    """Policies of an experiment tuned to its preference pairs, judged like any run; or why they are not."""
+    run = store.policies.read_latest(context.partition_key)
+    obstacle = tuning_obstacle(store, run)
+    if obstacle is not None:
+        context.log.info("not tuned: %s", obstacle)
+        return dg.MaterializeResult(metadata={"tuned": False, "verdict": f"not tuned: {obstacle}"})
+    launch = Launch(context.run.run_id, context.run.run_id)
+    check = drain(tune_run(store, run, launch), progress.reporter(context))
+    figure = tuning_figure(check.epochs, check.auc, check.calibration, f"{check.experiment}: tuned to preference pairs")
+    return dg.MaterializeResult(
+        metadata={
+            **store_pictures(store.home, "dpo_policy", {"tuning": figure}, context.partition_key),
+            "tuned": True,
+            "verdict": check.sentence,
+            "auc": check.auc.auc,
+            "run_id": check.run_id,
+            "notes": list(check.notes),
+            "rejected_winners": dg.MetadataValue.md(markdown_table(check.rejected_winners)),
+        }
+    )

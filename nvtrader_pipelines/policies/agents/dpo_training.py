@@ -6,13 +6,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
 from safetensors.torch import load
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.actions import Action, ResidualAction, SimplexAction
-from nvtrader_pipelines.envs.observations.builder import AccountView
+from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationBuilder
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
     add_prefix,
@@ -61,12 +65,12 @@ class ActionLogits:
                 f"dpo needs an action whose weights can be inverted, simplex or residual, but environment.action is "
                 f"{action.kind}; tune a run with one of them"
             )
-        self._action = action
+        self.action: SimplexAction | ResidualAction = action
         self._n_shifted = n_symbols + isinstance(action, SimplexAction)  # whose common shift changes no weight
 
     def of_actions(self, actions: Tensor) -> Tensor:
         """Logits (n, A) of raw actions (n, A)."""
-        action, within = self._action, actions.clamp(-self._action.bound, self._action.bound)
+        action, within = self.action, actions.clamp(-self.action.bound, self.action.bound)
         if isinstance(action, SimplexAction):
             return within
         tilts = torch.full((actions.shape[1],), action.tilt)
@@ -89,8 +93,8 @@ class DpoTraining:
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
         self._agent, self._logits = agent, ActionLogits(simulation.spec.action, len(simulation.panel.symbols))
         policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
-        spaces = observation_space(simulation), action_space(simulation)
-        self._policy = policy_class(*spaces, agent.schedule(), **policy_kwargs)
+        boxes = observation_space(simulation), action_space(simulation)
+        self._policy = policy_class(*boxes, agent.schedule(), **policy_kwargs)
         try:
             self._policy.load_state_dict(load(tuning.tensors))
         except RuntimeError as error:
@@ -98,11 +102,10 @@ class DpoTraining:
                 f"the starting policy must have the network of the agent's backbone, but its tensors do not fit "
                 f"({error}); copy agent.backbone and log_std_init from the experiment of run {agent.start}"
             ) from error
-        pairs = pair_tensors(self._policy, simulation, tuning.pairs, self._logits)
-        is_stop = torch.from_numpy(pairs[1])
-        tensors = pairs[0]
+        tensors, kept = pair_tensors(self._policy, simulation.builder, simulation.panel, tuning.pairs, self._logits)
         if agent.labels == "soft":
             tensors = replace(tensors, weight=torch.ones_like(tensors.weight))
+        is_stop = torch.from_numpy(tuning.pairs.is_holdout[kept])
         self._train, self._stop = tensors.select(~is_stop), tensors.select(is_stop)
         if not len(self._train):
             raise ValueError(
@@ -242,27 +245,56 @@ def means(policy: Any, observations: Tensor) -> Tensor:
 
 @torch.no_grad()
 def pair_tensors(
-    policy: Any, simulation: PortfolioSimulation, pairs: PreferenceData, logits: ActionLogits
-) -> tuple[PairTensors, np.ndarray]:
-    """Tensors of the pairs that the action can reach, under the starting policy, and which of them are held out."""
-    action, panel = simulation.spec.action, simulation.panel
-    assert isinstance(action, SimplexAction | ResidualAction)
-    chosen, rejected = (action.logits(panel, weights, pairs.decided_at) for weights in (pairs.chosen, pairs.rejected))
-    is_reachable = chosen.is_reachable & rejected.is_reachable
-    kept = pairs.select(is_reachable)
-    seen = simulation.builder.observe(kept.decided_at, AccountView(kept.held, kept.drawdown))
-    observations = torch.from_numpy(seen)
+    policy: Any, builder: ObservationBuilder, panel: MarketPanel, pairs: PreferenceData, logits: "ActionLogits"
+) -> tuple[PairTensors, NDArray[np.int64]]:
+    """Tensors of the pairs that the action can reach, under the starting policy, and their places among all pairs."""
+    chosen, rejected = (
+        logits.action.logits(panel, weights, pairs.decided_at) for weights in (pairs.chosen, pairs.rejected)
+    )
+    places = np.flatnonzero(chosen.is_reachable & rejected.is_reachable)
+    kept = pairs.select(places)
+    observations = torch.from_numpy(builder.observe(kept.decided_at, AccountView(kept.held, kept.drawdown)))
     policy.set_training_mode(False)
     reference = logits.of_actions(means(policy, observations))
 
-    def tensor(values: np.ndarray) -> Tensor:
+    def tensor(values: NDArray[np.float64]) -> Tensor:
         """Logits of weights; the reference's where no weight depends on one."""
-        known = torch.from_numpy(values[is_reachable].astype(np.float32))
+        known = torch.from_numpy(values[places].astype(np.float32))
         return torch.where(known.isnan(), reference, known)
 
     flip, weight = (torch.from_numpy(values.astype(np.float32)) for values in (kept.flip, kept.weight))
-    tensors = PairTensors(observations, tensor(chosen.values), tensor(rejected.values), reference, flip, weight)
-    return tensors, kept.is_holdout
+    return PairTensors(observations, tensor(chosen.values), tensor(rejected.values), reference, flip, weight), places
+
+
+@torch.no_grad()
+def pair_gains(
+    agent: DpoSettings,
+    environment: EnvSpec,
+    panel: MarketPanel,
+    tuning: Tuning,
+    tensors: dict[str, Tensor],
+) -> NDArray[np.float64]:
+    """How much more the chosen than the rejected portfolio of pairs (P,) gained in log-probability since the start.
+
+    NaN where the action cannot reach one of the two.
+    """
+    builder = environment.observation.start(panel, tuning.scaler, environment.lookback)
+    logits, size = ActionLogits(environment.action, len(panel.symbols)), environment.action.size(len(panel.symbols))
+    observations = spaces.Box(-np.inf, np.inf, (builder.length,), np.float32)
+    actions = spaces.Box(-size.bound, size.bound, (size.length,), np.float32)
+    start, tuned = (agent.network(builder.layout, observations, actions) for _ in range(2))
+    start.load_state_dict(load(tuning.tensors))
+    tuned.load_state_dict(tensors)
+    tuned.set_training_mode(False)
+    pairs, places = pair_tensors(start, builder, panel, tuning.pairs, logits)
+    now = logits.of_actions(means(tuned, pairs.observations))
+    gained = [
+        logits.log_prob(now, weights) - logits.log_prob(pairs.reference, weights)
+        for weights in (pairs.chosen, pairs.rejected)
+    ]
+    gains = np.full(len(tuning.pairs), np.nan)
+    gains[places] = (gained[0] - gained[1]).numpy()
+    return gains
 
 
 def _require_within(simulation: PortfolioSimulation, pairs: PreferenceData) -> None:

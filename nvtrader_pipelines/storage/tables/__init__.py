@@ -33,6 +33,7 @@ from nvtrader_pipelines.storage.tables.portfolio import (
 )
 from nvtrader_pipelines.storage.tables.preferences import (
     DECISIONS,
+    DPO_CHECKS,
     DPO_EPOCHS,
     OUTCOMES,
     PREFERENCE_PAIRS,
@@ -87,6 +88,7 @@ TABLES: tuple[Table, ...] = (
     REFUSED_DECISIONS,
     OUTCOMES,
     PREFERENCE_PAIRS,
+    DPO_CHECKS,
     DPO_EPOCHS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,

@@ -18,6 +18,30 @@ DPO_EPOCHS = Table(
     TableSchema(RUN, TRAINING_CURVE.only("fold", "seed"), PREFERENCE_EPOCH),
     BY_RUN,
 )
+DPO_CHECKS = Table(
+    "preferences",
+    "dpo_checks",
+    TableSchema(
+        RUN,
+        Column("experiment", pl.String, "experiment of the tuned policies"),
+        Column("checked_at", UTC_TIME, "when"),
+        Column("start", pl.String, "run whose policies were tuned"),
+        Column("pairs", pl.String, "SHA-256 of the pairs"),
+        Column("n_trained", pl.Int64, "pairs trained on, of all folds"),
+        Column("n_of_people", pl.Int64, "those of people, among all pairs"),
+        Column("n_pairs", pl.Int64, "held-out pairs that are reported on"),
+        Column("n_decisions", pl.Int64, "sessions of these pairs"),
+        Column("auc", pl.Float64, "area under the ROC curve of the reported pairs, mean of the seeds; 0.5 is chance"),
+        Column("auc_low", pl.Float64, "lower bound of its 95 % interval"),
+        Column("auc_high", pl.Float64, "upper bound of its 95 % interval"),
+        Column("accuracy", pl.Float64, "share of pairs whose chosen portfolio gained more than the rejected one"),
+        Column("kl", pl.Float64, "mean divergence of the tuned policies from the start, nats a decision"),
+        Column("auc_before", pl.Float64, "AUC of the check before, of the same start's experiment; null for the first"),
+        Column("passed", pl.Boolean, "whether the interval lies above 0.5"),
+        Column("sentence", pl.String, "the verdict"),
+    ),
+    BY_RUN,
+)
 DECISIONS = Table(
     "preferences",
     "decisions",

@@ -1,9 +1,12 @@
-"""Agreement of people and market: whose weights did better, five sessions after each decision."""
+"""Agreement of people and market, and what policies learned from preference pairs."""
+
+import polars as pl
 
 from nvtrader_pipelines.preferences.agreement import agreement, counted_outcomes
+from nvtrader_pipelines.preferences.pair_order import readiness
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
-from nvtrader_pipelines.storage.tables import OUTCOMES
+from nvtrader_pipelines.storage.tables import DPO_CHECKS, OUTCOMES, PREFERENCE_PAIRS
 
 COLUMNS = ("session", "decision", "reason", "excess_pct", "weight")
 GROUPS = {"decision": "By decision", "reason": "By reason", "month": "By month"}
@@ -29,4 +32,22 @@ def read_feedback(shared: Context) -> Content:
         n_outcomes=len(outcomes),
         n_counted=len(counted_outcomes(outcomes)),
     )
-    return Content({"agreement": part})
+    return Content({"agreement": part, "tuning": read_tuning_part(shared)})
+
+
+def read_tuning_part(shared: Context) -> str:
+    """Read what the preference pairs can tell, and the last check of a policy that was tuned to them."""
+    checks = shared.store.tables.read(DPO_CHECKS).sort("checked_at")
+    check = checks.row(-1, named=True) if len(checks) else None
+    pairs = shared.store.tables.read(PREFERENCE_PAIRS, columns=["run_id", "part", "session", "source"])
+    counts = pairs["run_id"].value_counts(sort=True)
+    run_id = check["start"] if check and check["start"] in counts["run_id"] else next(iter(counts["run_id"]), None)
+    of_run = pairs.filter(pl.col("run_id") == run_id) if run_id else pairs.clear()
+    return render(
+        "tuning",
+        check=check,
+        n_pairs=len(of_run),
+        n_of_people=len(of_run.filter(source="person")),
+        readiness=readiness(of_run),
+        run_id=run_id,
+    )

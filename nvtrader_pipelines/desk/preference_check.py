@@ -1,0 +1,198 @@
+"""Check of a tuned run: whether its policies order held-out portfolios better than chance."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+
+from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.market.panel import normalize_windows
+from nvtrader_pipelines.policies.agents import DpoAgent
+from nvtrader_pipelines.policies.archive import read_archive
+from nvtrader_pipelines.preferences.pair_order import (
+    CalibrationBin,
+    HoldoutAuc,
+    calibration,
+    holdout_auc,
+    n_missing,
+    orient,
+)
+from nvtrader_pipelines.preferences.pairs import REPORT, TRAIN, pairs_within
+from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.preference_tuning import read_tuning
+from nvtrader_pipelines.runs.run_tables import read_run, replace_run
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.pair_files import read_pairs
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import DPO_CHECKS, DPO_EPOCHS
+
+STUCK = 1e-3  # a loss this close to its beginning has not moved
+MAX_WINNERS = 10
+FIGURES = ("loss", "log_ratio_chosen", "log_ratio_rejected", "margin", "accuracy", "kl")
+
+
+@dataclass(frozen=True, eq=False)
+class TuningCheck:
+    """Verdict on a tuned run, with what it rests on."""
+
+    run_id: str
+    experiment: str
+    start: str
+    auc: HoldoutAuc
+    auc_before: float | None  # of the check before
+    kl: float
+    n_missing: int
+    notes: tuple[str, ...]  # on the training
+    calibration: tuple[CalibrationBin, ...]
+    epochs: pl.DataFrame  # columns of `PREFERENCE_EPOCH`, mean over folds and seeds
+    rejected_winners: pl.DataFrame  # session, decision_id, margin: what people rejected and the market preferred
+
+    @property
+    def sentence(self) -> str:
+        """Verdict in a sentence."""
+        auc = self.auc
+        figures = f"hold-out AUC {auc.auc:.2f} [{auc.low:.2f}, {auc.high:.2f}] on {auc.n_decisions} decisions"
+        if auc.is_above_chance:
+            return f"{figures}: the tuned policies order portfolios better than chance"
+        missing = f"; {self.n_missing} decisions are missing to tell 0.55 from 0.5" if self.n_missing else ""
+        return f"{figures}: its interval contains 0.5, so the pairs do not order portfolios better than chance{missing}"
+
+
+def check_tuning(store: Store, run: SealedRun, now: datetime) -> TuningCheck:
+    """Score the reported pairs by a tuned run's policies, and replace the run's row of checks.
+
+    Raises:
+        StorageError: if the run tunes nothing, its pairs or start are missing, or too few pairs are held out.
+    """
+    plan = reopen_plan(store, run)
+    agent = plan.spec.agent
+    if not isinstance(agent, DpoAgent) or agent.pairs is None or agent.start is None:
+        raise StorageError(
+            f"a check needs a run of dpo, but {run.experiment} is trained by {agent.kind}; tune it with "
+            f"`nvtrader preferences train {run.experiment}`"
+        )
+    pairs = read_pairs(store.home, agent.pairs)
+    gains, reported = _reported_gains(store, plan, run, agent, pairs)
+    scores, is_first = orient(gains, reported["pair_id"].to_list())
+    sessions = reported["session"].to_numpy().astype("datetime64[D]")
+    try:
+        auc = holdout_auc(scores, is_first, sessions)
+    except ValueError as error:
+        raise StorageError(f"run {run.run_id} cannot be checked: {error}") from error
+    epochs = read_run(store, DPO_EPOCHS, run)
+    kept = _kept_epochs(epochs)
+    check = TuningCheck(
+        run_id=run.run_id,
+        experiment=run.experiment,
+        start=agent.start,
+        auc=auc,
+        auc_before=_auc_before(store, run),
+        kl=kept["kl"],
+        n_missing=n_missing(auc.n_decisions),
+        notes=_notes(kept),
+        calibration=tuple(calibration(scores, is_first, agent.beta)),
+        epochs=_mean_epochs(epochs),
+        rejected_winners=pairs.filter(pl.col("swapped"))
+        .sort("margin", descending=True)
+        .select("session", "decision_id", "margin")
+        .head(MAX_WINNERS),
+    )
+    _write(store, run, check, agent.pairs, pairs, now)
+    return check
+
+
+def _reported_gains(
+    store: Store, plan: RunPlan, run: SealedRun, agent: DpoAgent, pairs: pl.DataFrame
+) -> tuple[np.ndarray, pl.DataFrame]:
+    """Gains of reachable reported pairs, mean over the seeds of each fold, and the pairs."""
+    from nvtrader_pipelines.policies.agents.dpo_training import pair_gains
+
+    archives, gains, frames = store.policies.read_run(run), [], []
+    for fold in plan.folds:
+        within = pairs_within(pairs, plan.panel, fold.index, normalize_windows(plan.training_window(fold)))
+        reported = within.filter(pl.col("part") == REPORT)
+        of_seeds = [
+            pair_gains(
+                agent,
+                plan.spec.environment,
+                plan.panel,
+                read_tuning(store, plan, agent, (fold.index, seed), (REPORT,)),
+                read_archive(archives[fold.index, seed])[1],
+            )
+            for seed in plan.spec.seeds
+        ]
+        mean = np.mean(of_seeds, axis=0)
+        gains.append(mean[~np.isnan(mean)])
+        frames.append(reported.filter(pl.Series(~np.isnan(mean), dtype=pl.Boolean)))
+    return np.concatenate(gains), pl.concat(frames)
+
+
+def _mean_epochs(epochs: pl.DataFrame) -> pl.DataFrame:
+    """Means over folds and seeds; a training that ended early counts with its last epoch."""
+    last = epochs["epoch"].max()
+    every = pl.DataFrame({"epoch": range(int(str(last)) + 1)}, schema={"epoch": pl.Int32})
+    trainings = epochs.select("fold", "seed", "split").unique(maintain_order=True)
+    filled = (
+        trainings.join(every, how="cross")
+        .join(epochs, on=["fold", "seed", "split", "epoch"], how="left", maintain_order="left")
+        .with_columns(pl.all().exclude("fold", "seed", "split", "epoch").forward_fill().over("fold", "seed", "split"))
+    )
+    return filled.group_by("split", "epoch", maintain_order=True).agg(pl.col("n_pairs").sum(), pl.col(FIGURES).mean())
+
+
+def _kept_epochs(epochs: pl.DataFrame) -> dict[str, float]:
+    """Means over folds and seeds at the epochs whose policies were kept: those of the lowest loss, or the last."""
+    key = ("fold", "seed")
+    best = epochs.filter(split="stop").sort("loss", "epoch").group_by(key, maintain_order=True).first()
+    last = epochs.sort("epoch", descending=True).group_by(key, maintain_order=True).first()
+    kept = pl.concat([best, last]).unique(key, keep="first", maintain_order=True).select(*key, "epoch")
+    train = epochs.filter(split="train").join(kept, on=[*key, "epoch"])
+    return {name: float(train[name].mean()) for name in FIGURES}  # type: ignore[arg-type] - columns of numbers
+
+
+def _notes(kept: dict[str, float]) -> tuple[str, ...]:
+    """What a training of pairs is known to do wrong, if it did."""
+    notes = []
+    if abs(kept["loss"] - np.log(2.0)) < STUCK:
+        notes.append(
+            f"the loss on the training pairs stayed at {kept['loss']:.4f}, ln 2 is 0.6931: the labels are as good as "
+            "random, or the training is too short"
+        )
+    if kept["log_ratio_chosen"] < 0.0 and kept["log_ratio_rejected"] < 0.0:
+        notes.append(
+            f"chosen and rejected portfolios both became less likely, by {-kept['log_ratio_chosen']:.2f} and "
+            f"{-kept['log_ratio_rejected']:.2f} in log-probability; raise sft_weight if that is not meant"
+        )
+    return tuple(notes)
+
+
+def _auc_before(store: Store, run: SealedRun) -> float | None:
+    """AUC of the latest check of another run of the same experiment."""
+    checks = store.tables.read(DPO_CHECKS, columns=["experiment", "run_id", "checked_at", "auc"])
+    before = checks.filter(pl.col("experiment") == run.experiment, pl.col("run_id") != run.run_id).sort("checked_at")
+    return None if before.is_empty() else float(before["auc"][-1])
+
+
+def _write(store: Store, run: SealedRun, check: TuningCheck, digest: str, pairs: pl.DataFrame, now: datetime) -> None:
+    """Replace the run's row."""
+    row = {
+        "checked_at": now,
+        "start": check.start,
+        "pairs": digest,
+        "n_trained": len(pairs.filter(pl.col("part") == TRAIN)),
+        "n_of_people": len(pairs.filter(pl.col("source") == "person")),
+        "n_pairs": check.auc.n_pairs,
+        "n_decisions": check.auc.n_decisions,
+        "auc": check.auc.auc,
+        "auc_low": check.auc.low,
+        "auc_high": check.auc.high,
+        "accuracy": check.auc.accuracy,
+        "kl": check.kl,
+        "auc_before": check.auc_before,
+        "passed": check.auc.is_above_chance,
+        "sentence": check.sentence,
+    }
+    schema = {name: kind for name, kind in DPO_CHECKS.schema.items() if name in row}
+    replace_run(store, DPO_CHECKS, pl.DataFrame([row], schema=schema), run)
