@@ -52,6 +52,7 @@ from nvtrader_pipelines.service.documents.policy_facts import (
     PromotionDecision,
     TearSheetDocument,
 )
+from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
 from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
 from nvtrader_pipelines.service.documents.run_facts import (
     DeletedRun,
@@ -124,6 +125,10 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader plans reject": AuditEvent,
     "nvtrader plans skip": AuditEvent,
     "nvtrader plans equal": AuditEvent,
+    "nvtrader preferences check": TuningFacts,
+    "nvtrader preferences export": ExportedPairs,
+    "nvtrader preferences pairs": ExtractedPairs,
+    "nvtrader preferences train": SummaryFigures,  # rows
     "nvtrader components FAMILY": ComponentFacts,  # rows
     "nvtrader research space": SpaceDocument,
     "nvtrader research start": SessionDocument,

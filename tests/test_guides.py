@@ -43,6 +43,7 @@ FIRST_EXPERIMENT = NAMED["first-experiment"]
 CONTINUES = {  # guide to the guide whose home, with its trained policies, it continues
     "paper-trading": FIRST_EXPERIMENT,
     "feedback": NAMED["paper-trading"],
+    "preferences": NAMED["feedback"],
     "policies": NAMED["scoreboard"],
     "sweep": NAMED["own-data"],
     "troubleshooting": NAMED["sweep"],  # in a chain, since they share a home

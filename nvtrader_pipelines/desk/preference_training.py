@@ -39,6 +39,24 @@ def is_tunable(spec: ExperimentSpec) -> bool:
     return isinstance(spec.agent, ActorCriticLearner) and not isinstance(spec.agent, RecurrentPpoAgent | DpoAgent)
 
 
+def tuned_run(store: Store, run: SealedRun) -> SealedRun:
+    """Latest run that is tuned from a run's experiment; the run itself if it is tuned.
+
+    Raises:
+        StorageError: if there is none.
+    """
+    if isinstance(store.ledger.read(run.partition_key).agent, DpoAgent):
+        return run
+    name = tuned_name(run.experiment)
+    runs = store.ledger.runs().filter(pl.col("partition_key").str.starts_with(f"{name}@"), pl.col("status") == "done")
+    if runs.is_empty():
+        raise StorageError(
+            f"no policy of {run.experiment} was tuned yet; run `nvtrader preferences train {run.experiment}`"
+        )
+    latest = runs.sort("started_at").row(-1, named=True)
+    return store.policies.read_sealed(latest["partition_key"], latest["run_id"])
+
+
 def tuning_experiment(store: Store, run: SealedRun) -> ExperimentSpec:
     """Make the experiment that tunes a run's policies, and keep its pairs of today under their digest.
 

@@ -57,7 +57,7 @@ class Home:
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
-    exports = _Place("exports")  # files that queries write
+    exports = _Place("exports")  # files that queries and exports write
     mlflow = _Place("warehouse/mlflow")  # MLflow store
     mlflow_database = _Place("warehouse/mlflow/mlflow.db")
     duckdb_file = _Place("warehouse/nvtrader.duckdb")  # published views

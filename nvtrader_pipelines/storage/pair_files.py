@@ -1,4 +1,4 @@
-"""Sets of preference pairs that policies are tuned to, as Parquet files named by their SHA-256."""
+"""Preference pairs as files: sets that policies are tuned to, named by their SHA-256, and exports."""
 
 import hashlib
 import io
@@ -47,6 +47,23 @@ def read_pairs(home: Home, digest: str) -> pl.DataFrame:
     if hashlib.sha256(content).hexdigest() != digest:
         raise StorageError(f"{path} was changed: its SHA-256 must be its name; restore it")
     return pl.read_parquet(io.BytesIO(content))
+
+
+def write_export(rows: pl.DataFrame, path: Path) -> None:
+    """Write rows as JSON lines or Parquet, as the suffix of the path says.
+
+    Raises:
+        ValueError: if the suffix is neither .jsonl nor .parquet.
+    """
+    writers = {".jsonl": rows.write_ndjson, ".parquet": rows.write_parquet}
+    suffix, buffer = path.suffix.lower(), io.BytesIO()
+    if suffix not in writers:
+        raise ValueError(
+            f"the name of an export must end in .jsonl or .parquet, but {path.name} "
+            f"{f'ends in {suffix}' if suffix else 'has no suffix'}; name another path"
+        )
+    writers[suffix](buffer)
+    write_atomically(path, buffer.getvalue())
 
 
 def _content(pairs: pl.DataFrame) -> bytes:

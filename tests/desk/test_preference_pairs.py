@@ -6,14 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.desk import preference_training
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.preference_check import check_tuning
 from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
-from nvtrader_pipelines.desk.preference_training import tuning_experiment
+from nvtrader_pipelines.desk.preference_training import is_tunable, tune_run, tuning_experiment, tuning_obstacle
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
+from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.preferences import pairs as pair_rules
 from nvtrader_pipelines.preferences.pairs import pair_part
 from nvtrader_pipelines.runs.lifecycle import Launch
@@ -24,6 +26,7 @@ from nvtrader_pipelines.runs.train_walk_judge import train_run
 from nvtrader_pipelines.storage.decision_file import append_missing
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import pair_path, read_pairs, write_pairs
+from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DPO_CHECKS, DPO_EPOCHS, PREFERENCE_PAIRS
 from tests.desk.desks import days_of, evening, trade
@@ -154,3 +157,30 @@ def test_check_tells_noise_from_order_and_is_written(tuned):
     assert check.epochs.filter(split="train", epoch=0)["loss"][0] == pytest.approx(np.log(2.0))
     with pytest.raises(StorageError, match="needs a run of dpo"):
         check_tuning(store, store.policies.read_latest(EXPERIMENT.partition_key), AT)
+
+
+def test_run_is_tuned_once_to_the_same_pairs_and_says_why_not_again(judged, tuned, monkeypatch):
+    store, run = tuned[0], judged[1]
+    assert "are needed" in tuning_obstacle(store, run)  # the home has few pairs
+    monkeypatch.setattr(preference_training, "MIN_PAIRS", 10)
+    monkeypatch.setattr(preference_training, "MIN_DECISIONS", 2)
+    make = preference_training._experiment
+
+    def short(*arguments):
+        spec = make(*arguments)
+        return spec.model_copy(update={"agent": spec.agent.model_copy(update={"total_timesteps": 200})})
+
+    monkeypatch.setattr(preference_training, "_experiment", short)
+    assert tuning_obstacle(store, run) is None
+    check = drain(tune_run(store, run, Launch("task")))
+    assert check.start == run.run_id
+    assert read_experiment(store.home.experiments / "small-dpo.yaml").agent.start == run.run_id
+    assert store.ledger.run(check.run_id).status == "done"
+    assert "tuned to these" in tuning_obstacle(store, run)
+    assert drain(tune_run(store, run, Launch("task"))).run_id == check.run_id
+
+
+def test_rule_has_no_policy_to_tune(judged):
+    rule = EXPERIMENT.model_copy(update={"agent": EqualWeight(), "seeds": (0,)})
+    assert not is_tunable(rule)
+    assert is_tunable(EXPERIMENT)

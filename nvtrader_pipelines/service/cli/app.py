@@ -17,6 +17,7 @@ from nvtrader_pipelines.service.cli import (
     plan_commands,
     policy_commands,
     portfolio_commands,
+    preference_commands,
     research_commands,
     run_commands,
     scoreboard_commands,
@@ -45,8 +46,8 @@ app = typer.Typer(
 )
 for commands in (
     *(experiment_commands, run_commands, policy_commands, component_commands, scoreboard_commands),
-    *(train_command, research_commands, trade_command, portfolio_commands, plan_commands, halt_commands),
-    *(serve_command, backup_commands),
+    *(train_command, research_commands, trade_command, portfolio_commands, plan_commands, preference_commands),
+    *(halt_commands, serve_command, backup_commands),
 ):
     app.add_typer(commands.app)
 

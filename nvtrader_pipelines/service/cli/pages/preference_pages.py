@@ -1,0 +1,50 @@
+"""Pages of preference pairs and of policies tuned to them."""
+
+from pathlib import Path
+
+import polars as pl
+
+from nvtrader_pipelines.desk.preference_check import TuningCheck
+from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
+from nvtrader_pipelines.service.documents.preference_facts import ExtractedPairs
+
+
+def print_pairs(document: ExtractedPairs) -> None:
+    """Print how many pairs there are, and what they can tell."""
+    lines = {
+        "run": f"{document.run_id} of {document.experiment}",
+        "pairs": f"{document.n_pairs:,}: {document.n_trained:,} to train on, {document.n_held_out:,} held out",
+        "of people": f"{document.n_of_people:,}",
+        "won": f"{document.n_won:,} by the policy, of those with candidates",
+        "reported on": f"{document.n_decisions:,} decisions; {document.n_missing:,} are missing to tell an AUC of 0.55 "
+        "from 0.50",
+    }
+    if document.half_width is not None:
+        half = f"{document.half_width:.2f}"
+        lines["to expect"] = f"an interval of 0.50 \N{PLUS-MINUS SIGN} {half} where pairs teach nothing"
+    print_lines(lines)
+
+
+def print_check(check: TuningCheck, picture: Path) -> None:
+    """Print the verdict on a tuned run and what it rests on."""
+    auc = check.auc
+    lines = {
+        "run": f"{check.run_id} of {check.experiment}, tuned from run {check.start}",
+        "hold-out AUC": f"{auc.auc:.2f} [{auc.low:.2f}, {auc.high:.2f}], 0.50 is chance",
+        "from": f"{auc.n_pairs:,} pairs of {auc.n_decisions:,} decisions; {auc.accuracy:.0%} in the right order",
+        "divergence": f"{check.kl:.3f} nats a decision from the start",
+    }
+    if check.auc_before is not None:
+        lines["drift"] = f"{auc.auc - check.auc_before:+.2f} since the check before"
+    print_lines(lines)
+    print_line(check.sentence, None if auc.is_above_chance else "yellow")
+    for note in check.notes:
+        print_line(note, "yellow")
+    rows = pl.DataFrame([vars(row) for row in check.calibration])
+    print_part("calibration: predicted and observed shares", rows.with_columns(pl.selectors.float().round(3)), "none")
+    print_part(
+        "rejected winners: decisions of people that the market contradicts, by margin",
+        check.rejected_winners,
+        "none: no decision of a person is among the pairs with the market against it",
+    )
+    print_line(f"picture: {picture}", "dim")
