@@ -36,14 +36,19 @@ from tests.runs.untrained import AT, EXPERIMENT, planned
 pytestmark = pytest.mark.slow
 
 
+def write_alternating_pairs(store, run):
+    """Write pairs of which every second quarter is held out: a training of the home has two quarters."""
+    store.tables.replace(PREFERENCE_PAIRS, pl.DataFrame(schema=PREFERENCE_PAIRS.schema), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_rules, "PARTS", ("train", "report"))
+        write_preference_pairs(store, run)
+
+
 @pytest.fixture(scope="module")
 def tuned(judged):
     """Run that is tuned to the pairs of the evaluated run."""
     store, run = Store(judged[0].home), judged[1]
-    store.tables.replace(PREFERENCE_PAIRS, pl.DataFrame(schema=PREFERENCE_PAIRS.schema), {})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_rules, "PARTS", ("train", "report"))  # a training has two quarters
-        write_preference_pairs(store, run)
+    write_alternating_pairs(store, run)
     whole = tuning_experiment(store, run)
     spec = whole.model_copy(update={"agent": whole.agent.model_copy(update={"total_timesteps": 3000})})
     store.ledger.register(spec)
@@ -161,6 +166,7 @@ def test_check_tells_noise_from_order_and_is_written(tuned):
 
 def test_run_is_tuned_once_to_the_same_pairs_and_says_why_not_again(judged, tuned, monkeypatch):
     store, run = tuned[0], judged[1]
+    write_alternating_pairs(store, run)
     assert "are needed" in tuning_obstacle(store, run)  # the home has few pairs
     monkeypatch.setattr(preference_training, "MIN_PAIRS", 10)
     monkeypatch.setattr(preference_training, "MIN_DECISIONS", 2)

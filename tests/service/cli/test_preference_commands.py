@@ -88,8 +88,10 @@ def test_pairs_tells_what_they_can_show(trained, command):
     assert f"{document['n_pairs']:,}" in shown
 
 
-def test_check_of_what_was_never_tuned_names_the_command(trained, command):
-    refused = command(trained[0].home)("preferences", "check", "small")
+def test_check_of_what_was_never_tuned_names_the_command(tmp_path, command):
+    store = market_home(tmp_path / "home")
+    sealed(store, planned(store))
+    refused = command(store.home)("preferences", "check", "small")
     assert refused.exit_code == BAD_INPUT
     assert "nvtrader preferences train small" in " ".join(refused.stderr.split())
 
