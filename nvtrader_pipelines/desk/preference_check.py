@@ -76,9 +76,9 @@ def check_tuning(store: Store, run: SealedRun, now: datetime) -> TuningCheck:
     pairs = read_pairs(store.home, agent.pairs)
     gains, reported = _reported_gains(store, plan, run, agent, pairs)
     scores, is_first = orient(gains, reported["pair_id"].to_list())
-    sessions = reported["session"].to_numpy().astype("datetime64[D]")
+    weeks = reported["session"].dt.truncate("1w").to_numpy().astype("datetime64[D]")  # outcomes overlap within one
     try:
-        auc = holdout_auc(scores, is_first, sessions)
+        auc = holdout_auc(scores, is_first, weeks)
     except ValueError as error:
         raise StorageError(f"run {run.run_id} cannot be checked: {error}") from error
     epochs = read_run(store, DPO_EPOCHS, run)

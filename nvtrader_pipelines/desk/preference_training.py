@@ -6,7 +6,6 @@ import polars as pl
 
 from nvtrader_pipelines.desk.preference_check import TuningCheck, check_tuning
 from nvtrader_pipelines.desk.preference_pairs import require_pairs
-from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -17,12 +16,13 @@ from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.preferences.pairs import TRAIN
 from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
-from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.runs.run_tables import WALK_FORWARD, walk_forward_runs
 from nvtrader_pipelines.runs.train_walk_judge import judge_run, train_run, walk_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import pair_digest, write_pairs
 from nvtrader_pipelines.storage.specs import store_experiment
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import DPO_CHECKS
 
 SUFFIX = "-dpo"
 MIN_PAIRS, MIN_DECISIONS = 500, 20  # outside the hold-out, and reported on, to begin with; our choice
@@ -48,7 +48,9 @@ def tuned_run(store: Store, run: SealedRun) -> SealedRun:
     if isinstance(store.ledger.read(run.partition_key).agent, DpoAgent):
         return run
     name = tuned_name(run.experiment)
-    runs = store.ledger.runs().filter(pl.col("partition_key").str.starts_with(f"{name}@"), pl.col("status") == "done")
+    runs = store.ledger.runs().filter(
+        pl.col("partition_key").str.starts_with(f"{name}@"), status="done", kind=WALK_FORWARD
+    )
     if runs.is_empty():
         raise StorageError(
             f"no policy of {run.experiment} was tuned yet; run `nvtrader preferences train {run.experiment}`"
@@ -76,7 +78,8 @@ def tuning_obstacle(store: Store, run: SealedRun) -> str | None:
     """Why a run is not tuned now, as a sentence; None if it should be."""
     try:
         reopen_plan(store, run)
-        spec, pairs = _tunable(store, run), _own_pairs(store, run)
+        _tunable(store, run)
+        pairs = _own_pairs(store, run)
     except StorageError as error:
         return str(error)
     n_trained = len(pairs.filter(pl.col("part") == TRAIN))
@@ -85,9 +88,10 @@ def tuning_obstacle(store: Store, run: SealedRun) -> str | None:
     n_decisions = readiness(pairs).n_decisions
     if n_decisions < MIN_DECISIONS:
         return f"{n_decisions} decisions are held out to report on, and {MIN_DECISIONS} are needed"
-    plan = RunPlan.of(_experiment(spec, run, pairs), store.panels.read(spec.market))
-    if plan.run_id in walk_forward_runs(store, ["run_id"])["run_id"]:
-        return f"run {plan.run_id} is tuned to these {len(pairs)} pairs already"
+    checks = store.tables.read(DPO_CHECKS, columns=["run_id", "start", "pairs"])
+    tuned = checks.filter(start=run.run_id, pairs=pair_digest(pairs))["run_id"]
+    if len(tuned):
+        return f"run {tuned[0]} is tuned to these {len(pairs)} pairs already"
     return None
 
 

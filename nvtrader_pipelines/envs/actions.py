@@ -71,14 +71,14 @@ class SimplexAction(Component):
     def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:
         """Invert the map: log weights (n, N+1) less their mean over held names, within the lowest logit and the bound.
 
-        A shift of all logits changes no weight. Those of ineligible names have no effect.
+        A shift of all logits changes no weight. Ineligible names have the lowest logit, since their share becomes cash.
         """
         eligible = np.hstack([panel.eligible[t], np.ones((len(t), 1), np.bool_)])
         is_held = weights > UNHELD
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(is_held, np.log(weights), np.nan)
         values = np.where(is_held, logs - np.nanmean(logs, axis=1, keepdims=True), LOWEST_LOGIT)
-        values = np.where(eligible, np.clip(values, LOWEST_LOGIT, self.bound), np.nan)
+        values = np.clip(values, LOWEST_LOGIT, self.bound)
         return Logits(values, np.count_nonzero(is_held & ~eligible, axis=1) == 0)
 
 

@@ -21,6 +21,7 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
+from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.promotion.active_policy import last_activation
 from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import read_unarchived_experiments
@@ -32,8 +33,12 @@ new_york_schedule = partial(
 
 
 def current_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]:
-    """Registered experiments of `data/experiments`, without superseded versions and archived ones."""
-    current = {each.partition_key for spec in read_unarchived_experiments(store).specs for each in spec.variants()}
+    """Registered experiments of `data/experiments`, without superseded versions and archived ones.
+
+    Those that tune another run's policies are left out: they follow that experiment.
+    """
+    specs = [spec for spec in read_unarchived_experiments(store).specs if not isinstance(spec.agent, DpoAgent)]
+    current = {each.partition_key for spec in specs for each in spec.variants()}
     return [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 

@@ -81,11 +81,12 @@ def centered_log_prob(means: Tensor, actions: Tensor, sigma: float, n_shifted: i
 
     Independent normals around `means` (n, A) with one fixed deviation, where the first `n_shifted` columns (None: all)
     of actions and means are less their row mean. Logits that differ by a shift of these have equal softmax weights and,
-    here, equal probability.
+    here, equal probability. Columns without effect are NaN in the actions and do not count.
     """
-    errors = actions - means
-    shifted = errors[..., :n_shifted]
-    squares = errors.square().sum(dim=-1) - shifted.sum(dim=-1).square() / shifted.shape[-1]
+    is_known = ~actions.isnan()
+    errors = torch.where(is_known, actions - means, 0.0)
+    n_known = is_known[..., :n_shifted].sum(dim=-1).clamp_min(1)
+    squares = errors.square().sum(dim=-1) - errors[..., :n_shifted].sum(dim=-1).square() / n_known
     return -0.5 * squares / sigma**2
 
 

@@ -46,7 +46,7 @@ class Readiness:
     """What pairs can tell before anything is trained on them."""
 
     n_trained: int  # pairs outside the hold-out
-    n_decisions: int  # sessions of the pairs that would be reported on
+    n_decisions: int  # weeks of the pairs that would be reported on: outcomes of five sessions overlap within one
     half_width: float  # of the 95 % interval to expect of an AUC of 0.5
     n_missing: int  # sessions to tell 0.55 from 0.5
 
@@ -89,7 +89,7 @@ def holdout_auc(scores: FloatArray, is_first: NDArray[np.bool_], sessions: NDArr
     generator = np.random.default_rng(0)
     draws = [auc(np.bincount(generator.integers(0, len(days), len(days)), minlength=len(days))) for _ in range(N_DRAWS)]
     low, high = np.quantile(draws, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
-    accuracy = float(np.where(is_first, scores > 0.0, scores < 0.0).mean())
+    accuracy = float(np.where(scores == 0.0, 0.5, (scores > 0.0) == is_first).mean())
     return HoldoutAuc(auc(np.ones(len(days), np.int64)), float(low), float(high), accuracy, len(scores), len(days))
 
 
@@ -126,6 +126,6 @@ def calibration(scores: FloatArray, is_first: NDArray[np.bool_], beta: float) ->
 
 def readiness(pairs: pl.DataFrame) -> Readiness:
     """Tell what pairs can show once a policy is tuned to them."""
-    n_decisions = pairs.filter(pl.col("part") == REPORT)["session"].n_unique()
+    n_decisions = pairs.filter(pl.col("part") == REPORT)["session"].dt.truncate("1w").n_unique()
     n_trained = len(pairs.filter(pl.col("part") == TRAIN))
     return Readiness(n_trained, n_decisions, expected_half_width(n_decisions), n_missing(n_decisions))

@@ -151,6 +151,7 @@ def test_changed_file_of_pairs_is_refused(trading_home):
 
 def test_check_tells_noise_from_order_and_is_written(tuned):
     store, run = tuned
+    store.tables.replace(DPO_CHECKS, pl.DataFrame(schema=DPO_CHECKS.schema), {})
     check = check_tuning(store, run, AT)
     assert 0.0 <= check.auc.low <= check.auc.auc <= check.auc.high <= 1.0
     assert check.auc.n_pairs >= check.auc.n_decisions > 1
@@ -167,6 +168,7 @@ def test_check_tells_noise_from_order_and_is_written(tuned):
 def test_run_is_tuned_once_to_the_same_pairs_and_says_why_not_again(judged, tuned, monkeypatch):
     store, run = tuned[0], judged[1]
     write_alternating_pairs(store, run)
+    store.tables.replace(DPO_CHECKS, pl.DataFrame(schema=DPO_CHECKS.schema), {})
     assert "are needed" in tuning_obstacle(store, run)  # the home has few pairs
     monkeypatch.setattr(preference_training, "MIN_PAIRS", 10)
     monkeypatch.setattr(preference_training, "MIN_DECISIONS", 2)

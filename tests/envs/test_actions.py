@@ -110,17 +110,17 @@ def test_logits_of_simplex_weights_give_them_back_and_forget_a_shift():
     np.testing.assert_allclose(action.start(panel)(logits.values, t), weights, atol=1e-12)
 
 
-def test_logits_of_names_without_weight_are_lowest_and_of_ineligible_ones_unknown():
+def test_logits_of_names_without_weight_are_lowest_and_give_the_weights_back():
     panel = eventful_panel()
     weights = np.zeros((2, 7))
     weights[:, [0, -1]] = 0.5
     weights[1, [0, INELIGIBLE]] = 0.25
-    logits = SimplexAction().logits(panel, weights, np.array([20, 20]))
-    eligible = np.append(panel.eligible[20], True)
-    assert np.isnan(logits.values[:, ~eligible]).all()
+    t = np.array([20, 20])
+    logits = SimplexAction().logits(panel, weights, t)
     np.testing.assert_allclose(logits.values[0, [0, -1]], 0.0)
-    assert set(logits.values[0, eligible].tolist()) == {0.0, -5.0}
+    assert set(logits.values[0].tolist()) == {0.0, -5.0}
     assert logits.is_reachable.tolist() == [True, False]
+    np.testing.assert_allclose(SimplexAction().start(panel)(logits.values, t)[0], weights[0], atol=0.02)
 
 
 def test_logits_of_residual_weights_are_their_tilts_and_beyond_them_unreachable():

@@ -201,3 +201,11 @@ def test_centered_log_prob_ignores_a_shift_that_changes_the_density():
     expected = [-0.5 * projected @ projected / sigma**2] * 2
     assert centered_log_prob(mean.expand(2, 3), actions, sigma).tolist() == approx(expected)
     assert centered_log_prob(mean + actions[1:] - actions[:1], actions[:1], sigma).tolist() == approx(expected[:1])
+
+
+def test_columns_without_effect_do_not_count_and_a_shift_of_the_others_changes_nothing():
+    means, actions = tensor([[0.1, -0.2, 0.3, 9.0]]), tensor([[0.4, -0.1, 0.5, float("nan")]])
+    alone = centered_log_prob(means[:, :3], actions[:, :3], 1.0)
+    assert centered_log_prob(means, actions, 1.0).tolist() == approx(alone.tolist())
+    shifted = means + tensor([[1.0, 1.0, 1.0, 0.0]])
+    assert centered_log_prob(shifted, actions, 1.0).tolist() == approx(alone.tolist())

@@ -42,7 +42,7 @@ class PairTensors:
     """P pairs as the network takes them."""
 
     observations: Tensor  # (P, length)
-    chosen: Tensor  # (P, A) logits
+    chosen: Tensor  # (P, A) logits, NaN where no weight depends on one
     rejected: Tensor  # (P, A)
     reference: Tensor  # (P, A) of the starting policy
     flip: Tensor  # (P,)
@@ -135,7 +135,7 @@ class DpoTraining:
         for rows in torch.randperm(len(self._train)).split(agent.batch_size):
             batch = self._train.select(rows)
             losses, log_probs, _ = self._losses(batch)
-            anchor = -log_probs.chosen / batch.chosen.shape[1]
+            anchor = -log_probs.chosen / batch.chosen.shape[1]  # a logit
             loss = (batch.weight * (losses + agent.sft_weight * anchor)).sum() / batch.weight.sum()
             optimizer.zero_grad()
             loss.backward()
@@ -258,9 +258,7 @@ def pair_tensors(
     reference = logits.of_actions(means(policy, observations))
 
     def tensor(values: NDArray[np.float64]) -> Tensor:
-        """Logits of weights; the reference's where no weight depends on one."""
-        known = torch.from_numpy(values[places].astype(np.float32))
-        return torch.where(known.isnan(), reference, known)
+        return torch.from_numpy(values[places].astype(np.float32))
 
     flip, weight = (torch.from_numpy(values.astype(np.float32)) for values in (kept.flip, kept.weight))
     return PairTensors(observations, tensor(chosen.values), tensor(rejected.values), reference, flip, weight), places

@@ -30,7 +30,7 @@ DPO_CHECKS = Table(
         Column("n_trained", pl.Int64, "pairs trained on, of all folds"),
         Column("n_of_people", pl.Int64, "those of people, among all pairs"),
         Column("n_pairs", pl.Int64, "held-out pairs that are reported on"),
-        Column("n_decisions", pl.Int64, "sessions of these pairs"),
+        Column("n_decisions", pl.Int64, "weeks of these pairs, which count as one decision each"),
         Column("auc", pl.Float64, "area under the ROC curve of the reported pairs, mean of the seeds; 0.5 is chance"),
         Column("auc_low", pl.Float64, "lower bound of its 95 % interval"),
         Column("auc_high", pl.Float64, "upper bound of its 95 % interval"),

@@ -26,7 +26,13 @@ def shown(store):
 
 def write_pairs(store, parts):
     rows = [
-        {"spec_hash": "s", "run_id": "r" * 16, "part": part, "session": dt.date(2020, 1, 1 + day), "source": "person"}
+        {
+            "spec_hash": "s",
+            "run_id": "r" * 16,
+            "part": part,
+            "session": dt.date(2020, 1, 1 + 7 * day),
+            "source": "person",
+        }
         for day, part in enumerate(parts)
     ]
     store.tables.replace(PREFERENCE_PAIRS, pl.DataFrame(rows, schema=PREFERENCE_PAIRS.schema), {})
