@@ -56,6 +56,8 @@ class TuningCheck:
         figures = f"hold-out AUC {auc.auc:.2f} [{auc.low:.2f}, {auc.high:.2f}] on {auc.n_decisions} decisions"
         if auc.is_above_chance:
             return f"{figures}: the tuned policies order portfolios better than chance"
+        if auc.high < 0.5:
+            return f"{figures}: the tuned policies order portfolios worse than chance"
         missing = f"; {self.n_missing} decisions are missing to tell 0.55 from 0.5" if self.n_missing else ""
         return f"{figures}: its interval contains 0.5, so the pairs do not order portfolios better than chance{missing}"
 

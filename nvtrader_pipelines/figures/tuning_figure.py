@@ -29,7 +29,7 @@ _LN_2 = float(np.log(2.0))
 _NOTE = (
     "Means over folds and seeds. Right: {pairs:,} held-out pairs of {decisions:,} decisions. AUC: how often a pair "
     "whose first portfolio is the chosen one ranks above a pair whose second is; its 95 % interval draws whole "
-    "sessions, since pairs of one session are alike. Below: how often the first is chosen, against the probability "
+    "weeks, since pairs of one week are alike. Below: how often the first is chosen, against the probability "
     "that the policy gives."
 )
 _MAX_MARKERS = 20  # epochs up to which each is marked

@@ -263,11 +263,11 @@ def labels_are_recent(context: dg.AssetCheckExecutionContext, store: dg.Resource
     """Warn of labels of people that have aged; without any there is nothing to warn of."""
     today = now().date()
     ages = [age_of_labels(read_run(store, PREFERENCE_PAIRS, run), today) for run in runs_to_check(context, store)]
-    known = [age for age in ages if age is not None]
+    days = [age for age in ages if age is not None]
     return dg.AssetCheckResult(
-        passed=not known or min(known) <= MAX_LABEL_DAYS,
+        passed=not days or min(days) <= MAX_LABEL_DAYS,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"days": min(known) if known else "no decision of a person is a pair yet"},
+        metadata={"days": min(days) if days else "no decision of a person is a pair yet"},
     )
 
 

@@ -74,9 +74,9 @@ def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]], own_
     rows, decided_at = [row for row, _ in known], np.array([t for _, t in known])
     held, proposed, chosen = _place_weights(market.panel, rows)
     returns = {
-        "proposed": _return(market, decided_at, held, proposed),
-        "chosen": _return(market, decided_at, held, chosen),
-        "kept": _return(market, decided_at, held, held),
+        "proposed": net_return(market, decided_at, held, proposed),
+        "chosen": net_return(market, decided_at, held, chosen),
+        "kept": net_return(market, decided_at, held, held),
     }
     benchmark, names = _benchmark(market, decided_at)
     baskets = {
@@ -119,8 +119,10 @@ def _place_weights(panel: MarketPanel, rows: Sequence[DecisionRow]) -> FloatArra
     return placed
 
 
-def _return(market: OutcomeMarket, decided_at: NDArray[np.int64], held: FloatArray, target: FloatArray) -> FloatArray:
-    """Net returns (n,) of trading once from held to target weights, as the account would."""
+def net_return(
+    market: OutcomeMarket, decided_at: NDArray[np.int64], held: FloatArray, target: FloatArray
+) -> FloatArray:
+    """Net returns (n,) over five sessions of trading once from held to target weights, as the account would."""
     trades = np.abs(target - held).max(axis=1) > MIN_CHANGE
     period = holding_period(market.legs, decided_at, HORIZON)
     return hold(held, target, trades, period, market.cost).growth - 1.0

@@ -24,7 +24,7 @@ class HoldoutAuc:
     high: float
     accuracy: float  # share of pairs whose chosen portfolio gained more
     n_pairs: int
-    n_decisions: int  # sessions; pairs of one session count as one
+    n_decisions: int  # sessions, or longer times; pairs of one count as one
 
     @property
     def is_above_chance(self) -> bool:
@@ -48,7 +48,7 @@ class Readiness:
     n_trained: int  # pairs outside the hold-out
     n_decisions: int  # weeks of the pairs that would be reported on: outcomes of five sessions overlap within one
     half_width: float  # of the 95 % interval to expect of an AUC of 0.5
-    n_missing: int  # sessions to tell 0.55 from 0.5
+    n_missing: int  # further weeks to tell 0.55 from 0.5
 
 
 def orient(gains: FloatArray, pair_ids: list[str]) -> tuple[FloatArray, NDArray[np.bool_]]:

@@ -11,13 +11,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.dynamics import hold, holding_period
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.preference_data import PreferenceData
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.preferences.candidates import Rebalances
-from nvtrader_pipelines.preferences.decisions import HORIZON, MIN_CHANGE, DecisionRow
-from nvtrader_pipelines.preferences.outcomes import OutcomeMarket
+from nvtrader_pipelines.preferences.decisions import HORIZON, DecisionRow
+from nvtrader_pipelines.preferences.outcomes import OutcomeMarket, net_return
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 
 FloatArray = NDArray[np.float64]
@@ -83,7 +82,6 @@ def counterfactual_pairs(
             "window": f"{window[0]} to {window[1]}",
             "drawdown": proposed.drawdown,
             "observation_hash": list(proposed.observation_hash),
-            "person_prefers_first": None,
         }
         frames.append(_pair_rows(market, sides, (policy, name), facts))
     pairs = pl.concat(frames).unique("pair_id", keep="first", maintain_order=True)  # rules may agree
@@ -113,7 +111,6 @@ def person_pairs(rows: Sequence[DecisionRow], drawdown: Mapping[str, float], mar
         "window": None,
         "drawdown": np.array([drawdown[row.decision_id] for row in rows]),
         "observation_hash": [row.observation_hash for row in rows],
-        "person_prefers_first": True,
     }
     return _pair_rows(market, sides, ("person", "other side"), facts).sort("session", "pair_id")
 
@@ -161,14 +158,6 @@ def _session_places(pairs: pl.DataFrame, panel: MarketPanel, column: str) -> NDA
     return np.searchsorted(panel.sessions, days).astype(np.int64)
 
 
-def net_outcome(
-    market: OutcomeMarket, decided_at: NDArray[np.int64], held: FloatArray, target: FloatArray
-) -> FloatArray:
-    """Net returns (n,) over five sessions of trading once from held to target weights."""
-    trades = np.abs(target - held).max(axis=1) > MIN_CHANGE
-    return hold(held, target, trades, holding_period(market.legs, decided_at, HORIZON), market.cost).growth - 1.0
-
-
 def difference_noise(market: OutcomeMarket, decided_at: NDArray[np.int64], difference: FloatArray) -> FloatArray:
     """Deviation (n,) over five sessions of the return of weight differences (n, N+1), from the past year's returns."""
     returns, noise = market.panel.close_returns, np.empty(len(decided_at))
@@ -183,16 +172,16 @@ def _pair_rows(market: OutcomeMarket, sides: _Sides, names: tuple[str, str], fac
     from scipy.special import ndtr
 
     panel, t = market.panel, sides.decided_at
-    outcomes = [net_outcome(market, t, sides.held, target) for target in (sides.first, sides.second)]
+    outcomes = [net_return(market, t, sides.held, target) for target in (sides.first, sides.second)]
     gain = outcomes[0] - outcomes[1]
     is_first, margin = gain > 0.0, np.abs(gain)
     noise = difference_noise(market, t, sides.first - sides.second)
     sessions, outcome_sessions = panel.sessions[t], panel.sessions[t + HORIZON]
     part = pair_part(sessions, outcome_sessions)
     better, worse = (np.where(first[:, None], sides.first, sides.second) for first in (is_first, ~is_first))
-    agrees = facts["person_prefers_first"] is not None
+    is_person = facts["source"] == "person"  # who prefers the first
     columns = {
-        **{name: facts[name] for name in ("source", "decision_id", "fold", "window", "drawdown", "observation_hash")},
+        **facts,
         "pair_id": [
             _pair_id(str(facts["fold"]), *row) for row in zip(sessions, sides.held, better, worse, strict=True)
         ],
@@ -210,12 +199,11 @@ def _pair_rows(market: OutcomeMarket, sides: _Sides, names: tuple[str, str], fac
         "margin": margin,
         "noise": noise,
         "label": ndtr(margin / np.maximum(noise, np.finfo(np.float64).tiny)),
-        "weight": np.where(is_first & agrees, BOOST, 1.0),
-        "swapped": ~is_first & agrees,
+        "weight": np.where(is_first & is_person, BOOST, 1.0),
+        "swapped": ~is_first & is_person,
     }
     frame = pl.DataFrame(columns, strict=False).with_columns(symbols=pl.lit([*panel.symbols, CASH]))
-    schema = PREFERENCE_PAIR
-    rows = frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
+    rows = frame.select(pl.col(name).cast(kind) for name, kind in PREFERENCE_PAIR.items())
     return rows.filter(pl.col("margin") > MIN_MARGIN, pl.col("part") != "")
 
 

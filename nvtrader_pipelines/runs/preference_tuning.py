@@ -30,8 +30,8 @@ def read_tuning(
             "agent.start and agent.pairs must name a run and its preference pairs, but do not; "
             "`nvtrader preferences train` writes such an experiment"
         )
-    found = store.ledger.find_run(agent.start)
-    archives = store.policies.read_run(store.policies.read_sealed(found.partition_key, found.run_id))
+    start = store.ledger.find_run(agent.start)
+    archives = store.policies.read_run(store.policies.read_sealed(start.partition_key, start.run_id))
     if key not in archives:
         raise StorageError(
             f"run {agent.start} must have a policy of every fold and seed, but has none of fold {key[0]} seed {key[1]}"

@@ -99,10 +99,10 @@ class StoredRun:
         rows = with_run_keys(TRAJECTORIES, policy.rollouts, keys)
         self.store.tables.replace(TRAJECTORIES, rows, {**{name: [value] for name, value in keys.items()}, **own})
         if len(policy.epochs):
-            own = {"fold": policy.fold, "seed": policy.seed}
-            epochs = policy.epochs.with_columns(pl.lit(value, pl.Int32).alias(name) for name, value in own.items())
+            key = {"fold": policy.fold, "seed": policy.seed}
+            epochs = policy.epochs.with_columns(pl.lit(value, pl.Int32).alias(name) for name, value in key.items())
             rows = with_run_keys(DPO_EPOCHS, epochs, {**keys, "experiment": self.plan.spec.name})
-            among = {name: [value] for name, value in {**keys, **own}.items()}
+            among = {name: [value] for name, value in {**keys, **key}.items()}
             self.store.tables.replace(DPO_EPOCHS, rows.select(DPO_EPOCHS.schema.names()), among)
         self.library.save(*self._key, policy)
 

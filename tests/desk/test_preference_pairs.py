@@ -1,6 +1,7 @@
 """Preference pairs of a run, and a policy tuned to them, in a home."""
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.preferences import pairs as pair_rules
+from nvtrader_pipelines.preferences.pair_order import HoldoutAuc
 from nvtrader_pipelines.preferences.pairs import pair_part
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
@@ -192,3 +194,12 @@ def test_rule_has_no_policy_to_tune(judged):
     rule = EXPERIMENT.model_copy(update={"agent": EqualWeight(), "seeds": (0,)})
     assert not is_tunable(rule)
     assert is_tunable(EXPERIMENT)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(0.4, 0.48, "worse than"), (0.45, 0.55, "contains 0.5"), (0.52, 0.6, "better than")]
+)
+def test_verdict_says_on_which_side_of_chance_the_interval_lies(tuned, low, high, words):
+    check = check_tuning(*tuned, AT)
+    auc = HoldoutAuc((low + high) / 2.0, low, high, 0.5, 100, 50)
+    assert words in replace(check, auc=auc).sentence
