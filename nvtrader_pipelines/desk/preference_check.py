@@ -8,7 +8,6 @@ import polars as pl
 
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.market.panel import normalize_windows
 from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.preferences.pair_order import (
@@ -19,9 +18,9 @@ from nvtrader_pipelines.preferences.pair_order import (
     n_missing,
     orient,
 )
-from nvtrader_pipelines.preferences.pairs import REPORT, TRAIN, pairs_within
+from nvtrader_pipelines.preferences.pairs import REPORT
 from nvtrader_pipelines.runs.planning import reopen_plan
-from nvtrader_pipelines.runs.preference_tuning import read_tuning
+from nvtrader_pipelines.runs.preference_tuning import pairs_of_fold, read_tuning, trained_pairs
 from nvtrader_pipelines.runs.run_tables import read_run, replace_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import read_pairs
@@ -84,7 +83,7 @@ def check_tuning(store: Store, run: SealedRun, now: datetime) -> TuningCheck:
     except ValueError as error:
         raise StorageError(f"run {run.run_id} cannot be checked: {error}") from error
     epochs = read_run(store, DPO_EPOCHS, run)
-    kept = _kept_epochs(epochs)
+    first_loss, kept = _first_loss(epochs), _kept_epochs(epochs)
     check = TuningCheck(
         run_id=run.run_id,
         experiment=run.experiment,
@@ -93,7 +92,7 @@ def check_tuning(store: Store, run: SealedRun, now: datetime) -> TuningCheck:
         auc_before=_auc_before(store, run),
         kl=kept["kl"],
         n_missing=n_missing(auc.n_decisions),
-        notes=_notes(kept),
+        notes=_notes(first_loss, kept),
         calibration=tuple(calibration(scores, is_first, agent.beta)),
         epochs=_mean_epochs(epochs),
         rejected_winners=pairs.filter(pl.col("swapped"))
@@ -101,7 +100,7 @@ def check_tuning(store: Store, run: SealedRun, now: datetime) -> TuningCheck:
         .select("session", "decision_id", "margin")
         .head(MAX_WINNERS),
     )
-    _write(store, run, check, agent.pairs, pairs, now)
+    _write(store, run, check, agent.pairs, trained_pairs(plan, pairs), now)
     return check
 
 
@@ -113,8 +112,7 @@ def _reported_gains(
 
     archives, gains, frames = store.policies.read_run(run), [], []
     for fold in plan.folds:
-        within = pairs_within(pairs, plan.panel, fold.index, normalize_windows(plan.training_window(fold)))
-        reported = within.filter(pl.col("part") == REPORT)
+        reported = pairs_of_fold(plan, pairs, fold.index, [REPORT])
         of_seeds = [
             pair_gains(
                 agent,
@@ -154,13 +152,18 @@ def _kept_epochs(epochs: pl.DataFrame) -> dict[str, float]:
     return {name: float(train[name].mean()) for name in FIGURES}  # type: ignore[arg-type] - columns of numbers
 
 
-def _notes(kept: dict[str, float]) -> tuple[str, ...]:
+def _first_loss(epochs: pl.DataFrame) -> float:
+    """Loss on the training pairs before the training, mean over folds and seeds."""
+    return float(epochs.filter(epoch=0, split="train")["loss"].mean())  # type: ignore[arg-type] - a column of numbers
+
+
+def _notes(first_loss: float, kept: dict[str, float]) -> tuple[str, ...]:
     """What a training of pairs is known to do wrong, if it did."""
     notes = []
-    if abs(kept["loss"] - np.log(2.0)) < STUCK:
+    if abs(kept["loss"] - first_loss) < STUCK:
         notes.append(
-            f"the loss on the training pairs stayed at {kept['loss']:.4f}, ln 2 is 0.6931: the labels are as good as "
-            "random, or the training is too short"
+            f"the loss on the training pairs stayed at {kept['loss']:.4f}, from {first_loss:.4f} before the training: "
+            "the labels are as good as random, or the training is too short"
         )
     if kept["log_ratio_chosen"] < 0.0 and kept["log_ratio_rejected"] < 0.0:
         notes.append(
@@ -171,20 +174,22 @@ def _notes(kept: dict[str, float]) -> tuple[str, ...]:
 
 
 def _auc_before(store: Store, run: SealedRun) -> float | None:
-    """AUC of the latest check of another run of the same experiment."""
-    checks = store.tables.read(DPO_CHECKS, columns=["experiment", "run_id", "checked_at", "auc"])
-    before = checks.filter(pl.col("experiment") == run.experiment, pl.col("run_id") != run.run_id).sort("checked_at")
+    """AUC of the run of the same experiment that was started last before it."""
+    runs = store.ledger.runs().select("run_id", "started_at")
+    started_at = store.ledger.run(run.run_id).started_at
+    checks = store.tables.read(DPO_CHECKS, columns=["experiment", "run_id", "auc"]).filter(experiment=run.experiment)
+    before = checks.join(runs, on="run_id").filter(pl.col("started_at") < started_at).sort("started_at")
     return None if before.is_empty() else float(before["auc"][-1])
 
 
-def _write(store: Store, run: SealedRun, check: TuningCheck, digest: str, pairs: pl.DataFrame, now: datetime) -> None:
+def _write(store: Store, run: SealedRun, check: TuningCheck, digest: str, trained: pl.DataFrame, now: datetime) -> None:
     """Replace the run's row."""
     row = {
         "checked_at": now,
         "start": check.start,
         "pairs": digest,
-        "n_trained": len(pairs.filter(pl.col("part") == TRAIN)),
-        "n_of_people": len(pairs.filter(pl.col("source") == "person")),
+        "n_trained": len(trained),
+        "n_of_people": len(trained.filter(pl.col("source") == "person")),
         "n_pairs": check.auc.n_pairs,
         "n_decisions": check.auc.n_decisions,
         "auc": check.auc.auc,

@@ -16,6 +16,7 @@ from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.preferences.pairs import TRAIN
 from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
+from nvtrader_pipelines.runs.preference_tuning import require_start, trained_pairs
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD, walk_forward_runs
 from nvtrader_pipelines.runs.train_walk_judge import judge_run, train_run, walk_run
 from nvtrader_pipelines.storage.errors import StorageError
@@ -79,12 +80,14 @@ def tuning_obstacle(store: Store, run: SealedRun) -> str | None:
     try:
         reopen_plan(store, run)
         _tunable(store, run)
+        plan = read_plan(store, run.partition_key)
+        require_start(store, plan, run, plan.keys)
         pairs = _own_pairs(store, run)
     except StorageError as error:
         return str(error)
-    n_trained = len(pairs.filter(pl.col("part") == TRAIN))
+    n_trained = len(trained_pairs(plan, pairs))
     if n_trained < MIN_PAIRS:
-        return f"{n_trained} preference pairs are outside the hold-out, and {MIN_PAIRS} are needed"
+        return f"{n_trained} preference pairs lie in a training and outside the hold-out; {MIN_PAIRS} are needed"
     n_decisions = readiness(pairs).n_decisions
     if n_decisions < MIN_DECISIONS:
         return f"{n_decisions} decisions are held out to report on, and {MIN_DECISIONS} are needed"

@@ -127,7 +127,7 @@ def pairs_within(pairs: pl.DataFrame, panel: MarketPanel, fold: int, windows: Se
     names = [*panel.symbols, CASH]
     fitting = pairs.filter(
         pl.col("fold").is_null() | (pl.col("fold") == fold),
-        pl.Series([symbols == names for symbols in pairs["symbols"].to_list()], dtype=pl.Boolean),
+        pl.col("symbols") == pl.lit(names, dtype=pl.List(pl.String)),
     )
     at, outcome_at = _session_places(fitting, panel, "session"), _session_places(fitting, panel, "outcome_session")
     is_inside = np.zeros(len(fitting), np.bool_)

@@ -6,12 +6,13 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import RUNS
+from nvtrader_pipelines.storage.tables import DPO_CHECKS, RUNS
 
 
 def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
@@ -49,6 +50,16 @@ def code_mismatch(store: Store, run: SealedRun) -> str | None:
         f"its run was made with code {run.code_version} but {installed} is installed, so it may trade differently than "
         "in its tests; run the experiment again with this code"
     )
+
+
+def tuning_message(store: Store, run: SealedRun) -> str | None:
+    """Say why a run that is tuned to preference pairs cannot pass; None if it passed its check, or is not tuned."""
+    if not isinstance(store.ledger.read(run.partition_key).agent, DpoAgent):
+        return None
+    checks = store.tables.read(DPO_CHECKS, {"run_id": [run.run_id]}, ["passed", "sentence"])
+    if checks.is_empty():
+        return f"it is not checked on held-out pairs yet: `nvtrader preferences check {run.experiment}`"
+    return None if checks["passed"][-1] else str(checks["sentence"][-1])
 
 
 def policy_names(run: SealedRun) -> list[str]:

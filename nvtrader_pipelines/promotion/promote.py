@@ -30,7 +30,13 @@ from nvtrader_pipelines.promotion.decision_log import (
     write_promotion,
     write_promotions,
 )
-from nvtrader_pipelines.promotion.eligibility import code_mismatch, require_fit, require_usable, sealed_run
+from nvtrader_pipelines.promotion.eligibility import (
+    code_mismatch,
+    require_fit,
+    require_usable,
+    sealed_run,
+    tuning_message,
+)
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate, TrackRecord
 from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.promotion.recency import start_deadline
@@ -190,9 +196,9 @@ class _Judge:
         """Judge a candidate; reject one that cannot trade. Slow to open, networks are opened last."""
         try:
             require_fit(self.store, run, ref.policy)
-            mismatch = code_mismatch(self.store, run)
-            if mismatch:
-                return _rejection(ref, mismatch)
+            obstacle = code_mismatch(self.store, run) or tuning_message(self.store, run)
+            if obstacle:
+                return _rejection(ref, obstacle)
             verdict = self._judge(ref, active, gate)
             if verdict.passed:
                 require_usable(self.store, run, ref.policy)

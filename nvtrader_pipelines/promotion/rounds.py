@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
-from nvtrader_pipelines.policies.agents import DpoAgent
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.eligibility import sealed_run
@@ -15,7 +14,6 @@ from nvtrader_pipelines.promotion.promote import Clock, activation_command, eval
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import DPO_CHECKS
 
 
 def newest_runs(store: Store) -> pl.DataFrame:
@@ -68,8 +66,7 @@ class PromotionRound:
 def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
     """Let the gate judge each of `newest_runs`; one that passes becomes active and must be beaten by the next.
 
-    A run whose policies are missing, that a person replaced, or that is tuned to pairs and does not order held-out ones
-    better than chance, is reported as a problem and skipped.
+    A run whose policies are missing, or that a person replaced, is reported as a problem and skipped.
 
     Raises:
         StorageError: as `evaluate_candidates`.
@@ -79,27 +76,17 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
     for experiment, run_id in newest_runs(store).iter_rows():
         try:
             ref = find_policy(store, run_id)
-            run = sealed_run(store, ref)
+            sealed_run(store, ref)
         except StorageError as error:
             found.problems[experiment] = str(error)
             continue
-        obstacle = _replacement_message(rows, ref) or tuning_message(store, run)
+        obstacle = _replacement_message(rows, ref)
         if obstacle:
             found.problems[experiment] = obstacle
             continue
         candidates.append(ref)
     found.decisions.extend(evaluate_candidates(store, candidates, by, clock))
     return found
-
-
-def tuning_message(store: Store, run: SealedRun) -> str | None:
-    """Say why a run that is tuned to preference pairs is not judged; None if it passed its check, or is not tuned."""
-    if not isinstance(store.ledger.read(run.partition_key).agent, DpoAgent):
-        return None
-    checks = store.tables.read(DPO_CHECKS, {"run_id": [run.run_id]}, ["passed", "sentence"])
-    if checks.is_empty():
-        return f"it is not checked on held-out pairs yet: `nvtrader preferences check {run.experiment}`"
-    return None if checks["passed"][-1] else str(checks["sentence"][-1])
 
 
 def _replacement_message(decisions: pl.DataFrame, ref: PolicyRef) -> str | None:

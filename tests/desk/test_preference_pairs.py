@@ -9,7 +9,7 @@ import pytest
 
 from nvtrader_pipelines.desk import preference_training
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
-from nvtrader_pipelines.desk.preference_check import check_tuning
+from nvtrader_pipelines.desk.preference_check import _notes, check_tuning
 from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
 from nvtrader_pipelines.desk.preference_training import is_tunable, tune_run, tuning_experiment, tuning_obstacle
 from nvtrader_pipelines.evaluation.splits import WalkForward
@@ -22,7 +22,7 @@ from nvtrader_pipelines.preferences.pair_order import HoldoutAuc
 from nvtrader_pipelines.preferences.pairs import pair_part
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
-from nvtrader_pipelines.runs.preference_tuning import read_tuning
+from nvtrader_pipelines.runs.preference_tuning import read_tuning, trained_pairs
 from nvtrader_pipelines.runs.run_tables import read_run
 from nvtrader_pipelines.runs.train_walk_judge import train_run
 from nvtrader_pipelines.storage.decision_file import append_missing
@@ -102,6 +102,17 @@ def test_decisions_of_people_are_pairs_once_their_outcome_counts(trading_home):
     assert (pair["decision_id"], pair["session"], pair["fold"]) == (rows[0].decision_id, day, None)
 
 
+def test_pair_after_the_last_training_is_not_trained_on(trading_home):
+    store, run = trading_home
+    write_preference_pairs(store, run)
+    plan = reopen_plan(store, run)
+    people = read_run(store, PREFERENCE_PAIRS, run).filter(part="train").with_columns(fold=None)
+    assert len(trained_pairs(plan, people)) == people["pair_id"].n_unique() > 0
+    last = plan.panel.sessions[-6:].astype("datetime64[D]").tolist()
+    today = people.with_columns(session=pl.lit(last[0]), outcome_session=pl.lit(last[-1]))
+    assert trained_pairs(plan, today).is_empty()
+
+
 def test_run_is_tuned_fold_by_fold_and_keeps_its_start(judged, tuned):
     (store, run), start = tuned, judged[1]
     spec = store.ledger.read(run.partition_key)
@@ -126,7 +137,7 @@ def test_run_without_pairs_or_of_another_agent_is_not_tuned(trading_home):
         tuning_experiment(store, run.model_copy(update={"partition_key": rule.partition_key}))
 
 
-def test_start_of_other_training_sessions_is_refused(trading_home):
+def test_start_of_other_training_sessions_is_refused(trading_home, monkeypatch):
     store, run = trading_home
     write_preference_pairs(store, run)
     spec = tuning_experiment(store, run)
@@ -134,6 +145,9 @@ def test_start_of_other_training_sessions_is_refused(trading_home):
     plan = planned(store, other)
     with pytest.raises(StorageError, match="same training"):
         read_tuning(store, plan, spec.agent, plan.keys[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(preference_training, "read_plan", lambda *_: plan)
+        assert "same training" in tuning_obstacle(store, run)
     for change, message in (({"start": None}, "must name a run"), ({"pairs": "0" * 64}, "no preference pairs")):
         with pytest.raises(StorageError, match=message):
             read_tuning(store, planned(store, spec), spec.agent.model_copy(update=change), plan.keys[0])
@@ -165,6 +179,19 @@ def test_check_tells_noise_from_order_and_is_written(tuned):
     assert check.epochs.filter(split="train", epoch=0)["loss"][0] == pytest.approx(np.log(2.0))
     with pytest.raises(StorageError, match="needs a run of dpo"):
         check_tuning(store, store.policies.read_latest(EXPERIMENT.partition_key), AT)
+
+
+def test_check_compares_with_the_run_before(judged, tuned):
+    (store, run), start = tuned, judged[1]
+    row = {"spec_hash": "", "experiment": run.experiment, "auc": 0.75}
+    rows = [{**row, "run_id": start.run_id}, {**row, "run_id": "deleted", "auc": 0.1}]
+    store.tables.replace(DPO_CHECKS, pl.DataFrame(rows, schema=DPO_CHECKS.schema), {})
+    assert check_tuning(store, run, AT).auc_before == 0.75
+
+
+def test_loss_that_does_not_move_is_noted_wherever_it_began():
+    kept = {"loss": 1.0, "log_ratio_chosen": 0.1, "log_ratio_rejected": -0.1}
+    assert [len(_notes(first, kept)) for first in (1.0004, 1.5)] == [1, 0]
 
 
 def test_run_is_tuned_once_to_the_same_pairs_and_says_why_not_again(judged, tuned, monkeypatch):

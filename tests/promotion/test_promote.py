@@ -120,6 +120,14 @@ def test_person_overrules_the_gate_and_its_verdict_is_recorded(store):
     assert store.audit.events()[-1].reason == "I know it"
 
 
+def test_tuned_policy_without_a_passed_check_is_rejected_but_a_person_may_activate_it(store, monkeypatch):
+    monkeypatch.setattr(promote_module, "tuning_message", lambda _, run: f"{run.experiment} orders pairs by chance")
+    decision = judge(store, "steady")
+    assert not decision.activated
+    assert decision.verdict.sentence.endswith("is not promoted: steady orders pairs by chance")
+    assert overrule(store, "steady").activated
+
+
 def test_untested_policy_is_rejected_but_a_person_may_activate_it(store):
     decision = judge(store, "trend")
     assert not decision.activated

@@ -1,24 +1,22 @@
 import datetime as dt
 
-import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decision_log import read_promotions_of
 from nvtrader_pipelines.promotion.eligibility import sealed_run
 from nvtrader_pipelines.promotion.promote import activation_command
-from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message, tuning_message
+from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.tables import DPO_CHECKS, EQUITY_CURVES, PROMOTION_DECISIONS
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, PROMOTION_DECISIONS
 from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
-from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
+from tests.runs.untrained import AT, planned, sealed
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_gate")]
 
@@ -51,20 +49,6 @@ def test_round_skips_policies_that_a_person_replaced(store, runs, candidates_per
         ("still", "gate", "ann"),
     ]
     assert [event.policy for event in store.audit.events()] == moves["policy"].to_list()
-
-
-def test_tuned_run_is_judged_only_if_it_orders_held_out_pairs(store, runs):
-    rule = runs["steady"]
-    assert tuning_message(store, rule) is None
-    agent = {"kind": "dpo", "start": "0" * 16, "pairs": "0" * 64}
-    tuned = EXPERIMENT.model_copy(update={"name": "small-dpo", "agent": DpoAgent.model_validate(agent)})
-    store.ledger.register(tuned)
-    run = rule.model_copy(update={"partition_key": tuned.partition_key, "experiment": tuned.name, "run_id": "a" * 16})
-    assert "nvtrader preferences check small-dpo" in tuning_message(store, run)
-    for passed, message in ((False, "its interval contains 0.5"), (True, None)):
-        row = {"spec_hash": "", "run_id": run.run_id, "passed": passed, "sentence": "its interval contains 0.5"}
-        store.tables.replace(DPO_CHECKS, pl.DataFrame([row], schema=DPO_CHECKS.schema), {})
-        assert tuning_message(store, run) == message
 
 
 def test_round_reads_the_returns_of_its_candidates_once(store, runs, monkeypatch):
