@@ -43,6 +43,8 @@ class Home:
     runtime = _Place("data/runtime")  # state of the trading loop: kill switch, books of the accounts
     promotion_file = _Place("data/promotion.yaml")  # settings of the promotion gate, as YAML
     notifications_file = _Place("data/notifications.yaml")  # channels of notifications, as YAML
+    llm_file = _Place("data/llm.yaml")  # endpoint of language models, as YAML
+    llm_answers = _Place("data/llm/answers")  # their answers, by digest of the request
     notification_record = _Place("data/runtime/notifications.json")  # notifications sent, so that none is repeated
     active_policy_file = _Place("data/runtime/active_policy.json")  # pointer file: active policy for other programs
     kill_switch = _Place("data/runtime/kill_switch")  # while it exists no order is placed; it holds the reason

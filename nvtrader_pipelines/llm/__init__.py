@@ -1,0 +1,1 @@
+"""Client of OpenAI-compatible endpoints: prompts in, documents out."""

@@ -1,0 +1,128 @@
+"""Client that turns requests into validated documents; a failure is the problem of its call."""
+
+import asyncio
+import json
+import re
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Thread
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.llm.calls import Answer, AnswerCache, Call, Request
+from nvtrader_pipelines.llm.endpoint import Endpoint
+
+HIDDEN = "***"
+MAX_PROBLEM_LENGTH = 300  # characters
+MIN_SECRET = 6  # characters; shorter keys, as local servers take, occur in ordinary words
+NO_KEY = "no-key"  # sent to endpoints that need none
+_FENCE = re.compile(r"```\w*\s*\n(.*)```", re.DOTALL)
+Document = TypeVar("Document", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Asked(Generic[Document]):
+    """Document of an answer, or None if the call has a problem."""
+
+    document: Document | None
+    call: Call
+
+
+class LlmClient:
+    """Client of an endpoint that asks each request once; complete answers are cached."""
+
+    def __init__(self, endpoint: Endpoint, key: SecretStr | None, cache: AnswerCache) -> None:
+        self.endpoint, self._cache = endpoint, cache
+        self._secret = key
+
+    def ask(self, request: Request, document_type: type[Document], max_seconds: float | None = None) -> Asked[Document]:
+        """Ask for a document, within `max_seconds` or as long as the endpoint's settings allow."""
+        started, digest = time.monotonic(), request.digest
+        document, problem = None, ""
+        cached = self._cache.read(digest)
+        answer = cached
+        if answer is None:
+            answer, problem = self._complete(request, max_seconds or self.endpoint.max_seconds)
+            if not problem:
+                self._cache.write(digest, answer)
+        if not problem:
+            document, problem = _parse(answer.text, document_type, request.schema_name)
+        call = Call(
+            purpose=request.purpose,
+            prompt=request.prompt,
+            model=request.model,
+            digest=digest,
+            n_input_tokens=0 if cached else answer.n_input_tokens,
+            n_output_tokens=0 if cached else answer.n_output_tokens,
+            seconds=time.monotonic() - started,
+            is_cached=cached is not None,
+            problem=problem,
+        )
+        return Asked(document, call)
+
+    def _complete(self, request: Request, max_seconds: float) -> tuple[Answer, str]:
+        """Answer of the endpoint and its problem, both without the key."""
+        try:
+            from nvtrader_pipelines.llm.chat import Reply, complete
+        except ModuleNotFoundError as error:
+            if error.name not in ("openai", "httpx2"):
+                raise
+            problem = "a language model needs the package openai: pip install 'nvtrader-pipelines[llm]'"
+            return Answer(text=""), problem
+
+        future = Future[Reply]()
+
+        async def run() -> None:
+            try:
+                future.set_result(await complete(self.endpoint, self._key or NO_KEY, request, max_seconds))
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+                future.set_exception(error)
+
+        # A notebook's thread has a loop already, and a look-up of a host can outlast its loop.
+        Thread(target=lambda: asyncio.run(run()), daemon=True).start()
+        answer, problem = future.result()
+        return answer.model_copy(update={"text": self._clean(answer.text)}), _shorten(self._hide_key(problem))
+
+    def _clean(self, content: str) -> str:
+        """JSON of an answer in ASCII and without the key, or its text if it is not JSON."""
+        text = _document_text(content)
+        try:
+            text = json.dumps(json.loads(text))  # without escapes that hide the key
+        except (ValueError, RecursionError):
+            text = text.encode(errors="replace").decode()  # lone surrogates are no UTF-8
+        return self._hide_key(text)
+
+    @property
+    def _key(self) -> str:
+        return self._secret.get_secret_value() if self._secret else ""
+
+    def _hide_key(self, text: str) -> str:
+        if len(self._key) >= MIN_SECRET:
+            for form in (self._key, json.dumps(self._key)[1:-1]):
+                text = text.replace(form, HIDDEN)
+        return text
+
+
+def _document_text(content: str) -> str:
+    """Text after the model's reasoning, without a Markdown fence."""
+    text = content.rpartition("</think>")[2].strip()
+    fence = None if text.startswith(("{", "[")) else _FENCE.search(text)
+    return fence[1].strip() if fence else text
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.encode(errors="replace").decode().split())
+    return line if len(line) <= MAX_PROBLEM_LENGTH else f"{line[: MAX_PROBLEM_LENGTH - 1]}…"
+
+
+def _parse(text: str, document_type: type[Document], name: str) -> tuple[Document | None, str]:
+    """Document in a text, or None and the problem."""
+    try:
+        return document_type.model_validate_json(text), ""
+    except ValidationError as error:
+        is_json = error.errors(include_url=False)[0]["type"] != "json_invalid"
+        reason = f"no valid {name}: {explain(error, document_type)}" if is_json else "not valid JSON"
+        return None, _shorten(f"the answer is {reason}")

@@ -1,0 +1,50 @@
+import pytest
+
+from nvtrader_pipelines.llm.calls import Budget, Call, Request
+from nvtrader_pipelines.llm.endpoint import Endpoint
+
+REQUEST = Request(
+    purpose="report",
+    prompt="report@1",
+    model="m",
+    system="s",
+    user="u",
+    schema_name="Paragraph",
+    json_schema={"type": "object"},
+)
+ENDPOINT = Endpoint(base_url="http://host/v1", max_calls=2, max_tokens=100)
+
+
+def calls(n_calls, n_tokens=0, *, is_cached=False):
+    call = Call(
+        purpose="p",
+        prompt="p@1",
+        model="m",
+        digest="d",
+        n_input_tokens=n_tokens,
+        n_output_tokens=0,
+        seconds=0.0,
+        is_cached=is_cached,
+    )
+    return [call] * n_calls
+
+
+def test_digest_is_the_same_for_equal_requests_only():
+    assert REQUEST.digest == Request.model_validate_json(REQUEST.model_dump_json()).digest
+    changes = {**dict.fromkeys(Request.model_fields, "x"), "json_schema": {}}
+    digests = {REQUEST.model_copy(update={name: value}).digest for name, value in changes.items()}
+    assert len(digests | {REQUEST.digest}) == len(Request.model_fields) + 1
+
+
+@pytest.mark.parametrize(
+    ("spent", "field"),
+    [
+        (calls(1, 99), None),
+        (calls(2), "max_calls"),
+        (calls(1, 100), "max_tokens"),
+        (calls(9, 99, is_cached=True), None),
+    ],
+)
+def test_budget_is_spent_by_calls_that_are_not_cached(spent, field):
+    problem = Budget.after(ENDPOINT, iter(spent)).problem
+    assert field in problem if field else problem == ""
