@@ -1,6 +1,7 @@
 """Journal of a search session: a line per event, from which its state follows."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -12,13 +13,14 @@ from nvtrader_pipelines.research.verdict import Outcome, Standing
 
 Knobs = dict[str, int | float]
 Status = Literal["judged", "known", "pruned", "infeasible", "failed"]
+AnswerOutcome = Literal["proposed", "bad", "late", "repeated", "spent"]  # spent: failed answers have cost enough
 
 
 class Event(BaseModel):
-    """Line of the journal; only `seconds` and `finished_at` differ between equal sessions."""
+    """Line of the journal; only `seconds`, `finished_at` and `is_cached` differ between equal sessions."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    seconds: float  # of all trainings and walks of the event, in their workers
+    seconds: float  # of all trainings and walks of the event, in their workers; of a model until it answered
     finished_at: datetime
 
 
@@ -55,6 +57,24 @@ class TrialJudged(Event):
     lead: Lead | None = None  # over the base
     n_configurations: int  # judged on these validation data so far, by all sessions and runs
     bar: float  # luck bar, in standard errors
+
+
+class ModelAsked(Event):
+    """Answer of a language model, which makes the proposal or leaves it to the optimizer; before the trial's line."""
+
+    event: Literal["model"] = "model"
+    proposal: int
+    outcome: AnswerOutcome
+    proposed: Knobs = Field(default_factory=dict)  # before clips and snaps; empty unless proposed or repeated
+    reason: str = ""  # of the model
+    expects: float | None = None  # Sharpe ratio on validation that the model expects
+    message: str = ""  # why the answer was not taken
+    model: str
+    prompt: str
+    digest: str = ""  # of the request
+    n_input_tokens: int = 0
+    n_output_tokens: int = 0
+    is_cached: bool = False
 
 
 class TrialRerun(Event):
@@ -98,7 +118,9 @@ class SessionClosed(Event):
     pbo: float | None = None  # probability of backtest overfitting over all trials; reported only
 
 
-Line = Annotated[BaseJudged | TrialJudged | TrialRerun | LookOpened | SessionClosed, Field(discriminator="event")]
+Line = Annotated[
+    BaseJudged | TrialJudged | ModelAsked | TrialRerun | LookOpened | SessionClosed, Field(discriminator="event")
+]
 _LINE: TypeAdapter[Line] = TypeAdapter(Line)
 
 
@@ -121,6 +143,16 @@ def returns_name(trial: int | None) -> str:
     return f"trial-{trial}"
 
 
+def work_seconds(lines: Iterable[Line]) -> float:
+    """Seconds of all trainings and walks, in their workers."""
+    return sum(line.seconds for line in lines if not isinstance(line, ModelAsked))
+
+
+def changed_values(knobs: Knobs, base: Knobs) -> Knobs:
+    """Knobs that differ from the base's, with their values."""
+    return {name: value for name, value in knobs.items() if value != base[name]}
+
+
 def n_changes(knobs: Knobs, base: Knobs) -> int:
     """Number of knobs that differ from the base's."""
-    return sum(value != base[name] for name, value in knobs.items())
+    return len(changed_values(knobs, base))

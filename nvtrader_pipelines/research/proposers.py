@@ -1,11 +1,11 @@
-"""Proposers of a search: samplers of Optuna, each seeded anew for every proposal."""
+"""Proposers of a search: samplers of Optuna, each seeded anew for every proposal, alone or with a language model."""
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import floor, prod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # imported in functions, since Optuna is slow to import
     from optuna.samplers import BaseSampler
 
 MAX_COMBINATIONS = 10_000  # of a grid
+MAX_SHARE = 0.3  # of proposals that a model makes in the hybrid of the study; with more it is an experiment
 SamplerOf = Callable[[int], "BaseSampler"]  # by the number of the proposal, from 1
 
 
@@ -54,7 +55,10 @@ class OptunaProposer(Component):
         from optuna.samplers import TPESampler
 
         return lambda number: TPESampler(
-            multivariate=True, constant_liar=True, n_startup_trials=self.n_startup_trials, seed=_derive(seed, number)
+            multivariate=True,
+            constant_liar=True,
+            n_startup_trials=self.n_startup_trials,
+            seed=derive_seed(seed, number),
         )
 
 
@@ -74,7 +78,7 @@ class CmaEsProposer(Component):
         """Return the sampler of each proposal."""
         from optuna.samplers import CmaEsSampler
 
-        return lambda number: CmaEsSampler(popsize=self.population_size, seed=_derive(seed, number))
+        return lambda number: CmaEsSampler(popsize=self.population_size, seed=derive_seed(seed, number))
 
 
 class RandomProposer(Component):
@@ -91,7 +95,7 @@ class RandomProposer(Component):
         """Return the sampler of each proposal."""
         from optuna.samplers import RandomSampler
 
-        return lambda number: RandomSampler(seed=_derive(seed, number))
+        return lambda number: RandomSampler(seed=derive_seed(seed, number))
 
 
 class GridProposer(Component):
@@ -131,16 +135,63 @@ class GridProposer(Component):
         return sampler
 
     def _values(self, knob: Knob) -> list[float]:
-        spaced = np.geomspace if knob.is_log else np.linspace
-        values = spaced(knob.low, knob.high, self.points).tolist()
+        values = spaced_values(knob, self.points)
         return list(dict.fromkeys(knob.clip(round(value) if knob.is_whole else value) for value in values))
 
 
-def _derive(seed: int, number: int) -> int:
+class LlmProposer(Component):
+    """Optimizer that leaves some proposals to a language model, and learns from every result.
+
+    The model begins after a warm-up and sees the optimizer's own next proposal, its center and spread. Where an answer
+    is bad, late or repeated, the optimizer proposes. A model that makes most of the proposals is an experiment.
+
+    Source: Ferreira et al. (2026), *Can LLMs beat classical hyperparameter optimization algorithms?*, arXiv 2603.24647.
+    """
+
+    kind: Literal["llm"] = "llm"
+    optimizer: Annotated[OptunaProposer | CmaEsProposer, Field(discriminator="kind")] = OptunaProposer()
+    n_warmup_trials: NonNegativeInt = 10  # proposals before the first of the model
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = MAX_SHARE  # of the later proposals, which the model makes
+    seconds_lost: PositiveFloat | None = None  # that failed answers may cost a session; null: the mean of a trial
+
+    @property
+    def reason(self) -> str:
+        """Reason of the optimizer's proposals."""
+        return self.optimizer.reason
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the optimizer keeps a state in the trials."""
+        return self.optimizer.is_stateful
+
+    @property
+    def is_experiment(self) -> bool:
+        """Whether the model makes more of the proposals than in the study."""
+        return self.share > MAX_SHARE
+
+    def is_turn_of_model(self, number: int) -> bool:
+        """Whether the model makes a proposal, numbered from 1; its turns are evenly spread."""
+        n_later = number - self.n_warmup_trials
+        return n_later > 0 and floor(n_later * self.share) > floor((n_later - 1) * self.share)
+
+    def start(self, knobs: Sequence[Knob], seed: int) -> SamplerOf:
+        """Return the optimizer's sampler of each proposal."""
+        return self.optimizer.start(knobs, seed)
+
+
+def spaced_values(knob: Knob, n: int) -> list[float]:
+    """Evenly spaced values of a knob, both bounds included; equal ratios on a log scale."""
+    spaced = np.geomspace if knob.is_log else np.linspace
+    return spaced(knob.low, knob.high, n).tolist()
+
+
+def derive_seed(seed: int, number: int) -> int:
     """Seed of a proposal."""
     return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
 
 
 Proposer = Annotated[
-    OptunaProposer | CmaEsProposer | RandomProposer | GridProposer, Field(discriminator="kind"), Family("proposers")
+    OptunaProposer | CmaEsProposer | RandomProposer | GridProposer | LlmProposer,
+    Field(discriminator="kind"),
+    Family("proposers"),
 ]

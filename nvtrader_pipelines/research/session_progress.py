@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 from statistics import fmean
 
-from nvtrader_pipelines.research.journal import Line, LookOpened, TrialJudged, TrialRerun
+from nvtrader_pipelines.research.journal import Line, LookOpened, ModelAsked, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.recorded_session import RecordedSession, recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_trials
 
@@ -30,6 +30,10 @@ class SessionProgress:
             done = f"trial {line.trial}" if line.trial else "the base"
             again = f" again (proposal {line.proposal})" if line.status == "known" else self._of_budget
             return f"{done}{again}: {figure}{line.message or line.standing}. {self.best}"
+        if isinstance(line, ModelAsked):
+            if line.outcome == "proposed":
+                return f"the model makes proposal {line.proposal}: {line.reason}"
+            return f"the model leaves proposal {line.proposal} to the optimizer ({line.outcome}): {line.message}"
         if isinstance(line, TrialRerun):
             return f"trial {line.trial} with two other seeds: {line.message or line.standing}. {self.best}"
         if isinstance(line, LookOpened):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
@@ -15,7 +16,9 @@ from nvtrader_pipelines.research.journal import (
     SessionClosed,
     TrialJudged,
     TrialRerun,
+    changed_values,
 )
+from nvtrader_pipelines.research.proposers import LlmProposer, Proposer
 from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe, format_trials
 from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session, is_random
@@ -119,18 +122,13 @@ def session_report(session: Session, lines: Sequence[Line], *, is_running: bool 
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def changed_knobs(knobs: Knobs, base: Knobs) -> list[str]:
-    """Knobs that differ from the base's."""
-    return [name for name, value in knobs.items() if value != base[name]]
-
-
 def format_changes(knobs: Knobs, base: Knobs) -> str:
     """Format the changed knobs with the value of the base and the own one."""
-    return ", ".join(f"{name} {base[name]:.4g} → {knobs[name]:.4g}" for name in changed_knobs(knobs, base))
+    return ", ".join(f"{name} {base[name]:.4g} → {knobs[name]:.4g}" for name in changed_values(knobs, base))
 
 
 def escape_markdown(text: str) -> str:
-    """Return text of a person such that no character of it is markup."""
+    """Return text of a person or a model such that no character of it is markup."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
@@ -176,7 +174,7 @@ def _settings(session: Session, course: _Course | None) -> str:
         "base": f"{spec.base.name}, {spec.base.agent.kind} on {len(session.symbols)} symbols",
         "space": _space(session, course),
         "budget": " or ".join(filter(None, limits)),
-        "proposer": f"{spec.proposer.kind}, seed {spec.seed}",
+        "proposer": f"{_proposer(spec.proposer)}, seed {spec.seed}",
         "seeds of training": _seeds(course),
         "trained on": f"sessions before {spec.validation_from}, less a purge of {spec.base.splitter.purge_size}",
         "validated on": f"{spec.validation_from} to the session before {spec.sealed_from}, "
@@ -190,6 +188,14 @@ def _settings(session: Session, course: _Course | None) -> str:
         )
     table = [f"| {name} | {escape_markdown(str(value))} |" for name, value in rows.items()]
     return "\n".join(["## What was tried", "", "| setting | value |", "|---|---|", *table])
+
+
+def _proposer(proposer: Proposer) -> str:
+    if not isinstance(proposer, LlmProposer):
+        return proposer.kind
+    kind = f"llm with {proposer.optimizer.kind}{', an experiment' * proposer.is_experiment}"
+    after = f" after the first {proposer.n_warmup_trials}" if proposer.n_warmup_trials else ""
+    return f"{kind}: the model proposes {proposer.share:.0%} of trials{after}"
 
 
 def _space(session: Session, course: _Course | None) -> str:
@@ -265,12 +271,15 @@ def _rerun_line(course: _Course, rerun: TrialRerun) -> str:
     if lead:
         sharpe = format_sharpe(course.state.base.sharpe + lead.difference)
         text = f"Sharpe ratio {sharpe} over 3 seeds, t {format_sharpe(lead.t)} (luck bar {rerun.bar:.2f}); {text}"
-    return f"- Trial {rerun.trial}: {text}."
+    trial = next(line for line in course.proposals if line.trial == rerun.trial and line.status != "known")
+    standing = "" if rerun.standing == Standing.KEPT else f" {rerun.standing.capitalize()}."
+    is_of_model = trial.proposer == kind_of(LlmProposer)
+    reason = f" Reason of the model: {escape_markdown(trial.reason)}" if is_of_model else ""
+    return f"- Trial {rerun.trial}: {text}.{standing}{reason}"
 
 
 def _near_misses(course: _Course) -> str:
-    lost = [_rerun_line(course, rerun) + f" {rerun.standing.capitalize()}." for rerun in course.reruns
-            if rerun.standing != Standing.KEPT]  # fmt: skip
+    lost = [_rerun_line(course, rerun) for rerun in course.reruns if rerun.standing != Standing.KEPT]
     return "\n".join(["## Near misses", "", *lost[-N_SHOWN:]]) if lost else ""
 
 

@@ -4,7 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nvtrader_pipelines.research.journal import BaseJudged, Line, SessionClosed, TrialJudged, TrialRerun
+from nvtrader_pipelines.research.journal import (
+    BaseJudged,
+    Line,
+    SessionClosed,
+    TrialJudged,
+    TrialRerun,
+    work_seconds,
+)
 from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.storage.store import Store
@@ -54,7 +61,7 @@ def session_row(session: Session, lines: Sequence[Line]) -> Row:
         "sentence": closed.sentence if closed else None,
         "created_at": session.created_at,
         "finished_at": closed.finished_at if closed else None,
-        "seconds": sum(line.seconds for line in lines),
+        "seconds": work_seconds(lines),
     }
 
 

@@ -3,14 +3,17 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nvtrader_pipelines.research.journal import Knobs, Line, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.knobs import Knob
-from nvtrader_pipelines.research.proposers import Proposer
+from nvtrader_pipelines.research.proposers import Proposer, derive_seed
 from nvtrader_pipelines.storage.errors import StorageError
 
 if TYPE_CHECKING:  # imported in functions, since Optuna is slow to import
@@ -19,7 +22,19 @@ if TYPE_CHECKING:  # imported in functions, since Optuna is slow to import
     from optuna.trial import FrozenTrial
 
 MIN_RESULTS = 2  # different ones, that importances can explain
+N_DRAWS = 16  # of an outlook
 POOR_SHARPE = -10.0  # of a proposal without a result: below every portfolio's, and finite, as proposers need it
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Center and spread of a proposer's next proposal, by knob and in its unit.
+
+    On a log scale the center is the geometric mean and the spread a factor, of at least 1.
+    """
+
+    center: dict[str, float]
+    spread: dict[str, float]
 
 
 class Study:
@@ -31,8 +46,8 @@ class Study:
     def __init__(self, proposer: Proposer, knobs: Sequence[Knob], seed: int) -> None:
         from optuna import create_study
 
+        self._proposer, self._knobs, self._seed = proposer, tuple(knobs), seed
         self._sampler_of = proposer.start(knobs, seed)
-        self._is_stateful = proposer.is_stateful
         self._distributions = _distributions(knobs)
         self._trial_numbers: dict[int, int] = {}  # Optuna's, by proposal without a result so far
         with _quiet():
@@ -56,25 +71,29 @@ class Study:
         state = TrialState.FAIL if value is None else TrialState.COMPLETE
         self._study.tell(self._trial_numbers.pop(number), value, state=state)
 
+    def replace(self, number: int, proposed: Mapping[str, int | float]) -> None:
+        """Put other values, clipped to the bounds, in the place of the proposal that `ask` returned.
+
+        The proposer continues as `restore` has it continue from the journal's row. Of CMA-ES, the values take the place
+        of its own in the generation.
+        """
+        trial = self._study.get_trials(deepcopy=False)[self._trial_numbers[number]]
+        if trial.params == self._clip(proposed):
+            return
+        self.tell(number, None)
+        self._add(number, proposed, trial.system_attrs if self._proposer.is_stateful else {})
+
     def add(self, number: int, proposed: Mapping[str, int | float]) -> None:
-        """Add a proposal of the journal as if `ask` had returned it.
+        """Add a proposal of the journal, clipped to the bounds, as if `ask` had returned it.
 
         CMA-ES is asked again, which builds its state. Where it proposes other values, since results came in another
-        order, that proposal is ignored and the one of the journal takes its place in the generation.
+        order or a model proposed, that proposal is ignored and the one of the journal takes its place.
         """
-        from optuna.trial import TrialState, create_trial
-
-        state = {}
-        if self._is_stateful:
-            if self._ask(number).params == proposed:
-                return
-            state = self._last.system_attrs
-            self.tell(number, None)
-        trial = create_trial(
-            state=TrialState.RUNNING, params=dict(proposed), distributions=self._distributions, system_attrs=state
-        )
-        self._study.add_trial(trial)
-        self._trial_numbers[number] = self._last.number
+        if self._proposer.is_stateful:
+            self._ask(number)
+            self.replace(number, proposed)
+        else:
+            self._add(number, proposed, {})
 
     def restore(self, rows: Iterable[TrialJudged]) -> None:
         """Add proposals and results of a journal, so that the next proposal is that of a session that never stopped.
@@ -86,6 +105,25 @@ class Study:
             self.add(row.proposal, row.proposed)
             self.tell(row.proposal, objective(row))
 
+    def outlook(self, number: int) -> Outlook:
+        """Center and spread of draws from the state in which a proposal is asked for; the study stays as it is."""
+        from optuna import create_study
+        from optuna.trial import TrialState
+
+        sampler_of = self._proposer.start(self._knobs, derive_seed(self._seed, number))
+        asked, draws = self._trial_numbers.get(number), []
+        with _quiet():
+            study = create_study(direction="maximize")
+            study.add_trials(trial for trial in self._study.get_trials(deepcopy=False) if trial.number != asked)
+            for i in range(N_DRAWS):
+                study.sampler = sampler_of(i)
+                draws.append(study.ask(self._distributions))
+                study.tell(draws[-1], state=TrialState.FAIL)
+        center, spread = {}, {}
+        for knob in self._knobs:
+            center[knob.name], spread[knob.name] = _moments(knob, [draw.params[knob.name] for draw in draws])
+        return Outlook(center, spread)
+
     def _ask(self, number: int) -> "Trial":
         with _quiet():
             self._study.sampler = self._sampler_of(number)
@@ -93,9 +131,29 @@ class Study:
         self._trial_numbers[number] = trial.number
         return trial
 
-    @property
-    def _last(self) -> "FrozenTrial":
-        return self._study.get_trials(deepcopy=False)[-1]
+    def _add(self, number: int, proposed: Mapping[str, int | float], state: dict[str, Any]) -> None:
+        """Add a running trial with the state that CMA-ES keeps in it."""
+        from optuna.trial import TrialState, create_trial
+
+        trial = create_trial(
+            state=TrialState.RUNNING,
+            params=self._clip(proposed),
+            distributions=self._distributions,
+            system_attrs=state,
+        )
+        self._study.add_trial(trial)
+        self._trial_numbers[number] = self._study.get_trials(deepcopy=False)[-1].number
+
+    def _clip(self, proposed: Mapping[str, int | float]) -> Knobs:
+        return {knob.name: knob.clip(proposed[knob.name]) for knob in self._knobs}
+
+
+def _moments(knob: Knob, values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation of values, on a log scale as ratios."""
+    if not knob.is_log:
+        return float(np.mean(values)), float(np.std(values, ddof=1))
+    logarithms = np.log(values)
+    return float(np.exp(logarithms.mean())), float(np.exp(logarithms.std(ddof=1)))
 
 
 def objective(row: TrialJudged) -> float | None:

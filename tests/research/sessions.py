@@ -8,6 +8,7 @@ from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
     LookOpened,
+    ModelAsked,
     SessionClosed,
     TrialJudged,
     TrialRerun,
@@ -78,8 +79,8 @@ class JournalBuilder:
         """Number of proposals so far."""
         return sum(isinstance(line, TrialJudged) for line in self.lines)
 
-    def trial(self, difference, *, status="judged", key=None, error=ERROR, **knobs):
-        """Judge a proposal; without a difference it has no result."""
+    def trial(self, difference, *, status="judged", key=None, error=ERROR, reason=None, **knobs):
+        """Judge a proposal, of the model if it has a reason; without a difference it has no result."""
         key = key or f"t{len(self.state.trials) + 1}"
         lead = None if difference is None else Lead(difference, error, N_BLOCKS)
         proposed = {**self.knobs, **knobs}
@@ -92,8 +93,8 @@ class JournalBuilder:
             proposal=self.n_proposals + 1,
             trial=number,
             spec_hash=key,
-            proposer="optuna",
-            reason="",
+            proposer="optuna" if reason is None else "llm",
+            reason=reason or "",
             proposed=proposed,
             knobs=used,
             status=status,
@@ -105,6 +106,12 @@ class JournalBuilder:
             n_configurations=decision.n_configurations,
             bar=decision.bar,
         )
+
+    def answer(self, outcome="proposed", changes=None, **fields):
+        """Answer of the model for the next proposal."""
+        proposed = {} if changes is None else {**self.knobs, **changes}
+        asked = {"proposal": self.n_proposals + 1, "model": "m", "prompt": "propose 1", **fields}
+        return self._add(ModelAsked, outcome=outcome, proposed=proposed, **asked)
 
     def known(self):
         """Propose the first trial again."""

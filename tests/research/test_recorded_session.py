@@ -63,6 +63,11 @@ def test_recorded_state_equals_that_of_the_rule():
     assert recorded_state(builder.lines) == builder.state
 
 
+def test_recorded_state_ignores_answers_of_the_model():
+    builder = JournalBuilder().answer("late").trial(0.3).answer().rerun("t1", (0.9, 0.9), 0.3).answer("spent")
+    assert recorded_state(builder.lines) == builder.state
+
+
 def test_recorded_state_holds_trials_without_results_of_reruns():
     builder = JournalBuilder().trial(0.3).rerun("t1", None, None).trial(0.2).rerun("t2", (0.9, 0.9), 0.2)
     assert recorded_state(builder.lines) == builder.state

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from nvtrader_pipelines.research.proposal_answer import ProposalAnswer
 from nvtrader_pipelines.research.sentences import format_progress
 from nvtrader_pipelines.research.session_picture import search_points
 from nvtrader_pipelines.research.session_report import session_report, write_report
@@ -80,6 +81,48 @@ def test_report_gives_deflated_sharpe_and_pbo_as_not_decided_on():
 def test_report_escapes_markup_of_a_goal():
     report = session_report(a_session(goal="a | b <script> [x](y) `c`"), [])
     assert r"Goal: a \| b \<script\> \[x\](y) \`c\`" in report
+
+
+MARKUP = "[x](http://y) ![i](j) <script>alert(1)</script> **b** `c` | # \n\x1b[31m"
+
+
+@pytest.mark.parametrize("fresh", [(0.9, 0.9), (0.71, 0.71)])
+def test_report_escapes_the_reason_of_the_model(fresh):
+    reason = ProposalAnswer(changes={}, reason=MARKUP).reason
+    builder = JournalBuilder().answer(changes={"gamma": 0.95}, reason=reason).trial(0.3, gamma=0.95, reason=reason)
+    report = session_report(a_session(), builder.rerun("t1", fresh, 0.2).lines)
+    (line,) = [line for line in report.splitlines() if line.startswith("- Trial 1:") and "fresh seeds" in line]
+    escaped = r"\[x\](http://y) !\[i\](j) \<script\>alert(1)\</script\> \*\*b\*\* \`c\` \| \# \[31m"
+    assert line.endswith(f"Reason of the model: {escaped}")
+
+
+def test_report_gives_no_reason_of_an_optimizer():
+    assert "Reason of the model" not in session_report(a_session(), a_journal().lines)
+
+
+@pytest.mark.parametrize(
+    ("proposer", "words"),
+    [
+        ({"kind": "cma_es"}, "cma_es, seed 1"),
+        ({"kind": "llm"}, "llm with optuna: the model proposes 30% of trials after the first 10, seed 1"),
+        (
+            {"kind": "llm", "optimizer": {"kind": "cma_es"}, "share": 1.0, "n_warmup_trials": 0},
+            "llm with cma_es, an experiment: the model proposes 100% of trials, seed 1",
+        ),
+    ],
+)
+def test_report_names_the_share_of_the_model(proposer, words):
+    (found,) = rows(session_report(a_session(proposer=proposer), []), "proposer")
+    assert found == words
+
+
+def test_answers_of_the_model_change_no_figure_of_the_report():
+    plain, asked = JournalBuilder(), JournalBuilder().answer("late", message="after 6 s")
+    for builder in (plain, asked):
+        builder.trial(0.3, gamma=0.95).rerun("t1", (0.9, 0.9), 0.3)
+    asked.answer("bad", message="no number")
+    assert session_report(a_session(), asked.lines) == session_report(a_session(), plain.lines)
+    assert search_points(asked.lines) == search_points(plain.lines)
 
 
 def test_report_before_the_base_has_no_results():

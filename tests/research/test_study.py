@@ -15,6 +15,7 @@ from nvtrader_pipelines.research.proposers import (
     CmaEsProposer,
     GridProposer,
     GridTooLarge,
+    LlmProposer,
     OptunaProposer,
     RandomProposer,
     SpaceExhausted,
@@ -109,6 +110,107 @@ def test_cma_es_continues_a_journal_of_other_proposals():
     further = [propose(study, range(31, 61)) for study in studies]
     assert further[0] == further[1]
     assert further[0] != propose(Study(CmaEsProposer(), KNOBS_4, seed=3), range(1, 61))[30:]
+
+
+OPTIMIZERS = [OptunaProposer(), CmaEsProposer(), CmaEsProposer(population_size=4), LlmProposer()]
+every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["optuna", "cma_es", "cma_es-of-4", "llm"])
+
+
+def search_with_a_model(study, knobs, numbers, rng):
+    """Rows of a search in which other values, some out of bounds, replace every third proposal."""
+    rows = []
+    for number in numbers:
+        proposed = study.ask(number)
+        if number % 3 == 0:
+            proposed = {knob.name: knob.clip(rng.uniform(knob.low, knob.high)) for knob in knobs}
+            proposed[knobs[0].name] = knobs[0].high + number
+            study.replace(number, proposed)
+        rows.append(judge(number, proposed))
+        study.tell(number, objective(rows[-1]))
+    return rows
+
+
+@every_optimizer
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_replaced_proposals_continue_as_restored_ones(optimizer, seed):
+    straight = Study(optimizer, KNOBS_4, seed)
+    rows = search_with_a_model(straight, KNOBS_4, range(1, 31), np.random.default_rng(seed))
+    restored = Study(optimizer, KNOBS_4, seed)
+    restored.restore(from_disk(rows))
+    assert straight.outlook(31) == restored.outlook(31)
+    assert propose(straight, range(31, 46)) == propose(restored, range(31, 46))
+
+
+def test_replaced_proposal_in_progress_counts_as_restored_one():
+    rows = propose(Study(OptunaProposer(), KNOBS_4, seed=1), range(1, 21))
+    other = {knob.name: knob.low for knob in KNOBS_4}
+    straight, restored = (study_of(OptunaProposer(), rows) for _ in range(2))
+    straight.ask(21)
+    straight.replace(21, other)
+    restored.add(21, other)
+    assert straight.ask(22) == restored.ask(22) != study_of(OptunaProposer(), rows).ask(22)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS[:3], ids=["optuna", "cma_es", "cma_es-of-4"])
+def test_optimizer_moves_to_replaced_values(optimizer):
+    knob, rng = Knob("share", "", "", 0.0, 10.0), np.random.default_rng(1)
+    study = Study(optimizer, [knob], seed=1)
+    for number in range(1, 61):
+        study.ask(number)
+        value = rng.normal(9.0, 0.2)
+        study.replace(number, {"share": value})
+        study.tell(number, -abs(value - 9.0))
+    assert study.outlook(61).center["share"] > 7.0  # 5 without results
+
+
+@every_optimizer
+def test_replacement_by_equal_values_changes_nothing(optimizer):
+    replaced, untouched = (Study(optimizer, KNOBS_4, seed=1) for _ in range(2))
+    for number in range(1, 21):
+        proposed = replaced.ask(number)
+        replaced.replace(number, proposed)
+        replaced.tell(number, score(proposed))
+        assert untouched.ask(number) == proposed
+        untouched.tell(number, score(proposed))
+    assert [trial.state for trial in replaced._study.trials] == [trial.state for trial in untouched._study.trials]
+
+
+def study_of(optimizer, rows):
+    study = Study(optimizer, KNOBS_4, seed=1)
+    study.restore(rows)
+    return study
+
+
+@every_optimizer
+def test_outlook_is_that_before_the_proposal_and_changes_nothing(optimizer):
+    rows = propose(Study(optimizer, KNOBS_4, seed=1), range(1, 21))
+    looked = study_of(optimizer, rows)
+    before = looked.outlook(21)
+    proposed = looked.ask(21)
+    assert looked.outlook(21) == before != looked.outlook(22)
+    looked.tell(21, score(proposed))
+    untouched = study_of(optimizer, [*rows, row(21, proposed)])
+    assert propose(looked, range(22, 40)) == propose(untouched, range(22, 40))
+
+
+def test_outlook_of_random_draws_is_the_middle_of_each_scale():
+    knobs = [Knob("ratio", "", "", 1e-6, 1e-2, is_log=True), Knob("share", "", "", 0.0, 10.0)]
+    outlooks = [Study(RandomProposer(), knobs, seed).outlook(1) for seed in range(20)]
+    for part, ratio, share in (("center", 1e-4, 5.0), ("spread", np.exp(np.log(1e4) / 12**0.5), 10.0 / 12**0.5)):
+        values = [getattr(outlook, part) for outlook in outlooks]
+        assert np.log([value["ratio"] for value in values]).mean() == pytest.approx(np.log(ratio), rel=0.05)
+        assert np.mean([value["share"] for value in values]) == pytest.approx(share, rel=0.05)
+
+
+def test_outlook_of_an_optimizer_moves_to_its_results():
+    knob = Knob("ratio", "", "", 1e-6, 1e-2, is_log=True)
+    study = Study(CmaEsProposer(), [knob], seed=1)
+    before = study.outlook(1)
+    for number in range(1, 61):
+        study.tell(number, -abs(np.log10(study.ask(number)["ratio"]) + 3.0))
+    after = study.outlook(61)
+    assert after.center["ratio"] == pytest.approx(1e-3, rel=0.3)
+    assert 1.0 <= after.spread["ratio"] < before.spread["ratio"]
 
 
 @every_case

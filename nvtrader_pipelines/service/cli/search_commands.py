@@ -62,7 +62,7 @@ def start(  # noqa: PLR0913 - options of a command line
         Path | None, typer.Option("--space", help="YAML file of knobs, as for `nvtrader research space`.")
     ] = None,
     proposer: Annotated[
-        str | None, typer.Option("--proposer", help="optuna, cma_es, random or grid; default: optuna.")
+        str | None, typer.Option("--proposer", help="optuna, cma_es, random, grid or llm; default: optuna.")
     ] = None,
     source: Annotated[str | None, typer.Option("--source", help="Source of prices: sample, landing or yahoo.")] = None,
     validation_from: Annotated[

@@ -10,10 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nvtrader_pipelines.research.journal import Knobs, Line, TrialJudged
+from nvtrader_pipelines.research.journal import Knobs, Line, TrialJudged, changed_values
 from nvtrader_pipelines.research.recorded_session import RecordedSession
 from nvtrader_pipelines.research.session_progress import SessionProgress
-from nvtrader_pipelines.research.session_report import changed_knobs
 from nvtrader_pipelines.research.verdict import Standing
 
 N_ROWS = 12  # of the live table: the last trials
@@ -76,7 +75,7 @@ class ProgressTable(SessionProgress):
     def _knobs(self, row: TrialJudged) -> str:
         """Values of the knobs that differ from the base."""
         values = row.knobs or row.proposed
-        return ", ".join(f"{name} {values[name]:.4g}" for name in changed_knobs(values, self._base))
+        return ", ".join(f"{name} {value:.4g}" for name, value in changed_values(values, self._base).items())
 
     def _standing(self, row: TrialJudged) -> str:
         trial = self.state.trials.get(row.spec_hash) if self.state else None

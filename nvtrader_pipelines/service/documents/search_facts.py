@@ -13,14 +13,18 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
 from nvtrader_pipelines.research.journal import (
+    AnswerOutcome,
     BaseJudged,
     Knobs,
     Line,
     LookOpened,
+    ModelAsked,
     SessionClosed,
     Status,
     TrialJudged,
     TrialRerun,
+    changed_values,
+    work_seconds,
 )
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import (
@@ -116,7 +120,7 @@ class JournalRow(Document):
     proposal: int | None = None
     event: str
     trial: int | None = None
-    status: Status | None = None
+    status: Status | AnswerOutcome | None = None  # of a trial, or of an answer of the model
     standing: Standing | None = None
     sharpe: float | None = None  # annual, net, on validation; of a rerun the mean over all seeds
     lead: float | None = None  # over the base; of the verdict on the sealed window
@@ -262,7 +266,7 @@ def _summary(recorded: RecordedSession) -> SessionSummary:
         base_sharpe=state.base.sharpe if state else None,
         best_sharpe=state.base.sharpe + lead.difference if state and lead else None,
         standing=best.standing if best else None,
-        seconds=sum(line.seconds for line in lines),
+        seconds=work_seconds(lines),
         started_at=session.created_at,
         goal=session.spec.goal,
     )
@@ -302,7 +306,10 @@ def _journal_rows(base: BaseJudged, lines: Sequence[Line]) -> Iterator[JournalRo
             case TrialJudged():
                 names = ("proposal", "trial", "status", "standing", "sharpe", "bar", "clips", "snaps", "message")
                 fields |= {name: getattr(line, name) for name in names} | _lead_fields(line.lead)
-                fields["changed"] = {name: value for name, value in line.knobs.items() if value != base.knobs[name]}
+                fields["changed"] = changed_values(line.knobs, base.knobs)
+            case ModelAsked():
+                fields |= {"proposal": line.proposal, "status": line.outcome, "message": line.message or line.reason}
+                fields["changed"] = changed_values(line.proposed, base.knobs)
             case TrialRerun():
                 fields |= {name: getattr(line, name) for name in ("trial", "standing", "bar")} | _lead_fields(line.lead)
                 fields |= {"sharpe": line.lead and sharpe + line.lead.difference, "message": format_rerun(line)}

@@ -5,7 +5,7 @@ import pytest
 
 from nvtrader_pipelines.research.session_report import session_report
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
-from tests.research.sessions import a_journal, a_session, write_session
+from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
 from tests.service.cli.error_lines import is_one_line_error
 
 ONE, TWO = a_session("20260302-aaaa"), a_session("20260303-bbbb")
@@ -113,6 +113,19 @@ def test_journal_is_written_as_json_and_csv(at_home):
     assert [rows[0]["event"], rows[-1]["event"]] == ["base", "verdict"]
     assert set(rows[1]["changed"]) == {"lookback", "learning_rate", "gamma"}
     assert len(at_home("journal", "20260302", "--format", "csv").stdout.splitlines()) == len(rows) + 1
+
+
+def test_journal_shows_answers_of_the_model(home, at_home):
+    builder = JournalBuilder().answer(changes={"gamma": 0.95}, reason="[red] longer memory").trial(0.1, gamma=0.95)
+    write_session(home, ONE, builder.answer("late", message="no answer within 6 s").trial(0.1).lines)
+    lines = [line.split() for line in at_home("journal").stdout.splitlines()]
+    assert [line[:3] for line in lines if "model" in line] == [["1", "model", "proposed"], ["2", "model", "late"]]
+    rows = json.loads(at_home("journal", "--json").stdout)
+    assert [row["message"] for row in rows if row["event"] == "model"] == [
+        "[red] longer memory",
+        "no answer within 6 s",
+    ]
+    assert json.loads(at_home("status", "--json").stdout)["n_lines"] == {"base": 1, "trial": 2, "model": 2}
 
 
 @pytest.mark.slow

@@ -115,3 +115,19 @@ def test_journal_has_a_row_per_line_with_changed_knobs(home):
     assert (missing.trial, missing.sharpe, missing.message) == (3, None, "seed 6 has no result")
     assert (look.event, look.trial) == ("look", 1)
     assert (verdict.event, verdict.lead) == ("verdict", 0.2)
+
+
+def test_journal_has_a_row_per_answer_of_the_model(home):
+    builder = JournalBuilder().answer(changes={"gamma": 0.95}, reason="longer memory", expects=0.9)
+    builder.trial(0.1, gamma=0.95, reason="longer memory").answer("late", message="no answer within 6 s").trial(0.1)
+    folder = write_session(home, a_session("one"), builder.lines)
+    _, taken, _, late, _ = journal_rows(read_session(folder))
+    assert (taken.event, taken.proposal, taken.status, taken.trial) == ("model", 1, "proposed", None)
+    assert (taken.changed, taken.message, taken.sharpe) == ({"gamma": 0.95}, "longer memory", None)
+    assert (late.proposal, late.status, late.changed) == (2, "late", {})
+    assert late.message == "no answer within 6 s"
+
+
+def test_time_until_a_model_answers_is_no_work_of_trials(home):
+    write_session(home, a_session(), JournalBuilder().answer("late", seconds=100.0).trial(0.1).lines)
+    assert session_document(home).summary.seconds == 12.0

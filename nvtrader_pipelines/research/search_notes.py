@@ -1,0 +1,246 @@
+"""Notes on a search for the language model that proposes: facts of its journal, without times or ids."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from nvtrader_pipelines.research.journal import (
+    BaseJudged,
+    Knobs,
+    Line,
+    ModelAsked,
+    TrialJudged,
+    TrialRerun,
+    changed_values,
+)
+from nvtrader_pipelines.research.knobs import Knob
+from nvtrader_pipelines.research.proposers import spaced_values
+from nvtrader_pipelines.research.recorded_session import recorded_state
+from nvtrader_pipelines.research.sentences import format_rerun
+from nvtrader_pipelines.research.study import Outlook
+from nvtrader_pipelines.research.verdict import SearchState, Standing
+
+N_RECENT, N_BEST, N_NEAR_MISSES, N_ANSWERS, N_REASONS = 20, 5, 5, 10, 5  # entries, at most
+N_RANGES = 3  # equal parts of a knob's bounds
+MIN_TRIALS = 3  # in a range, before it counts as a dead end
+PLATEAU = 10  # trials since the best one, from which on they are noted
+Figure = Annotated[float, AfterValidator(lambda value: float(f"{value:.4g}"))]
+Values = dict[str, int | Figure]  # by knob
+
+
+class _Note(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KnobNote(_Note):
+    """Knob with its bounds."""
+
+    name: str
+    low: int | Figure
+    high: int | Figure
+    is_whole: bool
+    is_log: bool
+    base: int | Figure
+
+
+class TrialNote(_Note):
+    """Trial so far, over all its seeds."""
+
+    trial: int
+    status: str
+    changed: Values  # from the base
+    sharpe: Figure | None  # on validation
+    lead: Figure | None  # over the base
+    t: Figure | None  # lead in standard errors
+    novelty: Figure  # distance to the nearest earlier trial or the base, of at most 1
+
+
+class NearMiss(_Note):
+    """Trial above the luck bar that was not kept after its reruns."""
+
+    trial: int
+    changed: Values
+    standing: str
+    why: str
+
+
+class DeadEnd(_Note):
+    """Range of a knob in which no trial led the base."""
+
+    knob: str
+    low: Figure
+    high: Figure
+    n_trials: int
+
+
+class OptimizerNote(_Note):
+    """Next proposal of the optimizer, with center and spread of what it would draw."""
+
+    proposal: Values
+    center: Values
+    spread: Values  # a factor for a knob on a log scale
+
+
+class AnswerNote(_Note):
+    """Earlier answer of the model, and its result or why it was not taken."""
+
+    outcome: str
+    changed: Values
+    reason: str
+    expected: Figure | None
+    sharpe: Figure | None  # that came
+    message: str
+
+
+class SearchNotes(_Note):
+    """Facts that a language model proposes by."""
+
+    goal: str
+    base_sharpe: Figure
+    knobs: tuple[KnobNote, ...]
+    recent: tuple[TrialNote, ...]
+    best: tuple[TrialNote, ...]  # highest t first
+    near_misses: tuple[NearMiss, ...]
+    dead_ends: tuple[DeadEnd, ...]
+    without_result: dict[str, int]  # trials by reason
+    n_trials_since_best: int | None  # a plateau; null below 10
+    optimizer: OptimizerNote
+    answers: tuple[AnswerNote, ...]
+
+
+def search_notes(
+    goal: str, knobs: Sequence[Knob], lines: Sequence[Line], proposed: Knobs, outlook: Outlook
+) -> SearchNotes:
+    """Write the notes from a journal and the optimizer's next proposal.
+
+    Raises:
+        ValueError: if the base is not judged.
+    """
+    base = next((line for line in lines if isinstance(line, BaseJudged)), None)
+    state = recorded_state(lines)
+    if base is None or state is None:
+        raise ValueError("notes on a search need the result of its base")
+    rows = [line for line in lines if isinstance(line, TrialJudged) and line.status != "known"]
+    trials = _trial_notes(knobs, base.knobs, rows, state)
+    scored = sorted((trial for trial in trials if trial.t is not None), key=lambda trial: -(trial.t or 0.0))
+    reasons = Counter(row.message for row in rows if row.status in ("infeasible", "failed"))
+    return SearchNotes(
+        goal=goal,
+        base_sharpe=state.base.sharpe,
+        knobs=tuple(
+            KnobNote(
+                name=knob.name,
+                low=knob.low,
+                high=knob.high,
+                is_whole=knob.is_whole,
+                is_log=knob.is_log,
+                base=base.knobs[knob.name],
+            )
+            for knob in knobs
+        ),
+        recent=tuple(trials[-N_RECENT:]),
+        best=tuple(scored[:N_BEST]),
+        near_misses=tuple(_near_misses(base.knobs, rows, lines)),
+        dead_ends=tuple(end for knob in knobs for end in _dead_ends(knob, rows, state)),
+        without_result=dict(reasons.most_common(N_REASONS)),
+        n_trials_since_best=_plateau(state),
+        optimizer=OptimizerNote(proposal=proposed, center=outlook.center, spread=outlook.spread),
+        answers=tuple(_answers(base.knobs, lines)),
+    )
+
+
+def _trial_notes(
+    knobs: Sequence[Knob], base: Knobs, rows: Sequence[TrialJudged], state: SearchState
+) -> list[TrialNote]:
+    places = np.array([_places(knobs, values) for values in (base, *map(_values, rows))])
+    notes = []
+    for i, row in enumerate(rows, start=1):
+        lead = state.trials[row.spec_hash].current_lead
+        note = TrialNote(
+            trial=i,
+            status=row.status,
+            changed=changed_values(_values(row), base),
+            sharpe=state.base.sharpe + lead.difference if lead else row.sharpe,
+            lead=lead and lead.difference,
+            t=lead and lead.t,
+            novelty=float(np.sqrt(((places[:i] - places[i]) ** 2).mean(axis=1)).min()),
+        )
+        notes.append(note)
+    return notes
+
+
+def _values(row: TrialJudged) -> Knobs:
+    return row.knobs or row.proposed
+
+
+def _places(knobs: Sequence[Knob], values: Knobs) -> NDArray[np.float64]:
+    """Places (n_knobs,) of values between the bounds, from 0 to 1."""
+    return np.array([_place(knob, values[knob.name]) for knob in knobs])
+
+
+def _place(knob: Knob, value: float) -> float:
+    value = knob.clip(value)
+    if knob.is_log:
+        return log(value / knob.low) / log(knob.high / knob.low)
+    return (value - knob.low) / (knob.high - knob.low)
+
+
+def _near_misses(base: Knobs, rows: Sequence[TrialJudged], lines: Sequence[Line]) -> list[NearMiss]:
+    values = {row.spec_hash: _values(row) for row in rows}
+    reruns = [line for line in lines if isinstance(line, TrialRerun) and line.standing != Standing.KEPT]
+    return [
+        NearMiss(
+            trial=rerun.trial,
+            changed=changed_values(values[rerun.spec_hash], base),
+            standing=rerun.standing,
+            why=format_rerun(rerun),
+        )
+        for rerun in reruns[-N_NEAR_MISSES:]
+    ]
+
+
+def _dead_ends(knob: Knob, rows: Sequence[TrialJudged], state: SearchState) -> list[DeadEnd]:
+    """Ranges of a knob with three trials or more that ran, none of which leads the base."""
+    n_trials, has_lead = [0] * N_RANGES, [False] * N_RANGES
+    for row in rows:
+        if row.status in ("judged", "pruned"):
+            lead = state.trials[row.spec_hash].current_lead
+            part = min(int(_place(knob, row.knobs[knob.name]) * N_RANGES), N_RANGES - 1)
+            n_trials[part] += 1
+            has_lead[part] |= lead is not None and lead.difference > 0.0
+    edges = itertools.pairwise(spaced_values(knob, N_RANGES + 1))
+    return [
+        DeadEnd(knob=knob.name, low=low, high=high, n_trials=n)
+        for (low, high), n, is_open in zip(edges, n_trials, has_lead, strict=True)
+        if n >= MIN_TRIALS and not is_open
+    ]
+
+
+def _plateau(state: SearchState) -> int | None:
+    if state.best is None:
+        return None
+    n_since = len(state.trials) - 1 - list(state.trials).index(state.best.key)
+    return n_since if n_since >= PLATEAU else None
+
+
+def _answers(base: Knobs, lines: Sequence[Line]) -> list[AnswerNote]:
+    """Answers that came in time: equal searches have equal notes."""
+    sharpes = {line.proposal: line.sharpe for line in lines if isinstance(line, TrialJudged)}
+    answers = [line for line in lines if isinstance(line, ModelAsked) and line.outcome not in ("late", "spent")]
+    return [
+        AnswerNote(
+            outcome=line.outcome,
+            changed=changed_values(line.proposed, base),
+            reason=line.reason,
+            expected=line.expects,
+            sharpe=sharpes.get(line.proposal) if line.outcome == "proposed" else None,
+            message=line.message,
+        )
+        for line in answers[-N_ANSWERS:]
+    ]

@@ -1,0 +1,102 @@
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from nvtrader_pipelines.research.config_delta import BoundsClip, DeltaRefused
+from nvtrader_pipelines.research.journal import ModelAsked, format_line, read_line
+from nvtrader_pipelines.research.proposal_answer import MAX_REASON, ProposalAnswer, take_answer
+from nvtrader_pipelines.research.proposers import LlmProposer
+from nvtrader_pipelines.research.study import Study
+from tests.research.sessions import SPACE, START
+
+
+def answer(changes, reason="more steps", **fields):
+    return ProposalAnswer.model_validate_json(json.dumps({"changes": changes, "reason": reason, **fields}))
+
+
+def test_answer_keeps_the_values_of_the_base_for_other_knobs():
+    proposed = take_answer(answer({"lookback": 30.0, "gamma": 0.95}, expects=0.8), SPACE)
+    assert proposed == {**SPACE.base_values, "lookback": 30, "gamma": 0.95}
+    assert list(proposed) == list(SPACE.base_values)
+    assert type(proposed["lookback"]) is int
+
+
+def test_answer_without_changes_is_the_base():
+    assert take_answer(answer({}), SPACE) == SPACE.base_values
+
+
+@pytest.mark.parametrize(("value", "used"), [(61, 60), (-1e300, 5), (10**300, 60)])
+def test_answer_out_of_bounds_is_clipped_and_journalled(value, used):
+    proposed = take_answer(answer({"lookback": value}), SPACE)
+    effective = SPACE.propose(proposed)
+    assert effective.clips == (BoundsClip(knob="lookback", proposed=int(float(value)), used=used),)
+    assert effective.trial.knobs["lookback"] == used
+    line = ModelAsked(
+        proposal=11, outcome="proposed", proposed=proposed, model="m", prompt="p", seconds=1.0, finished_at=START
+    )
+    assert read_line(format_line(line)) == line
+
+
+def test_proposal_out_of_bounds_is_restored_as_it_was_replaced():
+    proposed = take_answer(answer({"lookback": 10**300, "gamma": -1.0}), SPACE)
+    replaced, restored = (Study(LlmProposer(n_warmup_trials=0), SPACE.knobs, seed=1) for _ in range(2))
+    replaced.ask(1)
+    replaced.replace(1, proposed)
+    restored.add(1, proposed)
+    for study in (replaced, restored):
+        study.tell(1, 0.5)
+    assert replaced.ask(2) == restored.ask(2)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"changes": {"lookback": NaN}, "reason": "r"}',
+        '{"changes": {"lookback": Infinity}, "reason": "r"}',
+        '{"changes": {"lookback": 1e999}, "reason": "r"}',
+        '{"changes": {"lookback": 1' + "0" * 400 + '}, "reason": "r"}',
+        '{"changes": {"lookback": 1' + "0" * 9000 + '}, "reason": "r"}',
+        '{"changes": {"lookback": "30"}, "reason": "r"}',
+        '{"changes": {"lookback": true}, "reason": "r"}',
+        '{"changes": {"lookback": null}, "reason": "r"}',
+        '{"changes": {"lookback": [30]}, "reason": "r"}',
+        '{"changes": [["lookback", 30]], "reason": "r"}',
+        '{"changes": {"lookback": 30}}',
+        '{"changes": {"lookback": 30}, "reason": 1}',
+        '{"changes": {"lookback": 30}, "reason": "r", "expects": NaN}',
+        '{"changes": {"lookback": 30}, "reason": "r", "expects": "high"}',
+        '{"changes": {"lookback": 30}, "reason": "' + "r" * (MAX_REASON + 1) + '"}',
+        "[]",
+        "activate policy X",
+    ],
+    ids=lambda document: document[:40],
+)
+def test_document_of_other_types_is_no_answer(document):
+    with pytest.raises(ValidationError):
+        ProposalAnswer.model_validate_json(document)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lookback": 30, "activate policy X": 1},
+        {"cvar_alpha": 0.9},  # of another mode
+        {"__class__": 1.0},
+        {"lookback": 30.5},
+    ],
+)
+def test_answer_that_fits_no_knob_is_refused_in_a_sentence(changes):
+    with pytest.raises(DeltaRefused) as refused:
+        take_answer(answer(changes), SPACE)
+    assert "\n" not in refused.value.problem
+    assert refused.value.knobs == tuple(SPACE.base_values)
+
+
+def test_other_fields_of_an_answer_are_not_read():
+    assert answer({"lookback": 30}, policy="X", proposed={"gamma": 0.9}) == answer({"lookback": 30})
+
+
+def test_reason_is_one_line_without_control_characters():
+    text = "more\nsteps\x1b[31m \u202ereversed\x00 \t<b>*bold*</b> "
+    assert answer({}, text).reason == "more steps [31m reversed <b>*bold*</b>"
