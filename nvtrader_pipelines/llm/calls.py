@@ -61,7 +61,7 @@ class Call(BaseModel):
     n_input_tokens: NonNegativeInt
     n_output_tokens: NonNegativeInt
     seconds: float
-    is_cached: bool
+    is_cached: bool  # so that its tokens were not spent
     problem: str = ""  # empty if a valid document came back
 
 

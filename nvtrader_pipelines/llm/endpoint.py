@@ -20,6 +20,7 @@ class Endpoint(Component):
     max_seconds: PositiveFloat = 60.0  # of one call, retries included
     max_calls: PositiveInt = 200  # of one search session
     max_tokens: PositiveInt = 1_000_000  # of one search session, input and output together
+    max_seconds_lost: PositiveFloat | None = None  # that answers not taken may cost a search; null: the time of a trial
 
     @model_validator(mode="before")
     @classmethod

@@ -13,7 +13,7 @@ from nvtrader_pipelines.research.verdict import Outcome, Standing
 
 Knobs = dict[str, int | float]
 Status = Literal["judged", "known", "pruned", "infeasible", "failed"]
-AnswerOutcome = Literal["proposed", "bad", "late", "repeated", "spent"]  # spent: failed answers have cost enough
+AnswerOutcome = Literal["proposed", "bad", "late", "repeated", "not asked"]
 
 
 class Event(BaseModel):
@@ -59,7 +59,19 @@ class TrialJudged(Event):
     bar: float  # luck bar, in standard errors
 
 
-class ModelAsked(Event):
+class ModelEvent(Event):
+    """Call of a language model; its texts are in the file of the digest."""
+
+    message: str = ""  # why the answer was not taken, or none was asked for
+    model: str = ""
+    prompt: str = ""  # name and version, such as propose@1
+    digest: str = ""  # of the request
+    n_input_tokens: int = 0
+    n_output_tokens: int = 0
+    is_cached: bool = False  # answered without the endpoint
+
+
+class ModelAsked(ModelEvent):
     """Answer of a language model, which makes the proposal or leaves it to the optimizer; before the trial's line."""
 
     event: Literal["model"] = "model"
@@ -68,13 +80,13 @@ class ModelAsked(Event):
     proposed: Knobs = Field(default_factory=dict)  # before clips and snaps; empty unless proposed or repeated
     reason: str = ""  # of the model
     expects: float | None = None  # Sharpe ratio on validation that the model expects
-    message: str = ""  # why the answer was not taken
-    model: str
-    prompt: str
-    digest: str = ""  # of the request
-    n_input_tokens: int = 0
-    n_output_tokens: int = 0
-    is_cached: bool = False
+
+
+class SessionSummarized(ModelEvent):
+    """Paragraph of a language model on the session, given its computed report; before the verdict's line."""
+
+    event: Literal["summary"] = "summary"
+    paragraph: str  # empty if none was taken
 
 
 class TrialRerun(Event):
@@ -119,7 +131,8 @@ class SessionClosed(Event):
 
 
 Line = Annotated[
-    BaseJudged | TrialJudged | ModelAsked | TrialRerun | LookOpened | SessionClosed, Field(discriminator="event")
+    BaseJudged | TrialJudged | ModelAsked | TrialRerun | LookOpened | SessionSummarized | SessionClosed,
+    Field(discriminator="event"),
 ]
 _LINE: TypeAdapter[Line] = TypeAdapter(Line)
 
@@ -145,7 +158,7 @@ def returns_name(trial: int | None) -> str:
 
 def work_seconds(lines: Iterable[Line]) -> float:
     """Seconds of all trainings and walks, in their workers."""
-    return sum(line.seconds for line in lines if not isinstance(line, ModelAsked))
+    return sum(line.seconds for line in lines if not isinstance(line, ModelEvent))
 
 
 def changed_values(knobs: Knobs, base: Knobs) -> Knobs:

@@ -5,7 +5,7 @@ from math import floor, prod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
@@ -152,7 +152,6 @@ class LlmProposer(Component):
     optimizer: Annotated[OptunaProposer | CmaEsProposer, Field(discriminator="kind")] = OptunaProposer()
     n_warmup_trials: NonNegativeInt = 10  # proposals before the first of the model
     share: Annotated[float, Field(gt=0.0, le=1.0)] = MAX_SHARE  # of the later proposals, which the model makes
-    seconds_lost: PositiveFloat | None = None  # that failed answers may cost a session; null: the mean of a trial
 
     @property
     def reason(self) -> str:

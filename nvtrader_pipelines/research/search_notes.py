@@ -232,7 +232,7 @@ def _plateau(state: SearchState) -> int | None:
 def _answers(base: Knobs, lines: Sequence[Line]) -> list[AnswerNote]:
     """Answers that came in time: equal searches have equal notes."""
     sharpes = {line.proposal: line.sharpe for line in lines if isinstance(line, TrialJudged)}
-    answers = [line for line in lines if isinstance(line, ModelAsked) and line.outcome not in ("late", "spent")]
+    answers = [line for line in lines if isinstance(line, ModelAsked) and line.outcome not in ("late", "not asked")]
     return [
         AnswerNote(
             outcome=line.outcome,

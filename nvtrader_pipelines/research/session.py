@@ -4,6 +4,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,22 @@ from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
     Line,
+    ModelAsked,
+    ModelEvent,
+    SessionClosed,
+    SessionSummarized,
     TrialJudged,
     TrialRerun,
     format_line,
     n_changes,
     returns_name,
+    work_seconds,
 )
 from nvtrader_pipelines.research.looks import N_ATTEMPTS, POLL_SECONDS, Close, missing_result, require_base
-from nvtrader_pipelines.research.proposers import SpaceExhausted
+from nvtrader_pipelines.research.model_turns import ModelTurns
+from nvtrader_pipelines.research.proposers import LlmProposer, SpaceExhausted
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
-from nvtrader_pipelines.research.session_report import write_report
+from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import BASE_SEEDS, FIRST_SEED, FRESH_SEEDS, is_random
 from nvtrader_pipelines.research.session_store import (
     before_seal,
@@ -52,6 +59,7 @@ from nvtrader_pipelines.research.verdict import (
 )
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.llm_files import open_client
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
@@ -70,6 +78,7 @@ class _Trial:
     proposal: int
     proposed: Knobs
     effective: EffectiveExperiment
+    asked: ModelAsked | None = None  # if it was the model's turn
 
     @property
     def key(self) -> str:
@@ -139,6 +148,7 @@ class Search:
         state = recorded_state(self.lines)
         self._state = replace(state, earlier=self._earlier) if state else None
         self._study = Study(session.spec.proposer, self._space.knobs, session.spec.seed)
+        self._model = ModelTurns(open_client(store.home), session.spec, self._space, self._study)
         trials = [line for line in self.lines if isinstance(line, TrialJudged)]
         self._study.restore(trials)
         self._proposals = {line.proposal for line in trials}
@@ -148,7 +158,8 @@ class Search:
         self._in_flight: dict[int, Task] = {}  # by number of the job
         self._parts: defaultdict[str, list[TrialResult]] = defaultdict(list)  # of the base and reruns, by key
         self._n_jobs = 0
-        self._began = time.monotonic() - sum(line.seconds for line in self.lines) / session.spec.workers
+        waited = sum(line.seconds for line in self.lines if isinstance(line, ModelEvent))
+        self._began = time.monotonic() - work_seconds(self.lines) / session.spec.workers - waited
 
     def run(self, n_workers: int) -> Iterator[Line]:
         """Run what is left of the session."""
@@ -163,6 +174,8 @@ class Search:
             yield from self._drain(pool)
         if not self._is_stopped:
             for line in self._close(self._state, n_workers):
+                if isinstance(line, SessionClosed):
+                    yield from self._summarize(line)
                 self._write(line)
                 yield line
 
@@ -209,13 +222,19 @@ class Search:
             self._is_exhausted = True
             return
         self._proposals.add(number)
+        asked = self._model.propose(number, proposed, self.lines, partial(self._is_tried, state))
+        if asked and asked not in self.lines:
+            self._write(asked)
+            yield asked
+        if asked and asked.outcome == "proposed":
+            proposed = asked.proposed
+            self._study.replace(number, proposed)
         refusal = None
         try:
-            trial = _Trial(number, proposed, self._space.propose(proposed))
+            trial = _Trial(number, proposed, self._space.propose(proposed), asked)
         except DeltaRefused as error:
             refusal, trial = error, self._infeasible(number, proposed)
-        running = {task.key for task in self._in_flight.values() if isinstance(task, _Trial)}
-        self._n_known = self._n_known + 1 if trial.key in {state.base.key, *state.trials, *running} else 0
+        self._n_known = self._n_known + 1 if self._is_tried(state, trial.key) else 0
         if self._n_known:
             yield self._add_known(state, trial)
         elif refusal:
@@ -224,6 +243,11 @@ class Search:
             yield self._answer(state, trial)
         else:
             self._queue.append((trial, self._job(trial.effective.spec, FIRST_SEED, self._reference(state))))
+
+    def _is_tried(self, state: SearchState, key: str) -> bool:
+        """Whether a configuration was judged, or is being judged."""
+        running = {task.key for task in self._in_flight.values() if isinstance(task, _Trial)}
+        return key in {state.base.key, *state.trials, *running}
 
     def _job(self, spec: ExperimentSpec, seed: int, reference: tuple[float, ...] = ()) -> TrialJob:
         self._n_jobs += 1
@@ -371,11 +395,16 @@ class Search:
         return line
 
     def _row(self, task: _Trial, **fields: Any) -> TrialJudged:
+        proposer, asked = self.session.spec.proposer, task.asked
+        optimizer = proposer.optimizer if isinstance(proposer, LlmProposer) else proposer
+        kind, reason = optimizer.kind, optimizer.reason
+        if asked and asked.outcome == "proposed":
+            kind, reason = proposer.kind, asked.reason
         content = {
             "proposal": task.proposal,
             "spec_hash": task.key,
-            "proposer": self.session.spec.proposer.kind,
-            "reason": self.session.spec.proposer.reason,
+            "proposer": kind,
+            "reason": reason,
             "proposed": task.proposed,
             "knobs": task.effective.trial.knobs,
             "clips": task.effective.clips,
@@ -426,6 +455,15 @@ class Search:
         knobs = next(row.knobs for row in self._trials() if row.spec_hash == kept.key)
         sides = self._base.spec, self._space.propose(knobs).spec
         yield from close.look(kept, kept.current_lead, sides, n_workers)
+
+    def _summarize(self, verdict: SessionClosed) -> Iterator[Line]:
+        """Let the model write on the session, unless it did before a kill."""
+        if not any(isinstance(line, SessionSummarized) for line in self.lines):
+            report = session_report(self.session, [*self.lines, verdict])
+            summary = self._model.summarize(report.replace(self.session.session_id, "SESSION"), self.lines)
+            if summary:
+                self._write(summary)
+                yield summary
 
     def _write(self, line: Line) -> None:
         self._folder.append(format_line(line))

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 from statistics import fmean
 
-from nvtrader_pipelines.research.journal import Line, LookOpened, ModelAsked, TrialJudged, TrialRerun
+from nvtrader_pipelines.research.journal import Line, LookOpened, ModelAsked, SessionSummarized, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.recorded_session import RecordedSession, recorded_state
 from nvtrader_pipelines.research.sentences import format_progress, format_trials
 
@@ -34,6 +34,8 @@ class SessionProgress:
             if line.outcome == "proposed":
                 return f"the model makes proposal {line.proposal}: {line.reason}"
             return f"the model leaves proposal {line.proposal} to the optimizer ({line.outcome}): {line.message}"
+        if isinstance(line, SessionSummarized):
+            return f"the model writes: {line.paragraph}" if line.paragraph else f"no summary: {line.message}"
         if isinstance(line, TrialRerun):
             return f"trial {line.trial} with two other seeds: {line.message or line.standing}. {self.best}"
         if isinstance(line, LookOpened):

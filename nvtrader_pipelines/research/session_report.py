@@ -14,6 +14,7 @@ from nvtrader_pipelines.research.journal import (
     Line,
     LookOpened,
     SessionClosed,
+    SessionSummarized,
     TrialJudged,
     TrialRerun,
     changed_values,
@@ -75,6 +76,7 @@ class _Course:
     proposals: tuple[TrialJudged, ...]
     reruns: tuple[TrialRerun, ...]
     look: LookOpened | None
+    summary: SessionSummarized | None
     verdict: SessionClosed | None
     state: SearchState
 
@@ -117,6 +119,7 @@ def session_report(session: Session, lines: Sequence[Line], *, is_running: bool 
             _near_misses(course),
             _dead_ends(course),
             _meaning(course),
+            _summary(course),
             _commands(session, course.verdict),
         ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -145,6 +148,7 @@ def _course(session: Session, lines: Iterable[Line]) -> _Course | None:
         tuple(line for line in journal if isinstance(line, TrialJudged)),
         tuple(line for line in journal if isinstance(line, TrialRerun)),
         next((line for line in journal if isinstance(line, LookOpened)), None),
+        next((line for line in journal if isinstance(line, SessionSummarized)), None),
         next((line for line in journal if isinstance(line, SessionClosed)), None),
         state,
     )
@@ -316,6 +320,15 @@ def _meaning(course: _Course) -> str:
     if course.session.spec.prunes:
         lines.append(_PRUNING)
     return "## What it means\n\n" + "\n\n".join(lines)
+
+
+def _summary(course: _Course) -> str:
+    """Paragraph of the model, marked as its own."""
+    summary = course.summary
+    if summary is None or not summary.paragraph:
+        return ""
+    author = f"Written by {escape_markdown(summary.model)} from this report; its figures stand there, its words do not."
+    return f"## In the words of a language model\n\n{escape_markdown(summary.paragraph)}\n\n*{author}*"
 
 
 def _reported_only(verdict: SessionClosed) -> str:

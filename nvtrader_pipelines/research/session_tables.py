@@ -7,6 +7,7 @@ from typing import Any
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Line,
+    ModelEvent,
     SessionClosed,
     TrialJudged,
     TrialRerun,
@@ -16,7 +17,7 @@ from nvtrader_pipelines.research.recorded_session import recorded_state
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
-from nvtrader_pipelines.storage.tables import RESEARCH_SESSIONS, RESEARCH_TRIALS
+from nvtrader_pipelines.storage.tables import LLM_CALLS, RESEARCH_SESSIONS, RESEARCH_TRIALS
 
 Row = dict[str, Any]
 
@@ -28,8 +29,25 @@ def store_session(store: Store, session: Session, lines: Sequence[Line]) -> None
     trials = [line for line in lines if isinstance(line, TrialJudged) and line.status != "known"]
     rows = [trial_row(session, line, reruns.get(line.trial or 0)) for line in trials]
     store.tables.replace(RESEARCH_TRIALS, to_frame(RESEARCH_TRIALS, rows), where)
+    calls = [line for line in lines if isinstance(line, ModelEvent) and line.digest]
+    if calls:
+        frame = to_frame(LLM_CALLS, [call_row(session, i, line) for i, line in enumerate(calls, start=1)])
+        store.tables.replace(LLM_CALLS, frame, where)
     frame = to_frame(RESEARCH_SESSIONS, [session_row(session, lines)])
     store.tables.replace(RESEARCH_SESSIONS, frame, where)
+
+
+def call_row(session: Session, number: int, line: ModelEvent) -> Row:
+    """Row of a model's call."""
+    return {
+        **line.model_dump(include={"prompt", "model", "digest", "n_input_tokens", "n_output_tokens", "is_cached"}),
+        "call_id": f"{session.session_id}/{number}",
+        "session_id": session.session_id,
+        "purpose": line.prompt.partition("@")[0],
+        "seconds": line.seconds,
+        "problem": line.message,
+        "called_at": line.finished_at,
+    }
 
 
 def session_row(session: Session, lines: Sequence[Line]) -> Row:

@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.tables import (
     DPO_CHECKS,
     DPO_EPOCHS,
     FILLS,
+    LLM_CALLS,
     PROMOTION_DECISIONS,
     REFUSED_DECISIONS,
     RESEARCH_SESSIONS,
@@ -40,7 +41,7 @@ WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, orders, the active policy,
     table.name
     for table in (
         *(DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS),
-        *(DPO_EPOCHS, DPO_CHECKS),
+        *(DPO_EPOCHS, DPO_CHECKS, LLM_CALLS),
     )
 }
 

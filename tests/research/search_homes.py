@@ -33,7 +33,7 @@ SETTINGS = {"history": 63, "n_scenarios": 1000, "cufolio_hold_days": PERIOD}
 UNTRAINABLE = {"max_position_pct": 0.1, "cash_ceiling": 0.1}  # 8 names hold 0.8, and 0.9 must be invested
 CAP = {"agent.max_position_pct": {"low": EVEN, "high": 0.25}}
 LAZY = ("optuna", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyiceberg.catalog.sql", "cvxpy")
-VOLATILE = {"seconds", "finished_at"}  # fields of a line that differ between equal sessions
+VOLATILE = {"seconds", "finished_at", "is_cached"}  # fields of a line that differ between equal sessions
 
 
 def cufolio(cap: float = 0.2, **settings) -> ExperimentSpec:

@@ -50,7 +50,6 @@ def test_more_than_the_share_of_the_study_is_an_experiment(share, is_experiment)
         {"share": 0.0},
         {"share": 1.1},
         {"n_warmup_trials": -1},
-        {"seconds_lost": 0.0},
         {"optimizer": {"kind": "grid"}},
         {"optimizer": {"kind": "llm"}},
     ],

@@ -64,7 +64,7 @@ def test_recorded_state_equals_that_of_the_rule():
 
 
 def test_recorded_state_ignores_answers_of_the_model():
-    builder = JournalBuilder().answer("late").trial(0.3).answer().rerun("t1", (0.9, 0.9), 0.3).answer("spent")
+    builder = JournalBuilder().answer("late").trial(0.3).answer().rerun("t1", (0.9, 0.9), 0.3).answer("not asked")
     assert recorded_state(builder.lines) == builder.state
 
 

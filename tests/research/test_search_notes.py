@@ -143,7 +143,7 @@ def test_earlier_answers_have_what_was_expected_and_what_came():
     builder.answer(changes={"gamma": 0.95}, reason="longer memory", expects=0.91234567).trial(0.1, gamma=0.95)
     builder.answer("repeated", {"gamma": 0.95}, message="trial 1 has these knobs").trial(0.2, gamma=0.96)
     builder.answer("bad", message="there is no knob 'x'").trial(0.2, gamma=0.97)
-    builder.answer("late", message="after 6 s").trial(0.2, gamma=0.98).answer("spent").trial(0.2)
+    builder.answer("late", message="after 6 s").trial(0.2, gamma=0.98).answer("not asked").trial(0.2)
     builder.answer(changes={"gamma": 0.94}, reason="shorter", expects=0.9)  # its trial runs
     taken, repeated, bad, running = notes(builder).answers
     assert (taken.reason, taken.expected, taken.sharpe) == ("longer memory", 0.9123, 0.8)

@@ -11,7 +11,7 @@ from tests.research.sessions import JournalBuilder, a_session, write_session
     [
         ("proposed", {"reason": "longer memory"}, ("makes proposal 1", "longer memory")),
         ("late", {"message": "after 6 s"}, ("optimizer", "late", "after 6 s")),
-        ("spent", {"message": "60 s lost"}, ("optimizer", "spent", "60 s lost")),
+        ("not asked", {"message": "60 s lost"}, ("optimizer", "not asked", "60 s lost")),
     ],
 )
 def test_progress_says_who_proposes(home, outcome, fields, words):

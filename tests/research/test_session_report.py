@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from nvtrader_pipelines.research.proposal_answer import ProposalAnswer
+from nvtrader_pipelines.research.model_answers import ProposalAnswer
 from nvtrader_pipelines.research.sentences import format_progress
 from nvtrader_pipelines.research.session_picture import search_points
 from nvtrader_pipelines.research.session_report import session_report, write_report

@@ -62,7 +62,8 @@ def start(  # noqa: PLR0913 - options of a command line
         Path | None, typer.Option("--space", help="YAML file of knobs, as for `nvtrader research space`.")
     ] = None,
     proposer: Annotated[
-        str | None, typer.Option("--proposer", help="optuna, cma_es, random, grid or llm; default: optuna.")
+        str | None,
+        typer.Option("--proposer", help="optuna, cma_es, random, grid, llm, or its settings as YAML."),
     ] = None,
     source: Annotated[str | None, typer.Option("--source", help="Source of prices: sample, landing or yahoo.")] = None,
     validation_from: Annotated[
@@ -101,7 +102,7 @@ def start(  # noqa: PLR0913 - options of a command line
         max_seconds=seconds,
         eval_mode=eval_mode,
         bounds=None if space is None else {path: each.model_dump() for path, each in read_bounds(space).items()},
-        proposer=None if proposer is None else {"kind": proposer},
+        proposer=None if proposer is None else _parse_proposer(proposer),
         seed=seed,
         workers=workers,
         n_folds=folds,
@@ -113,6 +114,13 @@ def start(  # noqa: PLR0913 - options of a command line
         for line in space_document(session.spec.space()).lines:
             print_line(line)
     _run(store, session.session_id, workers, as_json=as_json)
+
+
+def _parse_proposer(text: str) -> dict[str, Any]:
+    """Content of a proposer: its kind, or YAML of its settings."""
+    from nvtrader_pipelines.storage.documents import parse_document
+
+    return parse_document(text.encode(), "--proposer") if text.startswith("{") else {"kind": text}
 
 
 @command(app.command, "nvtrader research resume", "nvtrader research resume 2026 --workers 1")

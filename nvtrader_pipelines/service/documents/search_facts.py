@@ -20,6 +20,7 @@ from nvtrader_pipelines.research.journal import (
     LookOpened,
     ModelAsked,
     SessionClosed,
+    SessionSummarized,
     Status,
     TrialJudged,
     TrialRerun,
@@ -307,9 +308,8 @@ def _journal_rows(base: BaseJudged, lines: Sequence[Line]) -> Iterator[JournalRo
                 names = ("proposal", "trial", "status", "standing", "sharpe", "bar", "clips", "snaps", "message")
                 fields |= {name: getattr(line, name) for name in names} | _lead_fields(line.lead)
                 fields["changed"] = changed_values(line.knobs, base.knobs)
-            case ModelAsked():
-                fields |= {"proposal": line.proposal, "status": line.outcome, "message": line.message or line.reason}
-                fields["changed"] = changed_values(line.proposed, base.knobs)
+            case ModelAsked() | SessionSummarized():
+                fields |= _model_fields(base, line)
             case TrialRerun():
                 fields |= {name: getattr(line, name) for name in ("trial", "standing", "bar")} | _lead_fields(line.lead)
                 fields |= {"sharpe": line.lead and sharpe + line.lead.difference, "message": format_rerun(line)}
@@ -318,6 +318,18 @@ def _journal_rows(base: BaseJudged, lines: Sequence[Line]) -> Iterator[JournalRo
             case SessionClosed():
                 fields |= {"trial": line.trial, "message": line.sentence} | _lead_fields(line.over_base)
         yield JournalRow.model_validate(fields)
+
+
+def _model_fields(base: BaseJudged, line: ModelAsked | SessionSummarized) -> dict[str, Any]:
+    if isinstance(line, SessionSummarized):
+        return {"message": line.message or line.paragraph}
+    changed = changed_values(line.proposed, base.knobs)
+    return {
+        "proposal": line.proposal,
+        "status": line.outcome,
+        "message": line.message or line.reason,
+        "changed": changed,
+    }
 
 
 def _lead_fields(lead: Lead | None) -> dict[str, float]:

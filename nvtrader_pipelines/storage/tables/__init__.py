@@ -40,6 +40,7 @@ from nvtrader_pipelines.storage.tables.preferences import (
     REFUSED_DECISIONS,
 )
 from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
+from nvtrader_pipelines.storage.tables.research import LLM_CALLS
 from nvtrader_pipelines.storage.tables.research import SESSIONS as RESEARCH_SESSIONS
 from nvtrader_pipelines.storage.tables.research import TRIALS as RESEARCH_TRIALS
 from nvtrader_pipelines.storage.tables.rl import (
@@ -90,6 +91,7 @@ TABLES: tuple[Table, ...] = (
     PREFERENCE_PAIRS,
     DPO_CHECKS,
     DPO_EPOCHS,
+    LLM_CALLS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,
 )

@@ -68,7 +68,25 @@ TRIALS = Table(
         FINISHED_AT,
     ),
 )
-ITERATION = "autoresearch.iteration"  # name of its span
+LLM_CALLS = Table(
+    "research",
+    "llm_calls",
+    TableSchema(
+        Column("call_id", pl.String, "id of the call"),
+        Column("session_id", pl.String, "id of the search session; null for the reading of a chart"),
+        Column("purpose", pl.String, "propose, report or chart"),
+        Column("prompt", pl.String, "name and version of the prompt, such as propose@1"),
+        Column("model", pl.String, "id of the language model"),
+        Column("digest", pl.String, "SHA-256 of the request, and name of its answer in data/llm/answers"),
+        Column("n_input_tokens", pl.Int64, "tokens of the request, as the endpoint counts"),
+        Column("n_output_tokens", pl.Int64, "tokens of the answer"),
+        Column("seconds", pl.Float64, "until the answer"),
+        Column("is_cached", pl.Boolean, "whether it was answered without the endpoint, so that no token was spent"),
+        Column("problem", pl.String, "why the answer was not taken; empty if it was"),
+        Column("called_at", UTC_TIME, "when it ended, UTC"),
+    ),
+)
+ITERATION, MODEL_CALL = "autoresearch.iteration", "llm.call"  # names of spans
 SPANS = Table(  # a view of the file of spans
     "research",
     "spans",

@@ -1,4 +1,4 @@
-from nvtrader_pipelines.research.proposal_answer import ProposalAnswer
+from nvtrader_pipelines.research.model_answers import ProposalAnswer
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.sections.search import read_search
 from nvtrader_pipelines.storage.store import Store

@@ -1,11 +1,18 @@
 import json
 
+import jsonschema
 import pytest
 from pydantic import ValidationError
 
 from nvtrader_pipelines.research.config_delta import BoundsClip, DeltaRefused
 from nvtrader_pipelines.research.journal import ModelAsked, format_line, read_line
-from nvtrader_pipelines.research.proposal_answer import MAX_REASON, ProposalAnswer, take_answer
+from nvtrader_pipelines.research.model_answers import (
+    MAX_REASON,
+    ProposalAnswer,
+    foreign_figures,
+    proposal_schema,
+    take_answer,
+)
 from nvtrader_pipelines.research.proposers import LlmProposer
 from nvtrader_pipelines.research.study import Study
 from tests.research.sessions import SPACE, START
@@ -23,7 +30,28 @@ def test_answer_keeps_the_values_of_the_base_for_other_knobs():
 
 
 def test_answer_without_changes_is_the_base():
-    assert take_answer(answer({}), SPACE) == SPACE.base_values
+    assert take_answer(answer({}), SPACE) == take_answer(answer({"lookback": None}), SPACE) == SPACE.base_values
+
+
+def test_schema_of_a_proposal_has_every_knob_and_admits_answers():
+    schema = proposal_schema(SPACE)
+    validator = jsonschema.Draft202012Validator(schema)
+    changes = dict.fromkeys(SPACE.base_values)
+    assert validator.is_valid({"changes": {**changes, "gamma": 0.95}, "reason": "r", "expects": None})
+    assert not validator.is_valid({"changes": {**changes, "policy": 1}, "reason": "r", "expects": None})
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "foreign"),
+    [
+        ("Of 12 trials the best has a Sharpe ratio of .85.", []),
+        ("Ten of 10,000 scenarios, and 0.850 again; one of 3 folds.", []),
+        ("The Sharpe ratio of 17.25 is 1,234 times better, and 0.86 is not 0.85.", ["17.25", "1,234", "0.86"]),
+    ],
+)
+def test_figure_that_a_report_lacks_is_foreign(paragraph, foreign):
+    report = "12 trials; Sharpe ratio 0.85, t 2.31; 10,000 scenarios"
+    assert foreign_figures(paragraph, report) == foreign
 
 
 @pytest.mark.parametrize(("value", "used"), [(61, 60), (-1e300, 5), (10**300, 60)])
@@ -59,7 +87,6 @@ def test_proposal_out_of_bounds_is_restored_as_it_was_replaced():
         '{"changes": {"lookback": 1' + "0" * 9000 + '}, "reason": "r"}',
         '{"changes": {"lookback": "30"}, "reason": "r"}',
         '{"changes": {"lookback": true}, "reason": "r"}',
-        '{"changes": {"lookback": null}, "reason": "r"}',
         '{"changes": {"lookback": [30]}, "reason": "r"}',
         '{"changes": [["lookback", 30]], "reason": "r"}',
         '{"changes": {"lookback": 30}}',

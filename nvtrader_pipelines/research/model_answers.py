@@ -1,0 +1,72 @@
+"""Answers of a language model in a search session: a proposal, and a paragraph on its result."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, Strict
+
+from nvtrader_pipelines.research.config_delta import ConfigDelta
+from nvtrader_pipelines.research.journal import Knobs
+from nvtrader_pipelines.research.space import SearchSpace
+
+MAX_REASON, MAX_PARAGRAPH = 300, 2000  # characters
+Number = Annotated[FiniteFloat, Strict()]  # neither text nor a boolean
+_FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
+
+
+def _on_one_line(text: str) -> str:
+    """Replace control characters by spaces."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+class ProposalAnswer(BaseModel):
+    """Proposal of a model; other fields are not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    changes: dict[str, Number | None]  # by knob; those left out or null keep the base's value
+    reason: Annotated[str, Strict(), Field(max_length=MAX_REASON), AfterValidator(_on_one_line)]  # one sentence
+    expects: Number | None = None  # Sharpe ratio on validation
+
+
+class SummaryAnswer(BaseModel):
+    """Paragraph of a model on a session; other fields are not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    paragraph: Annotated[
+        str, Strict(), Field(min_length=1, max_length=MAX_PARAGRAPH), AfterValidator(_on_one_line)
+    ]  # 3 to 6 sentences
+
+
+def proposal_schema(space: SearchSpace) -> dict[str, Any]:
+    """JSON Schema of a proposal in a space, with all fields required, as endpoints demand of a strict schema."""
+    number = {"type": ["number", "null"]}
+    knobs = {knob.name: number for knob in space.knobs}
+    changes = {"type": "object", "properties": knobs, "required": list(knobs), "additionalProperties": False}
+    fields = {"changes": changes, "reason": {"type": "string"}, "expects": number}
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def take_answer(answer: ProposalAnswer, space: SearchSpace) -> Knobs:
+    """Return the proposal of an answer, a value for every knob, which may be out of bounds.
+
+    Raises:
+        DeltaRefused: if the answer names an unknown knob, or a fraction for a whole-number knob.
+    """
+    changes = {name: value for name, value in answer.changes.items() if value is not None}
+    delta = ConfigDelta.parse(changes, space.knobs)
+    beyond = {clip.knob: clip.proposed for clip in delta.clips}
+    return {**space.base_values, **delta.values, **beyond}
+
+
+def foreign_figures(paragraph: str, report: str) -> list[str]:
+    """Figures of a paragraph that a report lacks; whole numbers up to ten are words."""
+    figures = {_value(text) for text in _FIGURE.findall(report)}
+    return [
+        text
+        for text in _FIGURE.findall(paragraph)
+        if _value(text) not in figures and not (text.isdigit() and int(text) <= 10)
+    ]
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
