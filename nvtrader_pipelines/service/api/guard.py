@@ -21,7 +21,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 READS = {"GET", "HEAD"}
 COSTLY = ("/report", "/api/continuous-rl/")  # reads that take seconds or stay open
 FOREIGN = "the request must come from the page of this service, but another page sent it"
-MAX_BODY = 8 << 20  # bytes; a chart as PNG, in base 64
+MAX_BODY = 1 << 20  # bytes
+LARGER_BODIES = {"/api/continuous-rl/interpret-chart": 8 << 20}  # a chart of 4 MB in base 64, and its rows
 PAGE_POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 SAFETY = {
     "content-security-policy": PAGE_POLICY,
@@ -79,11 +80,11 @@ class Guard:
                 challenge = {"www-authenticate": "Bearer"} if status == 401 else None
                 await problem_response(status, reason, challenge)(scope, receive, sender)
             else:
-                await self._app(scope, _Limited(receive), sender)
+                await self._app(scope, _Limited(receive, max_body(scope)), sender)
         except ClientDisconnect:
             return
         except _TooLarge:
-            await problem_response(413, TOO_LARGE)(scope, receive, sender)
+            await problem_response(413, _too_large(scope))(scope, receive, sender)
         except Exception:  # the last resort: with the traceback in the log, and no reset connection
             LOG.exception("%s %s failed", scope["method"], scope["path"])
             if not sender.has_begun:
@@ -98,8 +99,8 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
     if len(hosts) != 1 or (access.is_loopback and _host_name(hosts[0]) not in LOOPBACK):
         return 421, "the host must be 127.0.0.1 or localhost; open the link that `nvtrader serve` prints"
     length = headers.get("content-length", "0")
-    if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY:
-        return 413, TOO_LARGE
+    if not length.isascii() or not length.isdigit() or int(length) > max_body(scope):
+        return 413, _too_large(scope)
     if scope["path"].startswith(COSTLY) and headers.get("sec-fetch-site") == "cross-site":
         return 403, FOREIGN
     if is_read and (access.is_loopback or scope["path"] == "/"):  # the page of the link checks its token itself
@@ -134,19 +135,25 @@ class _TooLarge(Exception):  # noqa: N818
     """Body above the limit."""
 
 
-TOO_LARGE = f"a body may have {MAX_BODY >> 20} MB at most, but is larger; send a smaller one"
+def max_body(scope: Scope) -> int:
+    """Bytes that the body of a request may have."""
+    return LARGER_BODIES.get(scope["path"], MAX_BODY)
+
+
+def _too_large(scope: Scope) -> str:
+    return f"a body may have {max_body(scope) >> 20} MB at most here, but is larger; send a smaller one"
 
 
 class _Limited:
     """Reader of a body that ends at the limit, also where no length was stated."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._n_bytes = receive, 0
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive, self._limit, self._n_bytes = receive, limit, 0
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._n_bytes += len(message.get("body", b""))
-        if self._n_bytes > MAX_BODY:
+        if self._n_bytes > self._limit:
             raise _TooLarge
         return message
 

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from nvtrader_pipelines.service.api.guard import MAX_BODY, Access, Guard
+from nvtrader_pipelines.service.api.guard import LARGER_BODIES, MAX_BODY, Access, Guard
 from tests.service.api.conftest import AUTHORIZED, TOKEN
 
 COOKIE = {"cookie": f"nvtrader-8000={TOKEN}"}
@@ -92,12 +92,21 @@ def test_read_bound_elsewhere_needs_the_token():
 
 
 def test_large_body_is_413_with_or_without_a_stated_length():
-    parts = (b"x" * (1 << 20) for _ in range(MAX_BODY // (1 << 20) + 1))
+    parts = (b"x" * (1 << 16) for _ in range(MAX_BODY // (1 << 16) + 1))
     assert guarded().post("/", headers=AUTHORIZED, content=parts).status_code == 413
     stated = guarded().post("/", headers={**AUTHORIZED, "content-length": str(MAX_BODY + 1)}, content=b"")
     assert stated.status_code == 413
     assert guarded().post("/", headers={**AUTHORIZED, "content-length": "-1"}, content=b"").status_code == 413
     assert guarded().post("/", headers=AUTHORIZED, content=b"x" * 1000).text == "1000"
+
+
+@pytest.mark.parametrize(("path", "limit"), LARGER_BODIES.items())
+def test_route_with_a_larger_body_takes_it_up_to_its_own_limit(path, limit):
+    assert guarded().post(path, headers=AUTHORIZED, content=b"x" * limit).text == str(limit)
+    parts = (b"x" * (1 << 20) for _ in range(limit // (1 << 20) + 1))
+    for content in (b"x" * (limit + 1), parts):
+        answer = guarded().post(path, headers=AUTHORIZED, content=content)
+        assert (answer.status_code, answer.json()["status"]) == (413, 413)
 
 
 def test_defect_of_a_route_is_a_problem_and_its_trace_is_logged(caplog):

@@ -78,6 +78,8 @@ def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
         "sharpe_high": row["sharpe_high"],
         "max_drawdown": row["max_drawdown"],
         "deflated_sharpe": row["deflated_sharpe"],
-        "over_baseline": row["deflated_information_ratio"],
+        "best_baseline": row["best_baseline"],
+        "information_ratio": row["information_ratio"],
+        "deflated_information_ratio": row["deflated_information_ratio"],
         "finished_at": row["finished_at"].isoformat(),
     }

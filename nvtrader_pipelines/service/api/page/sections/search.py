@@ -35,7 +35,11 @@ def read_search(shared: Context) -> Content:
         "bar": state and lead and state.base.sharpe + state.bar * lead.standard_error,
         "counts": _counts(recorded),
     }
-    facts = {"base": state.base.sharpe if state else None, "budget": document.spec.budget}
+    facts = {
+        "base": state.base.sharpe if state else None,
+        "budget": document.spec.budget,
+        "outcome": document.summary.outcome,
+    }
     n_done, budget = document.summary.n_trials, document.spec.budget
     texts = {"trials": f"{n_done}/{budget}" if budget else str(n_done), "said_search": _said(document, best)}
     return _content(values, rows, Series(document.summary.session_id, tuple(map(_point, rows)), facts), texts)
@@ -97,6 +101,7 @@ def _trial_row(
         "reason": line.reason,
         "n_clips": len(line.clips),
         "knobs": list(changed.items()),
+        "values": {k: v if isinstance(v, int) else float(f"{v:.4g}") for k, v in line.knobs.items()},
         "luck": best and best.current_lead and state.base.sharpe + state_then.bar * best.current_lead.standard_error,
         "best": best and best.current_lead and state.base.sharpe + best.current_lead.difference,
     }
@@ -104,7 +109,7 @@ def _trial_row(
 
 def _point(row: dict[str, Any]) -> dict[str, Any]:
     names = ("sharpe", "sharpe_low", "sharpe_high", "standing", "is_kept", "luck", "best", "max_drawdown")
-    return {"id": row["trial"], "trial": row["trial"], **{name: row[name] for name in names}}
+    return {"id": row["trial"], "trial": row["trial"], "knobs": row["values"], **{name: row[name] for name in names}}
 
 
 def _counts(recorded: RecordedSession) -> dict[str, int]:

@@ -30,7 +30,7 @@ def read_trainings(shared: Context) -> Content:
     said = "" if running or not run_id else f"The training of {values['run'].partition('@')[0]} has ended."
     return Content(
         parts,
-        {"curve": Series(key, rows, {"total": facts["total"]})},
+        {"curve": Series(key, rows, {"total_timesteps": facts["total"]})},
         {"percent": text, "said_training": said},
     )
 

@@ -447,7 +447,7 @@ const CHARTS = {
       const mean = thin([...sums].filter(([, rewards]) => rewards.length === seeds.length));
       traces.push({ x: mean.map(([steps]) => steps), y: mean.map(([, rewards]) => rewards.reduce((a, b) => a + b) / rewards.length), mode: "lines", name: "mean", line: { color: color("--c-policy"), width: 2.5 }, hovertemplate: "%{x:,} steps: %{y:.4f}<extra>mean</extra>" });
     }
-    return [traces, layout({ xaxis: axis({ range: [0, series.curve.facts.total], title: { text: "timesteps" }, showgrid: false, tickformat: "~s" }), yaxis: axis({ nticks: 5, tickformat: ".4~g", title: titled("mean reward a step") }) }), thin(points)];
+    return [traces, layout({ xaxis: axis({ range: [0, series.curve.facts.total_timesteps], title: { text: "timesteps" }, showgrid: false, tickformat: "~s" }), yaxis: axis({ nticks: 5, tickformat: ".4~g", title: titled("mean reward a step") }) }), points];
   },
   ratio() {
     const chosen = $("input[name=period]:checked")?.value, byTime = $("input[name=order]:checked").value === "time";
@@ -462,7 +462,7 @@ const CHARTS = {
       group("trial", { size: 7, symbol: "circle-open", color: color("--c-trial"), line: { width: 1.5 } }, color("--c-other", 0.5)),
       group("run", { size: 10, color: color("--c-policy") }, color("--c-policy")),
       { x, y: rows.map((r) => r.deflated_sharpe), mode: "markers", yaxis: "y3", marker: { size: 5, symbol: "circle-open", color: color("--c-other") }, hovertemplate: "deflated %{y:.2f}<extra></extra>" },
-      { x, y: rows.map((r) => r.over_baseline), mode: "markers", yaxis: "y3", marker: { size: 8, color: color("--c-policy") }, hovertemplate: "over the best baseline, deflated %{y:.2f}<extra></extra>" },
+      { x, y: rows.map((r) => r.deflated_information_ratio), mode: "markers", yaxis: "y3", marker: { size: 8, color: color("--c-policy") }, hovertemplate: "over the best baseline, deflated %{y:.2f}<extra></extra>" },
       { x: [0.4, last + 0.6], y: [least, least], mode: "lines", yaxis: "y3", line: { color: color("--bad"), dash: "dash", width: 1.5 }, hoverinfo: "skip" },
     ], layout({
       margin: { l: 48, r: 48, t: 8, b: 36 }, xaxis: axis({ range: [0.2, last + 0.8], title: { text: byTime ? "completed, oldest first" : "rank" }, showgrid: false, anchor: "y3", tickformat: "d", nticks: Math.min(12, last + 1) }),
@@ -499,8 +499,8 @@ async function interpret(button) {
   button.textContent = "Reading the chart …";
   try {
     const image = await (await loadPlotly()).toImage(plot, { format: "png", width: 1200, height: 560 });
-    const rows = CHARTS[plot.id.slice(5)]()[2];
-    const reading = await post("/api/continuous-rl/interpret-chart", { kind: button.dataset.analyze, image_b64: image, context: { rows } });
+    const chart = plot.id.slice(5), rows = CHARTS[chart]()[2];
+    const reading = await post("/api/continuous-rl/interpret-chart", { kind: button.dataset.analyze, image_b64: image, context: { ...series[chart].facts, rows } });
     const list = document.createElement("ul"), foot = document.createElement("footer");
     list.append(...reading.bullets.map((bullet) => Object.assign(document.createElement("li"), { textContent: bullet })));
     foot.append(...[reading.model, `${reading.seconds.toFixed(1)} s`, `read at ${$("[data-clock]").textContent}`].map((word) => Object.assign(document.createElement("span"), { textContent: word })));
