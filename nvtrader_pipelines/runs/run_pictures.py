@@ -33,8 +33,11 @@ class SharedSessions:
     problem: str | None  # why there is nothing to draw
 
 
-def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> SharedSessions:
-    """Draw equity, drawdown and rolling Sharpe ratio of runs over shared sessions, if any."""
+def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.DataFrame, str | None]:
+    """Read returns (account, session, net_return) over the sessions that all runs have, or say why they are few.
+
+    The frame is empty if there are fewer than `MIN_SHARED` sessions.
+    """
     labels = {run.run_id: label for run, label in zip(runs, account_labels(runs), strict=True)}
     rows = store.tables.read(
         EQUITY_CURVES, {"run_id": list(labels), "kind": ["ensemble"]}, ["run_id", "session", "net_return"]
@@ -46,11 +49,19 @@ def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> Shar
     n_shared = shared["session"].n_unique()
     if without or n_shared < MIN_SHARED:
         found = f"{', '.join(without)} has none" if without else f"these share {n_shared}"
-        problem = f"no picture: at least {MIN_SHARED} sessions must be in all runs, but {found}; compare other runs"
-        return SharedSessions(NO_FIGURES, None, problem)
+        problem = f"at least {MIN_SHARED} sessions must be in all runs, but {found}; compare other runs"
+        return shared.clear(), problem
+    return shared, None
+
+
+def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> SharedSessions:
+    """Draw equity, drawdown and rolling Sharpe ratio of runs over shared sessions, if any."""
+    shared, problem = read_shared_sessions(store, runs)
+    if problem:
+        return SharedSessions(NO_FIGURES, None, f"no picture: {problem}")
     figures = shared_figures(shared)
     first, last = figures.select("first_session", "last_session").row(0)
-    title = f"{len(runs)} runs on their {n_shared:,} shared sessions, {first} to {last}"
+    title = f"{len(runs)} runs on their {shared['session'].n_unique():,} shared sessions, {first} to {last}"
     markets = list(dict.fromkeys(run.source for run in runs))
     note = f"The runs are of different markets: {', '.join(markets)}." if len(markets) > 1 else None
     write_picture(path, comparison_figure(shared_curves(shared), title, note))

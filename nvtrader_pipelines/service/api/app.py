@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from nvtrader_pipelines.service.api import desk, nemorl, progress_stream, rl, search
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
+from nvtrader_pipelines.service.api.page import lab_pages
 from nvtrader_pipelines.service.api.page import routes as page_routes
 from nvtrader_pipelines.service.api.page.live_page import LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
@@ -86,7 +87,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
-    for module in (nemorl, search, rl, progress_stream, desk, page_routes):
+    for module in (nemorl, search, rl, progress_stream, desk, page_routes, lab_pages):
         app.include_router(module.routes)
 
     swagger = _page_of_routes()

@@ -1,0 +1,263 @@
+"""Pages of the RL Lab."""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import polars as pl
+import yaml
+from fastapi import Path, Query
+from starlette.responses import Response
+
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period
+from nvtrader_pipelines.service.account_cells import UNKNOWN
+from nvtrader_pipelines.service.api.context import Context, Shared, router
+from nvtrader_pipelines.service.api.page.content import render
+from nvtrader_pipelines.service.api.page.formats import number, percent
+from nvtrader_pipelines.service.api.page.routes import PLOTLY, POLICY
+from nvtrader_pipelines.service.api.problems import not_found
+from nvtrader_pipelines.service.documents.component_pages import documented_families
+from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.experiment_list import list_experiments
+from nvtrader_pipelines.service.documents.library import Claim, compare_on_page, library_runs
+from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts
+from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
+from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
+from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
+
+routes = router("page")
+RunName = Annotated[str, Path(max_length=200)]
+Text = Annotated[str, Query(max_length=200)]
+MAX_COMPARED = 8  # runs
+SECTIONS = {
+    "verdict": "Verdict",
+    "equity": "Equity",
+    "folds": "Folds",
+    "rewards": "Rewards, weights",
+    "replay": "Replay",
+    "episodes": "Episodes",
+    "training": "Training",
+    "card": "Card",
+}
+OF_TESTS = ("equity", "folds", "rewards", "replay", "episodes")
+EQUAL_WEIGHT = "equal_weight"
+
+
+@routes.get("/lab", include_in_schema=False)
+def show_library(shared: Shared, experiment: Text = "", compare: Text = "") -> Response:
+    """Show experiments with their versions, and runs, which can be filtered and compared."""
+    runs = library_runs(shared.store)
+    versions, problems, _ = list_experiments(shared.store)
+    return show(
+        shared,
+        "library",
+        here="/lab",
+        runs=[run.model_dump() for run in runs],
+        versions=versions.to_dicts(),
+        problems=problems,
+        wanted=experiment,
+        compared=compare,
+        agents=sorted({run.agent for run in runs if run.agent}),
+        sources=sorted({run.source for run in runs if run.source}),
+        verdicts=[verdict for verdict in Claim if any(run.claim == verdict for run in runs)],
+    )
+
+
+@routes.get("/lab/compare", include_in_schema=False)
+def show_comparison(shared: Shared, run: Annotated[list[Text], Query(max_length=MAX_COMPARED)] = []) -> Response:  # noqa: B006 - FastAPI copies it
+    """Show runs side by side: over the sessions that they share, over their own tests, and where their specs differ."""
+    try:
+        comparison = compare_on_page(shared.store, run)
+    except (StorageError, ValueError) as error:
+        return show(shared, "problem", 422, title="These runs cannot be compared", problem=error)
+    return show(shared, "compare", **vars(comparison))
+
+
+@routes.get("/lab/components", include_in_schema=False)
+def show_components(shared: Shared) -> Response:
+    """Show every family of components, its members with fields, source and an example."""
+    return show(shared, "components", here="/lab/components", families=documented_families())
+
+
+@routes.get("/lab/scoreboard", include_in_schema=False)
+def show_scoreboard(shared: Shared) -> Response:
+    """Show the ranking of every contest."""
+    try:
+        ranking = read_ranking(shared.store)
+    except StorageError as error:
+        return show(shared, "problem", title="Nothing is ranked yet", problem=error, here="/lab/scoreboard")
+    contests = [rows.to_dicts() for rows in ranking.partition_by("contest", maintain_order=True)]
+    return show(shared, "scoreboard", here="/lab/scoreboard", contests=contests)
+
+
+@routes.get("/lab/tear-sheet/{policy:path}", include_in_schema=False)
+def show_tear_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)]) -> Response:
+    """Draw the tear sheet of a policy."""
+    from nvtrader_pipelines.promotion.policy_cards import find_policy
+    from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
+
+    with not_found():
+        ref = find_policy(shared.store, policy)
+        path = tear_sheet_path(shared.store, ref)
+
+    def read() -> bytes:
+        draw_tear_sheet(shared.store, ref, path)
+        return path.read_bytes()
+
+    with not_found():
+        picture = shared.answers.keep(("tear-sheet", ref.run_id, ref.policy), list(shared.runs), read)
+    return Response(picture, media_type="image/png")
+
+
+@routes.get("/lab/runs/{run}", include_in_schema=False)
+def show_run(shared: Shared, run: RunName) -> Response:
+    """Show a run: verdict, curves, folds, rewards, weights, replay, training and card."""
+    try:
+        row = find_run_by_name(shared.store.ledger, run)
+    except StorageError as error:
+        return show(shared, "problem", 404, title="There is no such run", problem=error)
+    return show(shared, "run", **_run_values(shared, row))
+
+
+@routes.get("/lab/runs/{run}/charts", include_in_schema=False, response_model=RunCharts)
+def charts(shared: Shared, run: RunName) -> Any:
+    """Curves of a run."""
+    with not_found():
+        row = find_run_by_name(shared.store.ledger, run)
+    return shared.answer("lab/charts", lambda: run_charts(shared.store, row), shared.runs, of=(row.run_id,))
+
+
+@routes.get("/lab/runs/{run}/decisions/{fold}", include_in_schema=False, response_model=Replay)
+def decisions(shared: Shared, run: RunName, fold: int) -> Any:
+    """Decisions of a run in the test of a fold, to be replayed."""
+    with not_found():
+        row = find_run_by_name(shared.store.ledger, run)
+        return shared.answer("lab/replay", lambda: replay(shared.store, row, fold), shared.runs, of=(row.run_id, fold))
+
+
+def show(shared: Context, template: str, status: int = 200, here: str = "", **values: Any) -> Response:
+    """Show a page of the Lab."""
+    page = render(
+        f"lab/{template}",
+        here=here,
+        halted=FileKillSwitch(shared.home).halt_reason(),
+        release=version("nvtrader-pipelines"),
+        plotly=PLOTLY,
+        ui=running_url(shared.home.dagster),
+        **values,
+    )
+    return Response(page, status, {"content-security-policy": POLICY}, "text/html")
+
+
+def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
+    """What the page of a run shows."""
+    store, document = shared.store, run_document(shared.store, row)
+    where = {"spec_hash": [row.spec_hash], "run_id": [row.run_id]}
+    figures = [figure.model_dump() for figure in document.figures]
+    period = reported_period(pl.Series([figure["period"] for figure in figures])) if figures else ""
+    accounts = [figure for figure in figures if figure["period"] == period and figure["kind"] != "policy"]
+    own = next((figure for figure in accounts if figure["kind"] == "ensemble"), None)
+    has_training = bool(len(store.tables.read(TRAINING_CURVES, where, ["fold"])))
+    values = {
+        "experiment": row.partition_key.partition("@")[0],
+        "run": document.run,
+        "verdict": document.verdict[:1].upper() + document.verdict[1:],
+        "warnings": document.warnings,
+        "views": document.views,
+        "spec": yaml.safe_dump(document.spec, sort_keys=False, allow_unicode=True),
+        "card": _card(document),
+        "events": len(document.events),
+        "stages": stage_rows(frame_of(document.events)).to_dicts() if document.events else [],
+        "has_training": has_training,
+        "headline": f"The run is {document.run.status}: no verdict yet",
+        "period": "",
+        "accounts": accounts,
+        "own": own,
+        "folds": [],
+    }
+    hidden = [*(() if own else OF_TESTS), *(() if has_training else ("training",))]
+    values["sections"] = [(key, name) for key, name in SECTIONS.items() if key not in hidden]
+    return values | (_verdict_values(shared, row, accounts, period) if own else {})
+
+
+def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, Any]], period: str) -> dict[str, Any]:
+    """What the page of a run with a verdict shows beside its figures."""
+    store = shared.store
+    verdicts = store.tables.read(EVALUATIONS, {"run_id": [row.run_id]})
+    folds = verdicts.filter(period="fold", kind="ensemble").sort("fold").to_dicts()
+    validation = store.tables.read(VALIDATION, {"run_id": [row.run_id]}).filter(period=period, against="best_baseline")
+    deflated = validation["deflated_sharpe"][0] if len(validation) else None
+    curves = run_charts(store, row)
+    low, high = _axis(accounts)
+    fold_low, fold_high = _axis(folds)
+    is_shown = deflated is not None and deflated >= MIN_DEFLATED
+    return {
+        "headline": "Beats its best baseline" if is_shown else "Not shown to beat its best baseline",
+        "period": describe_period(period),
+        "deflated": deflated,
+        "equal": next((account for account in accounts if account["policy"] == EQUAL_WEIGHT), None),
+        "folds": folds,
+        "low": low,
+        "high": high,
+        "fold_low": fold_low,
+        "fold_high": fold_high,
+        "reward_sentence": _reward_sentence(curves),
+        "weight_sentence": _weight_sentence(curves),
+    }
+
+
+def _axis(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Bounds of an axis that holds all intervals of the Sharpe ratio, and 0."""
+    bounds = [row[name] for row in rows for name in ("sharpe_low", "sharpe_high") if row[name] is not None]
+    low, high = min([0.0, *bounds]), max([0.0, *bounds])
+    return (low, high) if high > low else (-1.0, 1.0)
+
+
+def _reward_sentence(curves: RunCharts) -> str:
+    """Sum of each reward term over the tests."""
+    *terms, total = [(curve.term.replace("_", " "), curve.total[-1]) for curve in curves.rewards] or [("total", 0.0)]
+    parts = ", ".join(f"{name} {number(value, 1, sign=True)}" for name, value in terms)
+    return f"Running sums over the tests: {parts}; {number(total[1], 1, sign=True)} in all."
+
+
+def _weight_sentence(curves: RunCharts) -> str:
+    """Bands of the weights, and mean cash."""
+    if not curves.weights:
+        return "The names change between folds, so that no bands can be drawn."
+    *names, cash = curves.weights
+    largest = ", ".join(f"{band.name} {percent(band.mean)}" for band in names[:3])
+    return f"Share of equity after each trade. Largest on average: {largest}; cash {percent(cash.mean)}."
+
+
+def _card(document: RunDocument) -> dict[str, dict[str, Any]]:
+    """Facts of a run's card by group."""
+    run, spec = document.run, document.spec
+    agent, environment = spec["agent"], spec["environment"]
+    settings = {name.replace("_", " "): value for name, value in agent.items() if isinstance(value, int | float | str)}
+    return {
+        "Version": {
+            "experiment": run.partition_key,
+            "spec hash": run.spec_hash,
+            "code": run.code_version,
+            "seeds": ", ".join(map(str, run.seeds)),
+        },
+        "Agent": settings,
+        "Environment": {
+            "look-back": f"{environment.get('lookback')} sessions",
+            "decides every": f"{environment.get('rebal_freq')} sessions",
+            "fills": environment.get("fill"),
+            "rewards": ", ".join(reward["kind"].replace("_", " ") for reward in environment.get("rewards", [])),
+            "volatility penalty": environment.get("vol_penalty"),
+        },
+        "Data and files": {
+            "market": run.source,
+            "panel": run.panel_digest,
+            "policy files": len(document.policies),
+            "manifest": run.policies_sha256 or UNKNOWN,
+            "MLflow run": run.mlflow_run_id or UNKNOWN,
+        },
+    }

@@ -1,0 +1,263 @@
+"use strict";
+// Pages of the RL Lab: the server renders them. This draws their charts, replays decisions, and sends forms.
+
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const narrow = () => matchMedia("(max-width: 48rem)").matches;
+const say = (text) => { $("#spoken").textContent = text; };
+const remember = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private windows */ } };
+const recall = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
+const element = (tag, properties = {}, ...children) => { const made = Object.assign(document.createElement(tag), properties); made.append(...children); return made; };
+
+// ---- requests
+async function sentence(answer) {
+  try { return (await answer.json()).detail ?? answer.statusText; } catch { return answer.statusText; }
+}
+async function read(url) {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(await sentence(answer));
+  return answer.json();
+}
+async function post(url, body, type = "application/json") {
+  const answer = await fetch(url, { method: "POST", headers: { "content-type": type }, body: type === "application/json" ? JSON.stringify(body) : body });
+  if (!answer.ok) throw new Error(await sentence(answer));
+  return answer.json();
+}
+function fail(root, text) { const place = $(".error", root); place.textContent = text; place.hidden = !text; }
+
+// ---- numbers as on the page
+const MINUS = "\u2212";
+const format = (value, digits = 2, sign = false) => value === null || value === undefined ? "–" : `${sign && value > 0 ? "+" : ""}${value.toFixed(digits)}`.replace("-", MINUS);
+const percent = (value, digits = 1, sign = false) => value === null || value === undefined ? "–" : `${format(100 * value, digits, sign)}\u00a0%`;
+
+// ---- theme
+const themes = ["auto", "light", "dark"];
+let theme = themes.includes(recall("theme")) ? recall("theme") : "auto";
+function setTheme() {
+  theme === "auto" ? delete document.documentElement.dataset.theme : (document.documentElement.dataset.theme = theme);
+  $("#theme").textContent = `Theme: ${theme}`;
+  drawn.forEach(draw);
+}
+
+// ---- charts
+const probe = document.body.appendChild(element("i", { hidden: true }));
+function color(name, alpha = 1) { // the browser resolves light-dark()
+  probe.style.color = `var(${name})`;
+  const [r, g, b] = getComputedStyle(probe).color.match(/\d+(\.\d+)?/g);
+  return `rgba(${r},${g},${b},${alpha})`;
+}
+const axis = (more) => ({ gridcolor: color("--line"), linecolor: color("--line"), zeroline: false, fixedrange: narrow(), automargin: true, ...more });
+const layout = (more) => ({
+  paper_bgcolor: color("--card"), plot_bgcolor: color("--card"), showlegend: false, hovermode: "closest", dragmode: narrow() ? false : "zoom", uirevision: 1,
+  font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--soft") }, margin: { l: 48, r: 10, t: 8, b: 32 },
+  hoverlabel: { bgcolor: color("--card"), bordercolor: color("--edge"), font: { color: color("--ink") } }, ...more,
+});
+const STYLES = { // an account keeps tone and dash on every page
+  equal_weight: ["--c-equal", "solid"], buy_and_hold: ["--c-hold", "dash"], anchor: ["--c-anchor", "dashdot"],
+  minimum_variance: ["--c-variance", "dot"], mean_cvar: ["--ink", "dashdot"],
+};
+const TONES = ["--c-policy", "--c-equal", "--c-hold", "--c-anchor", "--c-sky", "--c-variance", "--c-yellow"];
+const DASHES = ["solid", "dash", "dashdot", "dot"];
+const readable = (name) => (name === "equal_weight" ? "1/N" : name.replaceAll("_", " "));
+function key(name, entries) { // [tone, dash, text, figure]
+  const list = $(`#key-${name}`);
+  if (!list) return;
+  list.replaceChildren(...entries.map(([tone, dash, text, figure]) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), line = document.createElementNS(svg.namespaceURI, dash === "area" ? "rect" : "line");
+    svg.setAttribute("viewBox", "0 0 22 10");
+    svg.setAttribute("aria-hidden", "true");
+    const shape = dash === "area" ? { width: 22, height: 10, fill: `var(${tone})` } : { x1: 0, x2: 22, y1: 5, y2: 5, stroke: `var(${tone})`, "stroke-width": 2.5, "stroke-dasharray": { solid: "", dash: "6 3", dot: "2 2", dashdot: "6 2 2 2" }[dash] };
+    Object.entries(shape).forEach(([attribute, value]) => line.setAttribute(attribute, value));
+    svg.append(line);
+    return element("li", {}, svg, element("span", {}, text, " ", element("b", { textContent: figure })));
+  }));
+}
+
+let curves; // of the run, read once
+const readCurves = () => (curves ??= read(`${location.pathname.replace(/\/$/, "")}/charts`));
+const CHARTS = {
+  async equity() {
+    const { equity } = await readCurves();
+    const style = (account, i) => (account.kind === "ensemble" ? ["--c-policy", "solid"] : STYLES[account.policy] ?? [TONES[i % TONES.length], DASHES[i % DASHES.length]]);
+    key("equity", equity.map((account, i) => [...style(account, i), readable(account.policy), `${format(account.equity.at(-1), 1)}×`]));
+    const traces = equity.toReversed().flatMap((account) => {
+      const [tone, dash] = style(account, equity.indexOf(account)), width = account.kind === "ensemble" ? 2.5 : 1.25, line = { color: color(tone), dash, width };
+      const shared = { x: account.sessions, mode: "lines", name: readable(account.policy), line };
+      return [
+        { ...shared, y: account.equity, hovertemplate: "%{x}: %{y:.2f}×<extra>%{fullData.name}</extra>" },
+        { ...shared, y: account.drawdown.map((value) => -value), yaxis: "y2", line: { ...line, width: width / 1.6 }, hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" },
+      ];
+    });
+    return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6, title: narrow() ? undefined : { text: "equity after costs", standoff: 8 } }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4, title: narrow() ? undefined : { text: "drawdown", standoff: 8 } }) })];
+  },
+  async rewards() {
+    const { rewards } = await readCurves(), style = (curve, i) => (curve.term === "total" ? ["--c-policy", "solid"] : [["--c-hold", "--c-equal", "--c-anchor", "--c-variance", "--ink"][i % 5], DASHES[(i % 3) + 1]]);
+    key("rewards", rewards.map((curve, i) => [...style(curve, i), curve.term.replaceAll("_", " "), format(curve.total.at(-1), 1, true)]));
+    return [rewards.map((curve, i) => { const [tone, dash] = style(curve, i); return { x: curve.sessions, y: curve.total, mode: "lines", name: curve.term.replaceAll("_", " "), line: { color: color(tone), dash, width: curve.term === "total" ? 2.5 : 1.5 }, hovertemplate: "%{x}: %{y:.3f}<extra>%{fullData.name}</extra>" }; }),
+      layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ title: narrow() ? undefined : { text: "reward, running sum", standoff: 8 } }) })];
+  },
+  async weights() {
+    const { weights, weight_sessions } = await readCurves(), tone = (band, i) => (band.name === "cash" ? "--line" : i === weights.length - 2 && / others$/.test(band.name) ? "--c-other" : TONES[i % TONES.length]);
+    key("weights", weights.map((band, i) => [tone(band, i), "area", band.name, percent(band.mean)]));
+    return [weights.map((band, i) => ({ x: weight_sessions, y: band.weights, name: band.name, mode: "lines", stackgroup: "weights", line: { width: 0, shape: "hv", color: color(tone(band, i)) }, fillcolor: color(tone(band, i)), hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" })),
+      layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ range: [0, 1], tickformat: ".0%", showgrid: false }) })];
+  },
+  async training() {
+    const { training } = await readCurves(), folds = [...new Set(training.map(({ fold }) => fold))], columns = narrow() ? 2 : 4, rows = Math.ceil(folds.length / columns);
+    const values = training.flatMap(({ mean_reward }) => mean_reward).filter((value) => value !== null), range = [Math.min(...values), Math.max(...values)];
+    const traces = [], more = { annotations: [], grid: { rows, columns, pattern: "independent", xgap: 0.08, ygap: 0.22 } };
+    folds.forEach((fold, i) => {
+      const [x, y] = i ? [`x${i + 1}`, `y${i + 1}`] : ["x", "y"], of_fold = training.filter((curve) => curve.fold === fold), sums = new Map();
+      for (const curve of of_fold) {
+        if (of_fold.length > 1) traces.push({ x: curve.timesteps, y: curve.mean_reward, xaxis: x, yaxis: y, mode: "lines", name: `fold ${fold}, seed ${curve.seed}`, line: { color: color("--c-seed", 0.5), width: 0.8 }, hovertemplate: "%{x:,}: %{y:.4f}<extra>%{fullData.name}</extra>" });
+        curve.timesteps.forEach((steps, j) => sums.set(steps, [...(sums.get(steps) ?? []), curve.mean_reward[j]]));
+      }
+      const mean = [...sums].filter(([, several]) => several.length === of_fold.length).sort(([a], [b]) => a - b);
+      traces.push({ x: mean.map(([steps]) => steps), y: mean.map(([, several]) => several.reduce((a, b) => a + b) / several.length), xaxis: x, yaxis: y, mode: "lines", name: `fold ${fold}`, line: { color: color("--c-policy"), width: 2 }, hovertemplate: "%{x:,}: %{y:.4f}<extra>%{fullData.name}</extra>" });
+      more[`xaxis${i ? i + 1 : ""}`] = axis({ showgrid: false, tickformat: "~s", nticks: 3 });
+      more[`yaxis${i ? i + 1 : ""}`] = axis({ range, nticks: 4, tickformat: ".3~g", showticklabels: i % columns === 0 });
+      more.annotations.push({ text: `fold ${fold}`, xref: `${x} domain`, yref: `${y} domain`, x: 0, y: 1.12, showarrow: false, font: { size: 12 } });
+    });
+    return [traces, layout({ ...more, margin: { l: 48, r: 10, t: 20, b: 32 } })];
+  },
+  async replay() { return player.chart(); },
+  async compare() {
+    const accounts = JSON.parse($("#data").textContent), style = (i) => [TONES[i % TONES.length], DASHES[i % DASHES.length]];
+    key("compare", accounts.map((account, i) => [...style(i), account.account, `${format(account.equity.at(-1), 1)}×`]));
+    const traces = accounts.flatMap((account, i) => {
+      const [tone, dash] = style(i), line = { color: color(tone), dash, width: 1.75 }, shared = { x: account.sessions, mode: "lines", name: account.account };
+      return [{ ...shared, y: account.equity, line, hovertemplate: "%{x}: %{y:.2f}×<extra>%{fullData.name}</extra>" }, { ...shared, y: account.drawdown.map((value) => -Math.abs(value)), yaxis: "y2", line: { ...line, width: 1 }, hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" }];
+    });
+    return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6 }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4 }) })];
+  },
+};
+let plotly; // loaded once, when the first chart comes near
+const loadPlotly = () => (plotly ??= new Promise((resolve, reject) => {
+  document.head.append(element("script", { src: document.body.dataset.plotly, onload: () => resolve(window.Plotly), onerror: () => { plotly = undefined; reject(new Error("The charts cannot be loaded; their numbers are linked.")); } }));
+}));
+const drawn = new Set();
+async function draw(plot) {
+  drawn.add(plot);
+  try {
+    const [Plotly, [traces, how]] = await Promise.all([loadPlotly(), CHARTS[plot.id.slice(5)]()]);
+    $(".idle", plot)?.remove();
+    await Plotly.react(plot, traces, how, { displayModeBar: false, responsive: true });
+  } catch (error) { drawn.delete(plot); plot.replaceChildren(element("p", { className: "idle", textContent: error.message })); }
+}
+const near = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => { near.unobserve(target); draw(target); }), { rootMargin: "300px" });
+
+// ---- replay: decision by decision
+const player = {
+  steps: undefined, at: 0, timer: undefined,
+  async load() {
+    const root = $("#player");
+    this.pause();
+    fail(root, "");
+    try { this.steps = await read(`/lab/runs/${root.dataset.run}/decisions/${$("#fold").value}`); } catch (error) { return fail(root, error.message); }
+    const cursor = $("#cursor");
+    cursor.max = this.steps.decisions.length - 1;
+    this.show(0);
+  },
+  show(at) {
+    if (!this.steps) return;
+    const { decisions, symbols } = this.steps;
+    this.at = Math.min(Math.max(at, 0), decisions.length - 1);
+    const now = decisions[this.at], before = decisions[this.at - 1];
+    $("#cursor").value = this.at;
+    $("#place").textContent = `${now.session}, decision ${this.at + 1} of ${decisions.length}`;
+    $("#now-equity").textContent = now.equity === null ? "–" : `${format(now.equity, 3)}×`;
+    $("#now-drawdown").textContent = percent(now.drawdown);
+    $("#now-turnover").textContent = percent(now.turnover);
+    const rewards = before ? Object.entries(before.rewards) : [], most = Math.max(1e-9, ...rewards.map(([, value]) => Math.abs(value)));
+    $("#now-rewards").replaceChildren(...(rewards.length ? rewards.map(([term, value]) => element("tr", {}, element("th", { scope: "row", textContent: term.replaceAll("_", " ") }), element("td", { className: "n", textContent: format(value, 4, true) }), element("td", {}, bar(value / most)))) : [element("tr", {}, element("td", { className: "soft", textContent: "the first decision of the fold" }))]));
+    const trades = now.after.map((after, i) => after - now.before[i]), largest = Math.max(0.01, ...trades.map(Math.abs));
+    $("#now-weights").replaceChildren(...symbols.map((name, i) => element("tr", {}, element("th", { scope: "row", textContent: name }), element("td", { className: "n", textContent: format(100 * now.before[i], 1) }), element("td", { className: "n", textContent: format(100 * now.after[i], 1) }), element("td", { className: "n", textContent: format(100 * trades[i], 1, true) }), element("td", {}, bar(trades[i] / largest)))));
+    if (drawn.has($("#plot-replay"))) draw($("#plot-replay"));
+  },
+  chart() { // nothing after the cursor, axes included
+    if (!this.steps) return [[], layout({})];
+    const { sessions, equity, decisions } = this.steps, now = decisions[this.at].session, end = sessions.findLastIndex((session) => session <= now) + 1;
+    const x = sessions.slice(0, end), y = equity.slice(0, end);
+    return [[{ x, y, mode: "lines", line: { color: color("--c-policy"), width: 1.75 }, hovertemplate: "%{x}: %{y:.3f}×<extra></extra>" }, { x: x.slice(-1), y: y.slice(-1), mode: "markers", marker: { color: color("--c-policy"), size: 8 }, hoverinfo: "skip" }], layout({ xaxis: axis({ showgrid: false, type: "date", nticks: 6 }), yaxis: axis({ ticksuffix: "×", nticks: 4 }) })];
+  },
+  play() {
+    if (this.timer) return this.pause();
+    if (this.at === this.steps?.decisions.length - 1) this.show(0);
+    $("#play").firstChild.data = "Pause ";
+    this.timer = setInterval(() => { this.at < this.steps.decisions.length - 1 ? this.show(this.at + 1) : this.pause(); }, 400);
+  },
+  pause() { clearInterval(this.timer); this.timer = undefined; $("#play").firstChild.data = "Play "; },
+};
+function bar(share) { // from -1 to 1
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), rect = document.createElementNS(svg.namespaceURI, "rect"), width = 30 * Math.abs(share);
+  Object.entries({ width: 60, height: 10, class: "delta", "aria-hidden": "true" }).forEach(([name, value]) => svg.setAttribute(name, value));
+  Object.entries({ x: share < 0 ? 30 - width : 30, y: 1, height: 8, width, class: share < 0 ? "sell" : "" }).forEach(([name, value]) => rect.setAttribute(name, value));
+  svg.append(rect);
+  return svg;
+}
+
+// ---- library and components: filters
+function chooseRuns() {
+  const wanted = $("#wanted").value.trim().toLowerCase(), chosen = $$("[data-of]").map(({ dataset, value }) => [dataset.of, value]);
+  const rows = $$("#runs tbody tr"), isShown = (row) => row.textContent.toLowerCase().includes(wanted) && chosen.every(([name, value]) => !value || row.dataset[name] === value);
+  rows.forEach((row) => { row.hidden = !isShown(row); });
+  $$("#versions tbody tr").forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
+  $("#shown").textContent = `${rows.filter(({ hidden }) => !hidden).length} of ${rows.length}`;
+  const n = $$("#runs input:checked").length;
+  $("#compare").setAttribute("aria-disabled", n < 2);
+  $("#compare").textContent = n < 2 ? "Compare 2 or more" : `Compare ${n} runs`;
+}
+function chooseMembers() {
+  const wanted = $("#wanted").value.trim().toLowerCase();
+  $$(".member").forEach((member) => { member.hidden = !member.textContent.toLowerCase().includes(wanted); });
+  $$("section.panel").forEach((family) => { family.hidden = !$(".member:not([hidden])", family); });
+}
+
+// ---- dialogs, forms and keys
+function showDialog(id) { const dialog = $(`#${id}`), form = $("form", dialog); if (form) fail(form, ""); if (!dialog.open) dialog.showModal(); }
+document.addEventListener("click", (event) => {
+  const target = event.target.closest("button");
+  if (!target) return;
+  if (target.dataset.open) showDialog(target.dataset.open);
+  if (target.hasAttribute("data-close")) target.closest("dialog").close();
+});
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.dataset.post) return;
+  event.preventDefault();
+  const body = Object.fromEntries(new FormData(form));
+  if ("engaged" in body) body.engaged = body.engaged === "true";
+  try { await post(form.dataset.post, body); location.reload(); } catch (error) { fail(form, error.message); }
+});
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]") || recall("keys") === "off") return;
+  if (event.target.matches("input:not([type=range]), select, textarea, button, summary, a") && event.key !== "Escape") { if (event.key === " " || event.target.matches("input, select, textarea")) return; }
+  const does = { ",": () => player.show(player.at - 1), ".": () => player.show(player.at + 1), " ": () => player.play() }[event.key];
+  if (does && $("#player")) { event.preventDefault(); does(); }
+  if (event.key === "/" && $("#wanted")) { event.preventDefault(); $("#wanted").focus(); }
+  if (event.key === "h") showDialog("halt");
+  if (event.key === "?") showDialog("keys");
+});
+
+// ---- start
+$("#theme").addEventListener("click", () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; remember("theme", theme); setTheme(); });
+setTheme();
+$$(".plot").forEach((plot) => near.observe(plot));
+for (const query of ["(prefers-color-scheme: dark)", "(max-width: 48rem)"]) matchMedia(query).addEventListener("change", () => drawn.forEach(draw));
+if ($("#filters")) {
+  for (const kind of ["input", "change"]) document.addEventListener(kind, chooseRuns);
+  $("#filters").addEventListener("submit", (event) => { if ($$("#runs input:checked").length < 2) { event.preventDefault(); say("Choose two runs or more."); } });
+  chooseRuns();
+}
+if ($("#finder")) {
+  $("#finder").addEventListener("submit", (event) => event.preventDefault());
+  $("#wanted").addEventListener("input", chooseMembers);
+}
+if ($("#player")) {
+  $("#fold").addEventListener("change", () => player.load());
+  $("#cursor").addEventListener("input", (event) => { player.pause(); player.show(Number(event.target.value)); });
+  $("#back").addEventListener("click", () => player.show(player.at - 1));
+  $("#forth").addEventListener("click", () => player.show(player.at + 1));
+  $("#play").addEventListener("click", () => player.play());
+  player.load();
+}

@@ -1,0 +1,124 @@
+"""Library of the RL Lab: runs with agent and verdict, and runs side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+
+import polars as pl
+
+from nvtrader_pipelines.evaluation.shared_sessions import shared_curves, shared_figures
+from nvtrader_pipelines.evaluation.verdict_tables import reported_period
+from nvtrader_pipelines.promotion.findings import MIN_DEFLATED
+from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.service.documents.run_charts import kept_places
+from nvtrader_pipelines.service.documents.run_comparison import compare_runs, compare_specs
+from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, list_runs
+from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import VALIDATION
+
+
+class Claim(StrEnum):
+    """What the tests of a run show about it and its best baseline."""
+
+    BEATS = "beats its best baseline"
+    NOT_SHOWN = "not shown to beat its best baseline"
+    NONE = "no verdict"
+
+
+class LibraryRun(Document):
+    """Run of the library."""
+
+    run_id: str
+    experiment: str
+    partition_key: str
+    kind: str
+    status: str
+    agent: str
+    source: str
+    sharpe: float | None  # of its account over all tests, annual, net
+    sharpe_low: float | None
+    sharpe_high: float | None
+    max_drawdown: float | None
+    n_sessions: int | None
+    claim: Claim
+    started_at: datetime
+    message: str | None
+
+
+@dataclass(frozen=True)
+class PageComparison:
+    """Runs side by side, as the page shows them."""
+
+    runs: list[dict[str, Any]]  # figures of each over its own tests
+    figures: list[dict[str, Any]]  # figures over the sessions that all have
+    curves: list[dict[str, Any]]  # account, sessions, equity and drawdown over them, thinned
+    differences: list[dict[str, Any]]  # fields of specs that differ from the first run's
+    problem: str | None  # why no sessions are shared
+
+
+def library_runs(store: Store) -> list[LibraryRun]:
+    """Runs that are neither deleted nor of archived experiments, newest first."""
+    claims, agents = _claims(store), dict[str, str]()
+    rows = []
+    for row in list_runs(store).iter_rows(named=True):
+        key = row["partition_key"]
+        if key not in agents:
+            agents[key] = version_content(store.ledger, key).get("agent", {}).get("kind", "")
+        names = [name for name in LibraryRun.model_fields if name in row]
+        facts = {name: row[name] for name in names} | {"experiment": key.partition("@")[0], "agent": agents[key]}
+        rows.append(LibraryRun(**facts, claim=claims.get(row["run_id"], Claim.NONE)))
+    return rows
+
+
+def compare_on_page(store: Store, names: Sequence[str]) -> PageComparison:
+    """Compare runs, named as in `find_run_by_name`.
+
+    Raises:
+        StorageError: if a name matches no run or several.
+        ValueError: if there are fewer than two runs, or one is named twice.
+    """
+    from nvtrader_pipelines.runs.run_pictures import read_shared_sessions
+
+    runs: dict[str, LedgerRun] = {}
+    for name in names:
+        run = find_run_by_name(store.ledger, name)
+        runs[run.run_id] = run
+    if len(runs) < 2:
+        raise ValueError(
+            f"a comparison needs two different runs or more, but got {len(runs)}; choose them in the library"
+        )
+    several = list(runs.values())
+    shared, problem = read_shared_sessions(store, several)
+    return PageComparison(
+        runs=compare_runs(store, several).to_dicts(),
+        figures=[] if problem else shared_figures(shared).to_dicts(),
+        curves=[] if problem else list(map(_curve, shared_curves(shared).partition_by("account", maintain_order=True))),
+        differences=compare_specs(store.ledger, several).to_dicts(),
+        problem=problem,
+    )
+
+
+def _claims(store: Store) -> dict[str, Claim]:
+    """Claim of each run that was validated, in its reported period."""
+    rows = store.tables.read(VALIDATION, columns=["run_id", "period", "against", "deflated_sharpe"])
+    validated = rows.filter(against="best_baseline")
+    claims = {}
+    for (run_id,), of_run in validated.group_by("run_id"):
+        deflated = of_run.filter(period=reported_period(of_run["period"]))["deflated_sharpe"][0]
+        claims[str(run_id)] = Claim.BEATS if deflated is not None and deflated >= MIN_DEFLATED else Claim.NOT_SHOWN
+    return claims
+
+
+def _curve(rows: pl.DataFrame) -> dict[str, Any]:
+    thinned = rows[kept_places(rows["equity"].to_numpy())]
+    sessions: list[date] = thinned["session"].to_list()
+    return {
+        "account": rows["account"][0],
+        "sessions": [session.isoformat() for session in sessions],
+        "equity": thinned["equity"].to_list(),
+        "drawdown": thinned["drawdown"].to_list(),
+    }

@@ -1,0 +1,188 @@
+"""Pages of the RL Lab, over HTTP and in Chromium."""
+
+import re
+import shutil
+from itertools import product
+
+import pytest
+from playwright.sync_api import expect
+
+from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.components.family import every_member
+from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES
+from nvtrader_pipelines.service.documents.library import library_runs
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home, small_home
+from tests.service.api.conftest import TOKEN, client_of
+from tests.service.api.page.test_browser import axe_findings
+
+pytestmark = pytest.mark.slow
+PAGES = ("/lab", "/lab/components", "/lab/scoreboard")
+
+
+@pytest.fixture(scope="module")
+def learned(built_home):
+    """Run of the shared home that learned."""
+    return next(run for run in library_runs(Store(built_home)) if run.agent == "ppo")
+
+
+@pytest.fixture
+def look_at(look):
+    """Open a page of the Lab as the link of the start lets a browser in."""
+
+    def open_page(url, path, **options):
+        page = look(url, **options)
+        page.goto(url + path, wait_until="domcontentloaded")
+        return page
+
+    return open_page
+
+
+def test_pages_name_their_own_files_only(client, learned):
+    for path in (*PAGES, f"/lab/runs/{learned.run_id}"):
+        page = client.get(path)
+        assert page.status_code == 200
+        outside = {address for address in re.findall(r'(?:src|href)="([^"]+)"', page.text) if "//" in address}
+        assert outside <= {"http://127.0.0.1:5000"}
+        assert not re.search(r"<script>|\son\w+=|style=", page.text)
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_page_of_a_run_has_its_verdict_folds_and_card(client, learned):
+    page = client.get(f"/lab/runs/{learned.run_id[:8]}").text
+    document = client.get(f"/rl/runs/{learned.run_id}").json()
+    for section in ("verdict", "equity", "folds", "rewards", "replay", "training", "card"):
+        assert f'id="{section}"' in page
+    assert document["run"]["spec_hash"] in page
+    assert page.count('<option value="') >= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/lab/runs/none", 404),
+        ("/lab/runs/none/charts", 404),
+        ("/lab/runs/..%2f..%2fetc", 404),
+        ("/lab/runs/<script>alert(1)</script>", 404),
+        ("/lab/compare", 422),
+        ("/lab/compare?run=none&run=other", 422),
+        ("/lab/tear-sheet/none", 404),
+        ("/lab/runs/{run}/decisions/99", 404),
+        ("/lab/runs/{run}/decisions/x", 422),
+    ],
+)
+def test_unknown_runs_and_folds_are_problems(client, learned, path, status):
+    answer = client.get(path.format(run=learned.run_id))
+    assert answer.status_code == status
+    assert "<script>alert" not in answer.text
+
+
+def test_empty_home_says_what_to_do(tmp_path):
+    client = client_of(small_home(tmp_path / "home"))
+    assert "nvtrader materialize" in client.get("/lab").text
+    assert client.get("/lab/scoreboard").status_code == 200
+
+
+def test_every_member_of_every_family_is_shown(client):
+    page = client.get("/lab/components").text
+    for name, family in FAMILIES.items():
+        assert f'id="{name}"' in page
+        for member in every_member(family):
+            assert f"<b>{kind_of(member)}</b>" in page
+
+
+def test_tear_sheet_is_a_picture(client, learned):
+    assert client.get(f"/lab/tear-sheet/{learned.run_id}").content.startswith(b"\x89PNG")
+
+
+def test_run_deleted_while_looked_at_keeps_its_verdict(built_home, learned, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    client, store = client_of(home), Store(home)
+    assert client.get(f"/lab/runs/{learned.run_id}").status_code == 200
+    delete_run(store, plan_deletion(store, store.ledger.run(learned.run_id), None), lambda _: None)
+    page = client.get(f"/lab/runs/{learned.run_id}")
+    assert page.status_code == 200
+    assert "deleted" in page.text
+    assert client.get(f"/lab/runs/{learned.run_id}/charts").json()["weights"] == []
+    assert client.get(f"/lab/runs/{learned.run_id}/decisions/0").status_code == 404
+    assert learned.run_id not in client.get("/lab").text
+
+
+@pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))
+def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look_at, shared_url, learned, scheme, width):
+    page = look_at(shared_url, f"/lab/runs/{learned.run_id}", width=width, scheme=scheme)
+    for plot in ("equity", "rewards", "weights", "training"):
+        page.locator(f"#plot-{plot}").scroll_into_view_if_needed()
+        expect(page.locator(f"#plot-{plot} .main-svg").first).to_be_attached()
+    assert axe_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_are_accessible(look_at, shared_url, path):
+    page = look_at(shared_url, path)
+    assert axe_findings(page) == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_slider_and_keys_replay_decision_by_decision(look_at, shared_url, learned):
+    page = look_at(shared_url, f"/lab/runs/{learned.run_id}")
+    place = page.locator("#place")
+    expect(place).to_contain_text("decision 1 of")
+    names = page.locator("#now-weights tr").count()
+    assert names >= 2
+    page.keyboard.press(".")
+    expect(place).to_contain_text("decision 2 of")
+    expect(page.locator("#now-rewards tr").first).not_to_contain_text("first decision")
+    page.keyboard.press(",")
+    expect(place).to_contain_text("decision 1 of")
+    cursor = page.locator("#cursor")
+    last = int(cursor.get_attribute("max"))
+    cursor.focus()
+    page.keyboard.press("End")
+    expect(place).to_contain_text(f"decision {last + 1} of {last + 1}")
+    page.locator("#plot-replay").scroll_into_view_if_needed()
+    expect(page.locator("#plot-replay .main-svg").first).to_be_attached()
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+
+
+def test_library_filters_and_compares(serve, look_at, swept_home):
+    _, url, _ = serve(swept_home)
+    page = look_at(url, "/lab")
+    rows = page.locator("#runs tbody tr:visible")
+    n_all = rows.count()
+    page.locator("#of-agent").select_option("ppo")
+    assert 0 < rows.count() <= n_all
+    page.locator("#wanted").fill("no such run")
+    expect(rows).to_have_count(0)
+    page.locator("#wanted").fill("")
+    page.locator("#of-agent").select_option("")
+    for i in range(2):
+        page.locator("#runs input").nth(i).check()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    page.wait_for_url("**/lab/compare?*")
+    expect(page.locator("#plot-compare .main-svg").first).to_be_attached()
+    assert axe_findings(page) == []
+
+
+def test_component_is_found_by_a_field(look_at, shared_url):
+    page = look_at(shared_url, "/lab/components")
+    page.locator("#wanted").fill("learning_rate")
+    expect(page.locator("#agents")).to_be_visible()
+    expect(page.locator("#sources")).to_be_hidden()
+
+
+def test_trading_is_halted_from_the_lab(serve, look_at, built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look_at(url, "/lab")
+    page.keyboard.press("h")
+    page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
+    page.keyboard.press("Enter")
+    expect(page.locator(".kill")).to_contain_text("Trading is halted")
+    shutil.rmtree(home.root)
+    assert TOKEN not in page.content()
