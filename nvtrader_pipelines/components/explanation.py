@@ -32,6 +32,15 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(found[:MAX_PROBLEMS], start=1))
 
 
+def problems_by_field(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
+    """Explain why a document is no valid `model`: a sentence per dotted path, empty for the whole document."""
+    problems = _root_problems(error.errors(include_url=False)[:MAX_EXPLAINED])
+    return {
+        locate(_schema(model), problem["loc"]).path: _explain_problem(problem, _schema(model))
+        for problem in reversed(problems)
+    }
+
+
 @cache
 def _schema(model: type[BaseModel]) -> Node:
     return model.model_json_schema()

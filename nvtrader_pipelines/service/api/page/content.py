@@ -44,6 +44,7 @@ def pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {function.__name__: function for function in FILTERS}
+    environment.policies["json.dumps_kwargs"] = {}  # fields keep their order
     environment.globals |= {"bounds": formats.bounds, "position": formats.position}
     return environment
 

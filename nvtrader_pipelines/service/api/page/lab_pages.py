@@ -1,38 +1,63 @@
 """Pages of the RL Lab."""
 
+import json
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import polars as pl
 import yaml
 from fastapi import Path, Query
+from pydantic import Field, JsonValue
 from starlette.responses import Response
 
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period
 from nvtrader_pipelines.service.account_cells import UNKNOWN
+from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.content import render
 from nvtrader_pipelines.service.api.page.formats import number, percent
 from nvtrader_pipelines.service.api.page.routes import PLOTLY, POLICY
 from nvtrader_pipelines.service.api.problems import not_found
+from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.service.documents.component_pages import documented_families
 from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.drafts import CheckedDraft, check_draft
 from nvtrader_pipelines.service.documents.experiment_list import list_experiments
 from nvtrader_pipelines.service.documents.library import Claim, compare_on_page, library_runs
 from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
 from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
 
 routes = router("page")
 RunName = Annotated[str, Path(max_length=200)]
 Text = Annotated[str, Query(max_length=200)]
 MAX_COMPARED = 8  # runs
+MAX_NAME = 63
+GROUPS = {
+    "name": "Experiment",
+    "market": "Market",
+    "environment": "Environment",
+    "agent": "Agent",
+    "pipeline": "Weights and limits",
+    "splitter": "Tests",
+}
+
+
+class Draft(Body):
+    """Draft of an experiment, as fields or as YAML."""
+
+    content: dict[str, JsonValue] = Field(default_factory=dict)
+    yaml: str | None = Field(default=None, max_length=MAX_BYTES)
+
+
 SECTIONS = {
     "verdict": "Verdict",
     "equity": "Equity",
@@ -75,6 +100,27 @@ def show_comparison(shared: Shared, run: Annotated[list[Text], Query(max_length=
     except (StorageError, ValueError) as error:
         return show(shared, "problem", 422, title="These runs cannot be compared", problem=error)
     return show(shared, "compare", **vars(comparison))
+
+
+@routes.get("/lab/build", include_in_schema=False)
+def show_builder(shared: Shared, like: Text = "") -> Response:
+    """Show a form for an experiment, which begins as a registered version or the default one."""
+    try:
+        content = version_content(shared.store.ledger, like) if like else {}
+    except StorageError as error:
+        return show(shared, "problem", 404, title="There is no such version", problem=error)
+    name = f"{content['name']}-2" if like else "my-experiment"
+    draft = check_draft(shared.store, {**content, "name": name[-MAX_NAME:]})
+    return show(
+        shared, "build", here="/lab/build", draft=draft, schema=json_schema_of("experiment"), like=like, groups=GROUPS
+    )
+
+
+@routes.post("/lab/build/check", include_in_schema=False)
+def check(shared: Shared, draft: Draft) -> CheckedDraft:
+    """Check a draft, given as fields or as YAML."""
+    content = parse_document(draft.yaml.encode(), "the YAML") if draft.yaml is not None else draft.content
+    return check_draft(shared.store, json.loads(json.dumps(content, default=str)))  # days as in JSON
 
 
 @routes.get("/lab/components", include_in_schema=False)

@@ -14,7 +14,7 @@ from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.service.documents.library import library_runs
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, small_home
-from tests.service.api.conftest import TOKEN, client_of
+from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.api.page.test_browser import axe_findings
 
 pytestmark = pytest.mark.slow
@@ -186,3 +186,60 @@ def test_trading_is_halted_from_the_lab(serve, look_at, built_home, tmp_path):
     expect(page.locator(".kill")).to_contain_text("Trading is halted")
     shutil.rmtree(home.root)
     assert TOKEN not in page.content()
+
+
+def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look_at, shared_url, learned):
+    page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
+    expect(page.locator("#state")).to_contain_text(f"valid: {learned.experiment}-2@")
+    assert axe_findings(page) == []
+    lookback = page.locator("#field-environment-lookback")
+    lookback.fill("999")
+    lookback.press("Tab")
+    error = page.locator("#field-environment .error[data-path='environment.lookback']")
+    expect(error).to_contain_text("999")
+    expect(lookback).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#run")).to_have_attribute("aria-disabled", "true")
+    lookback.fill("7")
+    lookback.press("Tab")
+    expect(page.locator("#state")).to_contain_text("valid:")
+    expect(page.locator("#yaml")).to_have_value(re.compile(r"lookback: 7\n"))
+
+
+def test_yaml_and_form_of_the_builder_are_one_experiment(look_at, shared_url, learned):
+    page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
+    yaml = page.locator("#yaml")
+    yaml.fill(re.sub(r"rebal_freq: \d+", "rebal_freq: 3", yaml.input_value()))
+    yaml.press("Tab")
+    expect(page.locator("#field-environment-rebal_freq")).to_have_value("3")
+    page.locator("#field-agent select").first.select_option("equal_weight")
+    expect(page.locator(".error[data-path='seeds']")).to_contain_text("one seed")
+    page.locator("#field-seeds").fill("0")
+    page.locator("#field-seeds").press("Tab")
+    expect(page.locator("#state")).to_contain_text("valid:")
+    n_rewards = page.locator("#field-environment-rewards > fieldset").count()
+    page.locator("#field-environment").get_by_role("button", name="Add to rewards").click()
+    expect(page.locator("#field-environment-rewards > fieldset")).to_have_count(n_rewards + 1)
+    with page.tolerant():
+        yaml.fill("<script>window.hacked=1</script>: [")
+        yaml.press("Tab")
+        expect(page.locator("#problems")).to_contain_text("not valid YAML")
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"content": []}, 422),
+        ({"yaml": "!!python/object:os.system x"}, 422),
+        ({"else": 1}, 422),
+        ({"content": {}}, 200),
+    ],
+)
+def test_check_of_a_draft_refuses_what_is_no_draft(client, body, status):
+    answer = client.post("/lab/build/check", json=body, headers=AUTHORIZED)
+    assert answer.status_code == status
+    assert client.post("/lab/build/check", json=body).status_code == 401
+
+
+def test_builder_of_an_unknown_version_is_not_found(client):
+    assert client.get("/lab/build?like=none@00000000").status_code == 404
