@@ -52,16 +52,21 @@ def facts_of(received):
     return json.loads(words.partition("<data>")[2].partition("</data>")[0])
 
 
+def wait_until(is_true):
+    """Wait for what a thread does."""
+    for _ in range(100):
+        if is_true():
+            return
+        time.sleep(0.05)
+    raise TimeoutError
+
+
 def rows_of(home, n_rows=1):
     """Rows of calls, once as many spans are written as there are rows."""
     rows = Store(home).tables.read(LLM_CALLS).sort("called_at").to_dicts()
     assert len(rows) == n_rows
-    for _ in range(100):
-        spans = home.spans_file.read_text().splitlines() if home.spans_file.exists() else []
-        if len(spans) == n_rows:
-            return rows, [json.loads(line)["attributes"] for line in spans]
-        time.sleep(0.05)
-    raise AssertionError(spans)
+    wait_until(lambda: home.spans_file.exists() and home.spans_file.read_text().count("\n") == n_rows)
+    return rows, [json.loads(line)["attributes"] for line in home.spans_file.read_text().splitlines()]
 
 
 def test_answer_of_the_model_is_the_reading_signed_by_it(home):
@@ -188,12 +193,12 @@ def test_reading_needs_neither_row_nor_span(home, caplog, monkeypatch):
 
     monkeypatch.setattr(chart_reading, "store_call", fail)
     assert ask(home, document({"bullets": BULLETS}))[1]["model"] == VISION_MODEL
-    for _ in range(100):
-        warnings = sorted(record.message[:20] for record in caplog.records if record.name == chart_reading.LOG.name)
-        if len(warnings) == 2:
-            break
-        time.sleep(0.05)
-    assert warnings == ["OpenTelemetry lacks ", "a call of a language"]
+
+    def warnings():
+        return sorted(record.message for record in caplog.records if record.name == chart_reading.LOG.name)
+
+    wait_until(lambda: len(warnings()) == 2)
+    assert [message[:20] for message in warnings()] == ["OpenTelemetry lacks ", "a call of a language"]
 
 
 def echo(received):
