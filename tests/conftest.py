@@ -99,6 +99,13 @@ def _no_notifications() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_language_model() -> None:
+    """Keep tests and their commands away from an endpoint named in the environment."""
+    for name in [name for name in os.environ if name.startswith("NVTRADER_LLM_")]:
+        del os.environ[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _unsynced() -> Iterator[None]:
     """Leave the files of tests to the operating system: only a failure of power would lose them."""
     with pytest.MonkeyPatch.context() as patch:

@@ -123,5 +123,5 @@ class _FirstFailure(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show the first error."""
         reason = record.exc_info[1] if record.exc_info else record.getMessage()
-        self._warn(f"OpenTelemetry lacks spans of this session, whose results are complete: {reason}")
+        self._warn(f"OpenTelemetry lacks spans, though the results are complete: {reason}")
         self.setLevel(logging.CRITICAL + 1)

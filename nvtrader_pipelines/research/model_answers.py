@@ -14,7 +14,7 @@ Number = Annotated[FiniteFloat, Strict()]  # neither text nor a boolean
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Replace control characters by spaces."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
@@ -24,7 +24,7 @@ class ProposalAnswer(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     changes: dict[str, Number | None]  # by knob; those left out or null keep the base's value
-    reason: Annotated[str, Strict(), Field(max_length=MAX_REASON), AfterValidator(_on_one_line)]  # one sentence
+    reason: Annotated[str, Strict(), Field(max_length=MAX_REASON), AfterValidator(on_one_line)]  # one sentence
     expects: Number | None = None  # Sharpe ratio on validation
 
 
@@ -33,7 +33,7 @@ class SummaryAnswer(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     paragraph: Annotated[
-        str, Strict(), Field(min_length=1, max_length=MAX_PARAGRAPH), AfterValidator(_on_one_line)
+        str, Strict(), Field(min_length=1, max_length=MAX_PARAGRAPH), AfterValidator(on_one_line)
     ]  # 3 to 6 sentences
 
 

@@ -1,9 +1,12 @@
-"""Rows of a session and its trials in the tables, which mirror its journal."""
+"""Rows of sessions and their trials, which mirror the journals, and of calls of language models."""
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
+from nvtrader_pipelines.llm.calls import Call
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Line,
@@ -37,8 +40,14 @@ def store_session(store: Store, session: Session, lines: Sequence[Line]) -> None
     store.tables.replace(RESEARCH_SESSIONS, frame, where)
 
 
+def store_call(store: Store, call: Call, called_at: datetime) -> None:
+    """Add the row of a model's call outside of sessions."""
+    row = {**call.model_dump(), "call_id": uuid4().hex, "session_id": None, "called_at": called_at}
+    store.tables.replace(LLM_CALLS, to_frame(LLM_CALLS, [row]), {"call_id": [row["call_id"]]})
+
+
 def call_row(session: Session, number: int, line: ModelEvent) -> Row:
-    """Row of a model's call."""
+    """Row of a model's call in a session."""
     return {
         **line.model_dump(include={"prompt", "model", "digest", "n_input_tokens", "n_output_tokens", "is_cached"}),
         "call_id": f"{session.session_id}/{number}",

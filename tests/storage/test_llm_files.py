@@ -10,12 +10,6 @@ SECRET = "sk-swordfish"
 DIGEST = "ab" * 32
 
 
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch):
-    for variable in (*VARIABLES.values(), KEY_VARIABLE):
-        monkeypatch.delenv(variable, raising=False)
-
-
 def write(home, text):
     home.llm_file.parent.mkdir(parents=True, exist_ok=True)
     home.llm_file.write_text(text)

@@ -1,20 +1,30 @@
-"""Reading of a chart in a few sentences, computed from its data."""
+"""Reading of a chart in a few sentences, by a vision model or computed from its data."""
 
 import base64
 import binascii
+import logging
 import struct
 import time
 from io import BytesIO
+from threading import Thread
 from typing import Annotated, Literal
 
 from PIL import Image
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
+from nvtrader_pipelines.llm.calls import Call
+from nvtrader_pipelines.research.session_tables import store_call
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.readings import READINGS
 from nvtrader_pipelines.service.readings.chart_rows import rows_of_context
+from nvtrader_pipelines.service.readings.model_sentences import ask_for_sentences
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.llm_files import open_client
+from nvtrader_pipelines.storage.store import Store
 
-MODEL = "built-in"  # until a vision model is configured
+LOG = logging.getLogger(__name__)
+BUILT_IN = "built-in"  # signature of a computed reading
 MAX_IMAGE = 4 << 20  # bytes
 MAX_SIDE = 4096  # pixels
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -24,9 +34,10 @@ ChartKind = Literal["training_curve", "autoresearch", "ratio_curve"]
 
 
 def _require_png(text: str) -> str:
-    """Refuse an image that is no PNG or too large; a data URL is one, too. No pixel is decompressed."""
+    """Refuse an image, also in a data URL, that is no PNG or too large, without its pixels; return its base 64."""
+    encoded = text.rpartition(",")[2] if text.startswith("data:") else text
     try:
-        content = base64.b64decode(text.rpartition(",")[2] if text.startswith("data:") else text, validate=True)
+        content = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{MUST}, but is not base 64; encode the bytes of the file") from error
     if len(content) > MAX_IMAGE:
@@ -41,14 +52,16 @@ def _require_png(text: str) -> str:
             image.verify()
     except (OSError, SyntaxError, ValueError, IndexError, struct.error) as error:
         raise ValueError(f"{MUST}, but is a damaged PNG ({error}); export the chart again") from error
-    return text
+    return encoded
 
 
 class ChartRequest(Body):
     """Chart to read."""
 
     kind: ChartKind
-    image_b64: Annotated[str, AfterValidator(lambda text: text and _require_png(text))] = ""  # the reading needs none
+    image_b64: Annotated[str, AfterValidator(lambda text: text and _require_png(text))] = (
+        ""  # the computed reading needs none
+    )
     context: dict[str, JsonValue] | list[JsonValue] = Field(
         default_factory=dict
     )  # rows of the chart, as our routes send, and facts of all of it
@@ -61,9 +74,52 @@ class ChartReading(BaseModel):
     bullets: Annotated[tuple[str, ...], Field(min_length=4, max_length=6)]
     model: str  # that read it
     seconds: float  # elapsed
+    note: str = ""  # why the vision model did not read it; empty if it did, or was not to
 
 
-def read_chart(request: ChartRequest) -> ChartReading:
+def read_chart(request: ChartRequest, store: Store) -> ChartReading:
+    """Read a chart by the vision model of the home, else from the data of its context.
+
+    Raises:
+        ValueError: if the model does not read it, and the context has no two numbers to compare.
+    """
+    reading, note = _read_by_model(request, store) if request.image_b64 else (None, "")
+    return reading or compute_reading(request, note)
+
+
+def _read_by_model(request: ChartRequest, store: Store) -> tuple[ChartReading | None, str]:
+    """Reading of the vision model, or None and why; the reason is empty if no endpoint is configured."""
+    try:
+        client = open_client(store.home)
+    except StorageError as error:
+        return None, f"no model was asked: {error}"
+    if client is None:
+        return None, ""
+    asked = ask_for_sentences(client, request.kind, request.context, request.image_b64)
+    call, answer = asked.call, asked.document
+    _record(store, call)
+    if answer is None:
+        return None, f"{call.model} gave no reading: {call.problem}"
+    return ChartReading(bullets=answer.bullets, model=call.model, seconds=call.seconds), ""
+
+
+def _record(store: Store, call: Call) -> None:
+    """Write row and span of a call; the reading needs neither."""
+    called_at = now()
+
+    def trace() -> None:
+        from nvtrader_pipelines.orchestration.search_spans import trace_call  # imports OpenTelemetry: 0.3 s
+
+        trace_call(store.home, call, called_at, LOG.warning)
+
+    Thread(target=trace).start()  # a collector that is away takes seconds
+    try:
+        store_call(store, call, called_at)
+    except (StorageError, OSError) as error:
+        LOG.warning("a call of a language model has no row: %s", error)
+
+
+def compute_reading(request: ChartRequest, note: str = "") -> ChartReading:
     """Read a chart from the data of its context.
 
     Raises:
@@ -72,4 +128,4 @@ def read_chart(request: ChartRequest) -> ChartReading:
     began = time.perf_counter()
     facts = request.context if isinstance(request.context, dict) else {}
     bullets = READINGS[request.kind](rows_of_context(request.context), facts)
-    return ChartReading(bullets=tuple(bullets), model=MODEL, seconds=time.perf_counter() - began)
+    return ChartReading(bullets=tuple(bullets), model=BUILT_IN, seconds=time.perf_counter() - began, note=note)

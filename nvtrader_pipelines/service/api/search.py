@@ -100,9 +100,9 @@ def sessions(shared: Shared) -> Any:
 
 
 @routes.post("/api/continuous-rl/interpret-chart")
-def interpret_chart(body: ChartRequest) -> ChartReading:
-    """Read a chart in four to six bullets, computed from its data."""
-    return read_chart(body)
+def interpret_chart(shared: Shared, body: ChartRequest) -> ChartReading:
+    """Read a chart in four to six bullets, by the vision model if one is configured, else from its data."""
+    return read_chart(body, shared.store)
 
 
 def _running(shared: Context) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def run_checks(store: Store) -> list[CheckResult]:
     damaged = [CheckResult("files", "damaged", " ".join(str(error).split())) for error in find_problems(store)]
     results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
     results += [check_kill_switch(store)]
-    results += [*check_ui(store.home), *check_notifications(store.home)]
+    results += [*check_ui(store.home), *check_notifications(store.home), check_language_model(store.home)]
     checks = (check_active_policy, check_pointer, check_accounts, lambda store: [check_audit(store)])
     return [*results, *(result for check in checks for result in _run_check(check, store))]
 
@@ -255,6 +255,26 @@ def check_broker_keys(account: str) -> CheckResult:
     problems += [] if installed_version("alpaca-py") else ["alpaca-py is not installed"]
     states = [f"{name} {'not set' if name in missing else 'set'}" for name in (KEY_ID, SECRET_KEY)]
     return CheckResult(f"keys of {account}", ", ".join(states), "; ".join(problems))
+
+
+def check_language_model(home: Home) -> CheckResult:
+    """Check that the endpoint of language models is valid and its client is installed; nothing is sent."""
+    from nvtrader_pipelines.llm.endpoint import KEY_VARIABLE
+    from nvtrader_pipelines.storage.llm_files import read_endpoint, read_key
+
+    check = "language model"
+    try:
+        endpoint = read_endpoint(home)
+        if endpoint is None:
+            return CheckResult(check, "not configured")
+        key = f"{KEY_VARIABLE} {'set' if read_key() else 'not set'}"
+    except StorageError as error:
+        return CheckResult(check, "cannot be used", " ".join(str(error).split()))
+    installed = installed_version("openai")
+    client = f"openai {installed}" if installed else "openai not installed"
+    names = f"{endpoint.base_url}, model {endpoint.model}, vision model {endpoint.vision_model}"
+    problem = "" if installed else "calls need the package openai: pip install 'nvtrader-pipelines[llm]'"
+    return CheckResult(check, f"{names}, {key}, {client}", problem)
 
 
 def check_audit(store: Store) -> CheckResult:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from nvtrader_pipelines.service.api.chart_reading import MAX_IMAGE, ChartRequest, read_chart
+from nvtrader_pipelines.service.api.chart_reading import MAX_IMAGE, ChartRequest, compute_reading
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.sections.review import read_review
 from nvtrader_pipelines.service.api.page.sections.search import read_search
@@ -53,7 +53,9 @@ def encoded(content):
     ],
 )
 def test_context_with_rows_is_read_in_four_to_six_bullets(kind, context, figure):
-    reading = read_chart(ChartRequest(kind=kind, context=context, image_b64=f"data:image/png;base64,{encoded(png())}"))
+    reading = compute_reading(
+        ChartRequest(kind=kind, context=context, image_b64=f"data:image/png;base64,{encoded(png())}")
+    )
     assert 4 <= len(reading.bullets) <= 6
     assert figure in " ".join(reading.bullets)
     assert reading.model == "built-in"
@@ -74,7 +76,7 @@ def test_context_with_rows_is_read_in_four_to_six_bullets(kind, context, figure)
 )
 def test_context_without_two_numbers_is_refused(context):
     with pytest.raises(ValueError, match="at least 2 rows"):
-        read_chart(ChartRequest(kind="training_curve", context=context))
+        compute_reading(ChartRequest(kind="training_curve", context=context))
 
 
 @pytest.mark.parametrize(

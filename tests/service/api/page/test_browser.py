@@ -19,6 +19,7 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES
+from tests import llm_server
 from tests.homes import copy_home
 from tests.research.search_homes import market, search_home
 from tests.research.sessions import a_journal, a_session, write_session
@@ -321,6 +322,34 @@ def test_session_is_watched_to_its_end_and_its_chart_is_read(serve, look, tmp_pa
     answer = page.locator("#autoresearch .answer")
     expect(answer.locator("footer")).to_contain_text("built-in")
     assert 4 <= answer.locator("li").count() <= 6
+
+
+def test_chart_is_read_by_the_model_else_computed_with_a_note(serve, look, home):
+    write_session(home, a_session(), a_journal(4).lines)
+    bullets = [f"{markup} is text" for markup in MARKUP]
+    with llm_server.serve(llm_server.document({"bullets": bullets}), llm_server.refusal(MARKUP[0])) as server:
+        home.llm_file.write_text(f"base_url: {server.base_url}\nvision_model: seeing\n")
+        _, url, _ = serve(home)
+        page = look(url)
+        page.locator("#plot-trials").scroll_into_view_if_needed()
+        expect(page.locator("#plot-trials .main-svg").first).to_be_attached()
+        assert server.received == []
+        button = page.locator("#autoresearch").get_by_role("button", name="Analyze with Omni VLM")
+        answer, note = page.locator("#autoresearch .answer"), page.locator("#autoresearch .answer .warn")
+        button.click()
+        expect(answer.locator("footer")).to_contain_text("seeing")
+        assert answer.locator("li").all_inner_texts() == bullets
+        expect(note).to_be_hidden()
+        home.llm_file.write_text(f"base_url: {server.base_url}\nvision_model: another\n")
+        button.click()
+        expect(answer.locator("footer")).to_contain_text("built-in")
+        expect(note).to_have_text(f"another gave no reading: the model refused: {MARKUP[0]}")
+        assert len(server.received) == 2
+    assert page.locator("img, iframe, .answer svg").count() == 0
+    assert page.evaluate("window.hacked") is None
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert axe_findings(page) == []
 
 
 def test_markup_in_goals_journals_reasons_and_names_stays_text(serve, look, built_home, tmp_path):

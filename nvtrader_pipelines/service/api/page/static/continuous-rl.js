@@ -506,7 +506,8 @@ async function interpret(button) {
     foot.append(...[reading.model, `${reading.seconds.toFixed(1)} s`, `read at ${$("[data-clock]").textContent}`].map((word) => Object.assign(document.createElement("span"), { textContent: word })));
     foot.append(Object.assign(document.createElement("button"), { type: "button", className: "plain small", textContent: "Hide" }));
     foot.lastChild.toggleAttribute("data-dismiss", true);
-    answer.replaceChildren(list, foot);
+    const note = Object.assign(document.createElement("p"), { className: "hint warn", textContent: reading.note, hidden: !reading.note });
+    answer.replaceChildren(list, note, foot);
   } catch (error) { answer.replaceChildren(Object.assign(document.createElement("p"), { className: "error", textContent: error.message })); }
   answer.hidden = false;
   button.textContent = text;
