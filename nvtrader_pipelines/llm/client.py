@@ -40,12 +40,11 @@ class LlmClient:
 
     def ask(self, request: Request, document_type: type[Document], max_seconds: float | None = None) -> Asked[Document]:
         """Ask for a document, within `max_seconds` or as long as the endpoint's settings allow."""
-        started, digest = time.monotonic(), request.digest
-        document, problem = None, ""
+        digest, document, problem, seconds = request.digest, None, "", 0.0
         cached = self._cache.read(digest)
         answer = cached
         if answer is None:
-            answer, problem = self._complete(request, max_seconds or self.endpoint.max_seconds)
+            answer, problem, seconds = self._complete(request, max_seconds or self.endpoint.max_seconds)
             if not problem:
                 self._cache.write(digest, answer)
         if not problem:
@@ -57,23 +56,23 @@ class LlmClient:
             digest=digest,
             n_input_tokens=answer.n_input_tokens,
             n_output_tokens=answer.n_output_tokens,
-            seconds=time.monotonic() - started,
+            seconds=seconds,
             is_cached=cached is not None,
             problem=problem,
         )
         return Asked(document, call)
 
-    def _complete(self, request: Request, max_seconds: float) -> tuple[Answer, str]:
-        """Answer of the endpoint and its problem, both without the key."""
+    def _complete(self, request: Request, max_seconds: float) -> tuple[Answer, str, float]:
+        """Answer of the endpoint and its problem, both without the key, and the seconds, without those of imports."""
         try:
             from nvtrader_pipelines.llm.chat import Reply, complete
         except ModuleNotFoundError as error:
             if error.name not in ("openai", "httpx2"):
                 raise
             problem = "a language model needs the package openai: pip install 'nvtrader-pipelines[llm]'"
-            return Answer(text=""), problem
+            return Answer(text=""), problem, 0.0
 
-        future = Future[Reply]()
+        started, future = time.monotonic(), Future[Reply]()
 
         async def run() -> None:
             try:
@@ -84,7 +83,8 @@ class LlmClient:
         # A notebook's thread has a loop already, and a look-up of a host can outlast its loop.
         Thread(target=lambda: asyncio.run(run()), daemon=True).start()
         answer, problem = future.result()
-        return answer.model_copy(update={"text": self._clean(answer.text)}), _shorten(self._hide_key(problem))
+        seconds = time.monotonic() - started
+        return answer.model_copy(update={"text": self._clean(answer.text)}), _shorten(self._hide_key(problem)), seconds
 
     def _clean(self, content: str) -> str:
         """JSON of an answer in ASCII and without the key, or its text if it is not JSON."""

@@ -62,6 +62,14 @@ class LearningCurve(Document):
     mean_reward: Values
 
 
+class TestedFold(Document):
+    """Fold whose test can be replayed, with the sessions of its decisions."""
+
+    fold: int
+    first: date
+    last: date
+
+
 class RunCharts(Document):
     """Curves of a run's page."""
 
@@ -107,6 +115,13 @@ def run_charts(store: Store, run: LedgerRun) -> RunCharts:
         weights=bands,
         training=tuple(_learning_curves(_rows(store, run, TRAINING_CURVES))),
     )
+
+
+def tested_folds(store: Store, run: LedgerRun) -> list[TestedFold]:
+    """Folds in which a run's own account decided."""
+    rows = _own(_rows(store, run, ACTION_LOGS, ["kind", "fold", "session"]))
+    spans = rows.group_by("fold").agg(first=pl.col("session").min(), last=pl.col("session").max()).sort("fold")
+    return [TestedFold(**row) for row in spans.iter_rows(named=True)]
 
 
 def replay(store: Store, run: LedgerRun, fold: int) -> Replay:

@@ -25,7 +25,7 @@ from nvtrader_pipelines.service.documents.document import frame_of
 from nvtrader_pipelines.service.documents.drafts import CheckedDraft, check_draft
 from nvtrader_pipelines.service.documents.experiment_list import list_experiments
 from nvtrader_pipelines.service.documents.library import Claim, compare_on_page, library_runs
-from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts
+from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts, tested_folds
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
 from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 from nvtrader_pipelines.storage.code_server import running_url
@@ -224,10 +224,17 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "accounts": accounts,
         "own": own,
         "folds": [],
+        "tested": tested_folds(store, row) if own else [],
     }
-    hidden = [*(() if own else OF_TESTS), *(() if has_training else ("training",))]
+    values |= _verdict_values(shared, row, accounts, period) if own else {}
+    hidden = [
+        *(() if own else OF_TESTS),
+        *(() if has_training else ("training",)),
+        *(() if values["folds"] else ("folds",)),
+    ]
+    hidden += [] if values["tested"] else ["replay"]
     values["sections"] = [(key, name) for key, name in SECTIONS.items() if key not in hidden]
-    return values | (_verdict_values(shared, row, accounts, period) if own else {})
+    return values
 
 
 def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, Any]], period: str) -> dict[str, Any]:
