@@ -68,7 +68,6 @@ SECTIONS = {
     "training": "Training",
     "card": "Card",
 }
-OF_TESTS = ("equity", "folds", "rewards", "replay", "episodes")
 EQUAL_WEIGHT = "equal_weight"
 
 
@@ -227,13 +226,13 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "tested": tested_folds(store, row) if own else [],
     }
     values |= _verdict_values(shared, row, accounts, period) if own else {}
-    hidden = [
-        *(() if own else OF_TESTS),
-        *(() if has_training else ("training",)),
-        *(() if values["folds"] else ("folds",)),
-    ]
-    hidden += [] if values["tested"] else ["replay"]
-    values["sections"] = [(key, name) for key, name in SECTIONS.items() if key not in hidden]
+    shown = {
+        **dict.fromkeys(("equity", "rewards", "episodes"), own is not None),
+        "folds": bool(values["folds"]),
+        "replay": bool(values["tested"]),
+        "training": has_training,
+    }
+    values["sections"] = [(key, name) for key, name in SECTIONS.items() if shown.get(key, True)]
     return values
 
 
