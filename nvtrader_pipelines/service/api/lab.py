@@ -6,11 +6,18 @@ from fastapi import Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nvtrader_pipelines.runs.preview import preview_environment
 from nvtrader_pipelines.service.api.answers import JSON
 from nvtrader_pipelines.service.api.context import Context, Shared, router
-from nvtrader_pipelines.service.api.problems import not_found
-from nvtrader_pipelines.service.api.rl import RunName
+from nvtrader_pipelines.service.api.problems import conflict, not_found
+from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec, RunName
 from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.service.documents.preview_facts import (
+    ObservationPreview,
+    RewardPreview,
+    observation_preview,
+    reward_preview,
+)
 from nvtrader_pipelines.service.documents.row_pages import (
     ActionRow,
     EpisodeRow,
@@ -27,6 +34,7 @@ routes = router("rl", "/rl")
 MAX_CACHED = 1_000  # rows of a page, or of a curve
 Name = Annotated[str, Field(max_length=200)]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Steps = Annotated[int, Query(ge=1, le=250, description="steps at most")]
 
 
 class AccountRows(BaseModel):
@@ -89,6 +97,20 @@ def actions(shared: Shared, run: RunName, query: Annotated[AccountRows, Query()]
 def episodes(shared: Shared, run: RunName, query: Annotated[StepRows, Query()]) -> Response:
     """Summaries of a run's episodes: steps, reward, sessions, equity, drawdown and whether it was terminated."""
     return _answer(shared, run, EpisodeRow, query)
+
+
+@routes.post("/lab/preview-reward", openapi_extra=SPEC_BODY)
+def preview_reward(shared: Shared, posted: PostedSpec, steps: Steps = 20) -> RewardPreview:
+    """Step an experiment's environment on its market and show the rewards by term; nothing is trained or stored."""
+    with conflict():
+        return reward_preview(preview_environment(shared.store, posted, steps))
+
+
+@routes.post("/lab/preview-observation", openapi_extra=SPEC_BODY)
+def preview_observation(shared: Shared, posted: PostedSpec, steps: Steps = 20) -> ObservationPreview:
+    """Step an experiment's environment on its market and show the observations; nothing is trained or stored."""
+    with conflict():
+        return observation_preview(preview_environment(shared.store, posted, steps))
 
 
 def _answer(shared: Context, name: str, model: type[Document], query: AccountRows) -> Response:
