@@ -16,7 +16,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi_offline import FastAPIOffline
 from starlette.responses import RedirectResponse, Response
 
-from nvtrader_pipelines.service.api import desk, nemorl, progress_stream, rl, search
+from nvtrader_pipelines.service.api import desk, lab, nemorl, progress_stream, rl, search
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.page import lab_pages
@@ -87,7 +87,11 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
+<<<<<<< HEAD
     for module in (nemorl, search, rl, progress_stream, desk, page_routes, lab_pages):
+=======
+    for module in (nemorl, search, rl, lab, progress_stream, desk, page_routes):
+>>>>>>> labroutes2
         app.include_router(module.routes)
 
     swagger = _page_of_routes()

@@ -4,7 +4,7 @@ import json
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import Depends, HTTPException, Path, Query, Request, Response
+from fastapi import Depends, HTTPException, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, model_validator
 
@@ -25,12 +25,10 @@ from nvtrader_pipelines.service.documents.run_facts import (
 )
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document, validate_document
 from nvtrader_pipelines.storage.specs import store_experiment
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
 
 routes = router("rl", "/rl")
 RunName = Annotated[str, Path(max_length=200, description="id of a run, its beginning, or an experiment")]
 SPEC_TYPES = ("application/json", "application/yaml")
-TABLES = {"equity": EQUITY_CURVES, "trajectories": TRAJECTORIES, "reward-decomposition": REWARD_DECOMPOSITION}
 
 
 class Version(Document):
@@ -70,7 +68,7 @@ class HaltRequest(Body):
     reason: Reason
 
 
-async def _posted_spec(request: Request) -> dict[str, Any]:
+async def _posted_content(request: Request) -> dict[str, Any]:
     """Content of an experiment, as JSON or YAML."""
     kind, body = request.headers.get("content-type", "").partition(";")[0].strip(), await request.body()
     if kind not in SPEC_TYPES:
@@ -94,18 +92,17 @@ def parse_spec(body: bytes, *, is_json: bool) -> dict[str, Any]:
     return parse_document(body, "the body")
 
 
-@routes.post(
-    "/experiments",
-    status_code=201,
-    openapi_extra={
-        "requestBody": {"required": True, "content": {key: {"schema": {"type": "object"}} for key in SPEC_TYPES}}
-    },
-)
-def create_experiment(
-    shared: Shared, response: Response, spec: Annotated[dict[str, Any], Depends(_posted_spec)]
-) -> Version:
+def _validate_spec(content: Annotated[dict[str, Any], Depends(_posted_content)]) -> ExperimentSpec:
+    return validate_document(content, ExperimentSpec, "the content is not a valid experiment")
+
+
+PostedSpec = Annotated[ExperimentSpec, Depends(_validate_spec)]
+SPEC_BODY = {"requestBody": {"required": True, "content": {key: {"schema": {"type": "object"}} for key in SPEC_TYPES}}}
+
+
+@routes.post("/experiments", status_code=201, openapi_extra=SPEC_BODY)
+def create_experiment(shared: Shared, response: Response, posted: PostedSpec) -> Version:
     """Register an experiment, given as the content of its YAML; equal content is one version."""
-    posted = validate_document(spec, ExperimentSpec, "the content is not a valid experiment")
     require_plan(shared, posted)
     stored = store_experiment(shared.home, posted)
     created = register(shared, stored)
@@ -142,24 +139,6 @@ def run(shared: Shared, run: RunName) -> Any:
         return run_document(shared.store, find_run_by_name(shared.store.ledger, row.run_id))
 
     return shared.answer("run", read, shared.runs, of=(row.run_id,))
-
-
-@routes.get("/runs/{run}/{table}")
-def run_rows(
-    shared: Shared,
-    run: RunName,
-    table: Literal["equity", "trajectories", "reward-decomposition"],
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-) -> list[dict[str, Any]]:
-    """First rows of a run in a table of the warehouse."""
-    with not_found():
-        row = find_run_by_name(shared.store.ledger, run)
-
-    def read() -> object:
-        where = {"spec_hash": [row.spec_hash], "run_id": [row.run_id]}
-        return shared.store.tables.read(TABLES[table], where).head(limit).to_dicts()
-
-    return shared.answer(f"run/{table}", read, shared.runs, of=(row.run_id, limit))  # pyright: ignore[reportReturnType]
 
 
 @routes.get("/components")

@@ -1,6 +1,7 @@
 """Queries over the published views, which are published again where the home has moved."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -8,6 +9,7 @@ import polars as pl
 
 from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.published_file import (
     IN_THIS_PROCESS,
@@ -34,9 +36,19 @@ def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.Da
     home = store.home
     if not home.catalog.exists():
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
+    with query_errors(home), IN_THIS_PROCESS, _open_current(store) as connection:
+        return read_query(connection, query) if allow_files else run_restricted(connection, home, query)
+
+
+@contextmanager
+def query_errors(home: Home) -> Iterator[None]:
+    """Turn errors of DuckDB into a sentence with the remedy.
+
+    Raises:
+        StorageError: if the query is invalid or refused, or files are missing or damaged.
+    """
     try:
-        with IN_THIS_PROCESS, _open_current(store) as connection:
-            return read_query(connection, query) if allow_files else run_restricted(connection, home, query)
+        yield
     except duckdb.Error as error:
         if "No files found" in str(error) and str(home.iceberg) in str(error):
             raise StorageError(

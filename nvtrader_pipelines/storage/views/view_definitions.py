@@ -1,6 +1,7 @@
 """DuckDB views over the current files of the tables."""
 
 import glob
+from collections.abc import Iterable
 
 import duckdb
 import polars as pl
@@ -64,10 +65,14 @@ def view_body(tables: Warehouse, table: Table) -> str:
     if not paths:
         columns = ", ".join(f"NULL::{duckdb_type(f.field_type)} AS {quote_identifier(f.name)}" for f in fields)
         return f"SELECT {columns} WHERE false"
-    entries = ", ".join(_schema_entry(field) for field in fields)
     files = ", ".join(quote_literal(path) for path in paths)
     columns = ", ".join(quote_identifier(f.name) for f in fields)
-    return f"SELECT {columns} FROM read_parquet([{files}], schema=MAP {{{entries}}})"
+    return f"SELECT {columns} FROM read_parquet([{files}], schema={parquet_schema(fields)})"
+
+
+def parquet_schema(fields: Iterable[NestedField]) -> str:
+    """Argument `schema` of `read_parquet` that matches columns by field id; those that a file lacks are null."""
+    return f"MAP {{{', '.join(map(_schema_entry, fields))}}}"
 
 
 def _schema_entry(field: NestedField) -> str:

@@ -28,16 +28,6 @@ def test_run_is_found_by_id_and_by_experiment(client, invoke):
     assert client.get("/rl/runs/none").status_code == 404
 
 
-@pytest.mark.parametrize(("table", "column"), [("equity", "equity"), ("trajectories", "action")])
-def test_rows_of_a_run_are_limited(client, table, column):
-    run_id = client.get("/rl/runs").json()[-1]["run_id"]
-    rows = client.get(f"/rl/runs/{run_id}/{table}", params={"limit": 3}).json()
-    assert len(rows) == 3
-    assert {row["run_id"] for row in rows} == {run_id}
-    assert column in rows[0]
-    assert client.get(f"/rl/runs/{run_id}/{table}", params={"limit": 10**6}).status_code == 422
-
-
 def test_components_are_listed_by_family(client):
     kinds = client.get("/rl/components").json()
     assert list(kinds) == list(FAMILIES)
