@@ -87,11 +87,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
-<<<<<<< HEAD
-    for module in (nemorl, search, rl, progress_stream, desk, page_routes, lab_pages):
-=======
-    for module in (nemorl, search, rl, lab, progress_stream, desk, page_routes):
->>>>>>> labroutes2
+    for module in (nemorl, search, rl, lab, progress_stream, desk, page_routes, lab_pages):
         app.include_router(module.routes)
 
     swagger = _page_of_routes()

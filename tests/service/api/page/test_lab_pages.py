@@ -130,6 +130,21 @@ def test_pages_are_accessible(look_at, shared_url, path):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+def test_episodes_of_the_tests_are_listed_by_account_and_fold(look_at, shared_url, client, learned):
+    page = look_at(shared_url, f"/lab/runs/{learned.run_id}")
+    rows = client.get(f"/rl/runs/{learned.run_id}/episodes?phase=test&limit=500").json()["rows"]
+    expect(page.locator("#episodes-rows tr")).to_have_count(len(rows))
+    expect(page.locator("#episodes-head")).to_contain_text("Reward")
+
+
+@pytest.mark.parametrize("kind", ["reward", "observation"])
+def test_builder_previews_what_an_agent_would_see(look_at, shared_url, learned, kind):
+    page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
+    page.get_by_role("button", name=f"Preview the {kind}").click()
+    expect(page.locator("#previewed tbody tr").first).to_be_visible()
+    assert axe_findings(page) == []
+
+
 def test_slider_and_keys_replay_decision_by_decision(look_at, shared_url, learned):
     page = look_at(shared_url, f"/lab/runs/{learned.run_id}")
     place = page.locator("#place")

@@ -196,6 +196,18 @@ function bar(share) { // from -1 to 1
   return svg;
 }
 
+// ---- episodes of the tests
+const EPISODE = { policy: "Account", fold: "Fold", first_session: "First", last_session: "Last", n_steps: "Steps", reward: "Reward", equity: "Equity at its end", drawdown: "Largest drawdown", terminated: "Ended early" };
+async function listEpisodes() {
+  const root = $("#episodes"), show = { reward: (value) => format(value, 3, true), equity: (value) => `${format(value, 3)}×`, drawdown: (value) => percent(value), terminated: (value) => (value ? "yes" : "no"), policy: readable };
+  try {
+    const { rows } = await read(`/rl/runs/${$("#player").dataset.run}/episodes?phase=${root.dataset.phase}&limit=500`);
+    const names = Object.keys(EPISODE).filter((name) => rows.length && name in rows[0]);
+    $("#episodes-head").replaceChildren(element("tr", {}, ...names.map((name, i) => element("th", { scope: "col", className: i ? "n" : "", textContent: EPISODE[name] }))));
+    $("#episodes-rows").replaceChildren(...rows.map((row) => element("tr", {}, ...names.map((name, i) => element(i ? "td" : "th", { className: i ? "n" : "", textContent: (show[name] ?? String)(row[name]) })))));
+  } catch (error) { $("#episodes-rows").replaceChildren(); fail(root, error.message); }
+}
+
 // ---- library and components: filters
 function chooseRuns() {
   const wanted = $("#wanted").value.trim().toLowerCase(), chosen = $$("[data-of]").map(({ dataset, value }) => [dataset.of, value]);
@@ -261,3 +273,4 @@ if ($("#player")) {
   $("#play").addEventListener("click", () => player.play());
   player.load();
 }
+if ($("#episodes")) listEpisodes();
