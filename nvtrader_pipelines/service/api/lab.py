@@ -1,13 +1,12 @@
 """Routes of the lab: rows of a run in pages or thinned for drawing, and previews of an experiment."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from fastapi import Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nvtrader_pipelines.runs.preview import preview_environment
-from nvtrader_pipelines.service.api.answers import JSON
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.problems import conflict, not_found
 from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec, RunName
@@ -31,7 +30,6 @@ from nvtrader_pipelines.service.documents.row_pages import (
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 
 routes = router("rl", "/rl")
-MAX_CACHED = 1_000  # rows of a page, or of a curve
 Name = Annotated[str, Field(max_length=200)]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Steps = Annotated[int, Query(ge=1, le=250, description="steps at most")]
@@ -114,17 +112,12 @@ def preview_observation(shared: Shared, posted: PostedSpec, steps: Steps = 20) -
 
 
 def _answer(shared: Context, name: str, model: type[Document], query: AccountRows) -> Response:
-    """Answer with rows; only short answers are kept."""
+    """Answer with rows, which are not kept: they are many, and read in a fraction of a second."""
     with not_found():
         run = find_run_by_name(shared.store.ledger, name)
     equal = query.model_dump(exclude={"limit", "after", "points"}, exclude_none=True)
-
-    def read() -> RowPage[Any]:
-        if query.points is not None:
-            return thinned_rows(shared.store, model, run, equal, query.points)
-        return row_page(shared.store, model, run, equal, query.limit, query.after or 0)
-
-    if (query.points or query.limit) > MAX_CACHED:
-        return Response(JSON.dump_json(read()), media_type="application/json")
-    of = (run.run_id, *sorted(query.model_dump().items()))
-    return shared.answer(f"rows/{model.__name__}", read, shared.runs, of=of)
+    if query.points is None:
+        page = row_page(shared.store, model, run, equal, query.limit, query.after or 0)
+    else:
+        page = thinned_rows(shared.store, model, run, equal, query.points)
+    return Response(page.model_dump_json(), media_type="application/json")
