@@ -197,9 +197,9 @@ function bar(share) { // from -1 to 1
 }
 
 // ---- episodes of the tests
-const EPISODE = { policy: "Account", fold: "Fold", first_session: "First", last_session: "Last", n_steps: "Steps", reward: "Reward", equity: "Equity at its end", drawdown: "Largest drawdown", terminated: "Ended early" };
+const EPISODE = { policy: "Account", fold: "Fold", first_session: "First", last_session: "Last", n_steps: "Steps", reward: "Reward", equity: "Equity at its end", max_drawdown: "Largest drawdown", terminated: "Ended early" };
 async function listEpisodes() {
-  const root = $("#episodes"), show = { reward: (value) => format(value, 3, true), equity: (value) => `${format(value, 3)}×`, drawdown: (value) => percent(value), terminated: (value) => (value ? "yes" : "no"), policy: readable };
+  const root = $("#episodes"), show = { reward: (value) => format(value, 3, true), equity: (value) => `${format(value, 3)}×`, max_drawdown: (value) => percent(value), terminated: (value) => (value ? "yes" : "no"), policy: readable };
   try {
     const { rows } = await read(`/rl/runs/${$("#player").dataset.run}/episodes?phase=${root.dataset.phase}&limit=500`);
     const names = Object.keys(EPISODE).filter((name) => rows.length && name in rows[0]);
