@@ -62,7 +62,7 @@ class PageComparison:
 
 def library_runs(store: Store) -> list[LibraryRun]:
     """Runs that are neither deleted nor of archived experiments, newest first."""
-    claims, agents = _claims(store), dict[str, str]()
+    deflated, agents = _deflated(store), dict[str, str]()
     rows = []
     for row in list_runs(store).iter_rows(named=True):
         key = row["partition_key"]
@@ -70,7 +70,8 @@ def library_runs(store: Store) -> list[LibraryRun]:
             agents[key] = version_content(store.ledger, key).get("agent", {}).get("kind", "")
         names = [name for name in LibraryRun.model_fields if name in row]
         facts = {name: row[name] for name in names} | {"experiment": key.partition("@")[0], "agent": agents[key]}
-        rows.append(LibraryRun(**facts, claim=claims.get(row["run_id"], Claim.NONE)))
+        claim = claim_of(deflated.get(row["run_id"]), has_tests=row["sharpe"] is not None)
+        rows.append(LibraryRun(**facts, claim=claim))
     return rows
 
 
@@ -102,15 +103,21 @@ def compare_on_page(store: Store, names: Sequence[str]) -> PageComparison:
     )
 
 
-def _claims(store: Store) -> dict[str, Claim]:
-    """Claim of each run that was validated, in its reported period."""
+def claim_of(deflated: float | None, *, has_tests: bool) -> Claim:
+    """Claim by the deflated probability of a lead over the best baseline, if it is known."""
+    if not has_tests:
+        return Claim.NONE
+    return Claim.BEATS if deflated is not None and deflated >= MIN_DEFLATED else Claim.NOT_SHOWN
+
+
+def _deflated(store: Store) -> dict[str, float | None]:
+    """Deflated probability of each run that was validated, in its reported period."""
     rows = store.tables.read(VALIDATION, columns=["run_id", "period", "against", "deflated_sharpe"])
     validated = rows.filter(against="best_baseline")
-    claims = {}
-    for (run_id,), of_run in validated.group_by("run_id"):
-        deflated = of_run.filter(period=reported_period(of_run["period"]))["deflated_sharpe"][0]
-        claims[str(run_id)] = Claim.BEATS if deflated is not None and deflated >= MIN_DEFLATED else Claim.NOT_SHOWN
-    return claims
+    return {
+        str(run_id): of_run.filter(period=reported_period(of_run["period"]))["deflated_sharpe"][0]
+        for (run_id,), of_run in validated.group_by("run_id")
+    }
 
 
 def _curve(rows: pl.DataFrame) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from pydantic import Field, JsonValue
 from starlette.responses import Response
 
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
-from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.promotion.findings import describe_period
+from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
@@ -24,7 +26,7 @@ from nvtrader_pipelines.service.documents.component_pages import documented_fami
 from nvtrader_pipelines.service.documents.document import frame_of
 from nvtrader_pipelines.service.documents.drafts import CheckedDraft, check_draft
 from nvtrader_pipelines.service.documents.experiment_list import list_experiments
-from nvtrader_pipelines.service.documents.library import Claim, compare_on_page, library_runs
+from nvtrader_pipelines.service.documents.library import Claim, claim_of, compare_on_page, library_runs
 from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts, tested_folds
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
 from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
@@ -92,9 +94,11 @@ def show_library(shared: Shared, experiment: Text = "", compare: Text = "") -> R
 
 
 @routes.get("/lab/compare", include_in_schema=False)
-def show_comparison(shared: Shared, run: Annotated[list[Text], Query(max_length=MAX_COMPARED)] = []) -> Response:  # noqa: B006 - FastAPI copies it
+def show_comparison(shared: Shared, run: Annotated[list[Text], Query()] = []) -> Response:  # noqa: B006 - FastAPI copies it
     """Show runs side by side: over the sessions that they share, over their own tests, and where their specs differ."""
     try:
+        if len(run) > MAX_COMPARED:
+            raise ValueError(f"at most {MAX_COMPARED} runs are compared, but {len(run)} were chosen; choose fewer")
         comparison = compare_on_page(shared.store, run)
     except (StorageError, ValueError) as error:
         return show(shared, "problem", 422, title="These runs cannot be compared", problem=error)
@@ -141,20 +145,28 @@ def show_scoreboard(shared: Shared) -> Response:
 
 @routes.get("/lab/tear-sheet/{policy:path}", include_in_schema=False)
 def show_tear_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)]) -> Response:
-    """Draw the tear sheet of a policy."""
-    from nvtrader_pipelines.promotion.policy_cards import find_policy
+    """Show the tear sheet of a policy."""
+    try:
+        ref = find_policy(shared.store, policy)
+    except StorageError as error:
+        return show(shared, "problem", 404, title="There is no such policy", problem=error)
+    return show(shared, "tear_sheet", policy=ref.policy, run_id=ref.run_id)
+
+
+@routes.get("/lab/pictures/tear-sheet/{policy:path}", include_in_schema=False)
+def draw_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)], run: Text) -> Response:
+    """Draw the tear sheet of a policy of a run."""
     from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
 
-    with not_found():
-        ref = find_policy(shared.store, policy)
-        path = tear_sheet_path(shared.store, ref)
+    ref = PolicyRef(run, policy)
 
     def read() -> bytes:
+        path = tear_sheet_path(shared.store, ref)
         draw_tear_sheet(shared.store, ref, path)
         return path.read_bytes()
 
     with not_found():
-        picture = shared.answers.keep(("tear-sheet", ref.run_id, ref.policy), list(shared.runs), read)
+        picture = shared.answers.keep(("tear-sheet", run, policy), list(shared.runs), read)
     return Response(picture, media_type="image/png")
 
 
@@ -210,7 +222,9 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
     values = {
         "experiment": row.partition_key.partition("@")[0],
         "run": document.run,
-        "verdict": document.verdict[:1].upper() + document.verdict[1:],
+        "verdict": document.verdict,
+        "description": document.spec.get("description", ""),
+        "splitter": document.spec["splitter"]["kind"].replace("_", "-"),
         "warnings": document.warnings,
         "views": document.views,
         "spec": yaml.safe_dump(document.spec, sort_keys=False, allow_unicode=True),
@@ -246,9 +260,8 @@ def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, An
     curves = run_charts(store, row)
     low, high = _axis(accounts)
     fold_low, fold_high = _axis(folds)
-    is_shown = deflated is not None and deflated >= MIN_DEFLATED
     return {
-        "headline": "Beats its best baseline" if is_shown else "Not shown to beat its best baseline",
+        "headline": claim_of(deflated, has_tests=True).capitalize(),
         "period": describe_period(period),
         "deflated": deflated,
         "equal": next((account for account in accounts if account["policy"] == EQUAL_WEIGHT), None),

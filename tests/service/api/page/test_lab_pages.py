@@ -96,7 +96,9 @@ def test_every_member_of_every_family_is_shown(client):
 
 
 def test_tear_sheet_is_a_picture(client, learned):
-    assert client.get(f"/lab/tear-sheet/{learned.run_id}").content.startswith(b"\x89PNG")
+    page = client.get(f"/lab/tear-sheet/{learned.run_id}").text
+    picture = re.search(r"src=\"(/lab/pictures/[^\"]+)\"", page).group(1)
+    assert client.get(picture).content.startswith(b"\x89PNG")
 
 
 def test_run_deleted_while_looked_at_keeps_its_verdict(built_home, learned, tmp_path):
@@ -233,6 +235,9 @@ def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look_at,
     lookback.fill("7")
     lookback.press("Tab")
     expect(page.locator("#state")).to_contain_text("valid:")
+    expect(page.locator("#yaml")).to_have_value(re.compile(r"lookback: 7\n"))
+    page.reload()
+    expect(page.locator("#field-environment-lookback")).to_have_value("7")
     expect(page.locator("#yaml")).to_have_value(re.compile(r"lookback: 7\n"))
 
 

@@ -3,6 +3,7 @@
 
 const { schema, draft } = JSON.parse($("#data").textContent);
 let content = draft.content, checking;
+const panel = $("#preview");
 const opened = new Set(["field-market", "field-environment", "field-agent"]);
 const ONE_LINE = /^[^\n]*/;
 const resolve = (node) => {
@@ -37,7 +38,8 @@ function field(name, node, path) {
   if (isFamily(full)) return family(name, full, path);
   if (full.type === "array" && isFamily(resolve(full.items))) return list(name, full, path);
   if (full.properties) return group(name, full, path);
-  const hint = [full.description && ONE_LINE.exec(full.description)[0], bounds(full)].filter(Boolean).join("; ");
+  const rule = name === "name" ? "small letters, digits and hyphens, at most 63" : full.type === "array" ? "separated by commas" : "";
+  const hint = [full.description && ONE_LINE.exec(full.description)[0], rule, bounds(full)].filter(Boolean).join("; ");
   const label = element("label", { textContent: name.replaceAll("_", " "), htmlFor: id }), small = element("small", { textContent: hint, id: `${id}-hint` }), error = element("p", { className: "error", hidden: true });
   error.dataset.path = path.join(".");
   let input;
@@ -75,7 +77,7 @@ function box(name, path, ...children) {
 }
 const group = (name, node, path) => box(name, path, ...fields(node, path));
 function choose(node, path, kind, label) {
-  const select = element("select", {}, ...Object.keys(node.discriminator.mapping).map((each) => element("option", { textContent: each, selected: each === kind })));
+  const select = element("select", { id: `kind-${path.join("-")}` }, ...Object.keys(node.discriminator.mapping).map((each) => element("option", { textContent: each, selected: each === kind })));
   select.setAttribute("aria-label", label);
   select.addEventListener("change", () => change(path, initial(memberOf(node, select.value)), true));
   return select;
@@ -90,12 +92,12 @@ function list(name, node, path) {
   const rows = items.map((item, i) => {
     const remove = element("button", { type: "button", className: "plain small", textContent: "Remove" });
     remove.setAttribute("aria-label", `Remove ${item.kind}`);
-    remove.addEventListener("click", () => change(path, items.filter((_, j) => j !== i), true));
+    remove.addEventListener("click", () => { change(path, items.filter((_, j) => j !== i), true); document.getElementById(`add-${path.join("-")}`).focus(); });
     const row = family(`${name.replaceAll("_", " ")} ${i + 1}`, of, [...path, i]);
     $(".actions", row).append(remove);
     return row;
   });
-  const add = element("button", { type: "button", textContent: `Add to ${name.replaceAll("_", " ")}` });
+  const add = element("button", { type: "button", id: `add-${path.join("-")}`, textContent: `Add to ${name.replaceAll("_", " ")}` });
   add.addEventListener("click", () => {
     const taken = items.map(({ kind }) => kind), kinds = Object.keys(of.discriminator.mapping), kind = kinds.find((each) => !taken.includes(each)) ?? kinds[0];
     change(path, [...items, initial(memberOf(of, kind))], true);
@@ -117,7 +119,11 @@ function change(path, value, isStructure = false) {
   if (isStructure) render();
   check({ content });
 }
+const DRAFT = `draft ${location.pathname}${location.search}`; // what a reload or the back button finds again
+function keepDraft(kept) { try { kept ? sessionStorage.setItem(DRAFT, JSON.stringify(kept)) : sessionStorage.removeItem(DRAFT); } catch { /* private windows */ } }
+function keptDraft() { try { return JSON.parse(sessionStorage.getItem(DRAFT)); } catch { return null; } }
 async function check(body) {
+  fail(panel, "");
   const mine = (checking = Symbol("check"));
   $("#state").textContent = "checking …";
   let answer;
@@ -125,6 +131,7 @@ async function check(body) {
   if (mine !== checking) return;
   const isNew = "yaml" in body;
   content = answer.content;
+  keepDraft(content);
   if (isNew) render();
   else $("#yaml").value = answer.yaml;
   show(answer);
@@ -149,13 +156,12 @@ function show({ problems, market_problem, version_id }) {
   const n = Object.keys(problems).length;
   $("#state").textContent = n ? `${n} problem${n > 1 ? "s" : ""}` : market_problem ? "the market refuses it" : `valid: ${version_id}`;
   $("#state").className = `chip ${n || market_problem ? "warn" : "done"}`;
-  $("#run").setAttribute("aria-disabled", String(Boolean(n || market_problem)));
+  $$("#run, [data-preview]").forEach((button) => button.setAttribute("aria-disabled", String(Boolean(n || market_problem))));
 }
 $("#yaml").addEventListener("change", () => check({ yaml: $("#yaml").value }));
 $("#draft").addEventListener("submit", (event) => event.preventDefault());
 
 // ---- preview and run
-const panel = $("#preview");
 function table(head, rows) {
   return element("table", { className: "tight" }, element("thead", {}, element("tr", {}, ...head.map((text, i) => element("th", { scope: "col", className: i ? "n" : "", textContent: text })))), element("tbody", {}, ...rows.map(([first, ...others]) => element("tr", {}, element("th", { scope: "row", textContent: first }), ...others.map((text) => element("td", { className: "n", textContent: text }))))));
 }
@@ -167,6 +173,7 @@ const PREVIEWS = {
   observation: ({ parts }) => table(["Part", "Shape", "Lowest", "Mean", "Highest", "Not finite"], parts.map((part) => [part.name, part.shape.join(" × "), format(part.minimum, 3), format(part.mean, 3), format(part.maximum, 3), String(part.n_not_finite)])),
 };
 $$("[data-preview]").forEach((button) => button.addEventListener("click", async () => {
+  if (button.getAttribute("aria-disabled") === "true") return;
   const kind = button.dataset.preview, place = $("#previewed");
   fail(panel, "");
   button.setAttribute("aria-disabled", "true");
@@ -179,9 +186,11 @@ $("#run").addEventListener("click", async () => {
   if (button.getAttribute("aria-disabled") === "true") return;
   fail(panel, "");
   button.setAttribute("aria-disabled", "true");
+  done("Registering …");
   try {
     const { version_id } = await post("/rl/experiments", content), { task_id } = await post("/rl/runs", { kind: "train", experiment: version_id });
     const link = element("a", { href: `/lab/runs/${encodeURIComponent(version_id)}`, textContent: `run of ${version_id}` });
+    keepDraft(null);
     done("Launched: the ", link, " begins once no other training runs.");
     const stream = new EventSource(`/chat/stream/${task_id}`);
     stream.addEventListener("progress", ({ data }) => {
@@ -190,9 +199,13 @@ $("#run").addEventListener("click", async () => {
       if (share !== null) { $("#share").hidden = false; $("#share").value = share; }
       if (stage === "done" || stage === "error") { stream.close(); button.removeAttribute("aria-disabled"); say(`The run is ${stage}.`); }
     });
-  } catch (error) { fail(panel, error.message); button.removeAttribute("aria-disabled"); }
+  } catch (error) { $(".done", panel).hidden = true; fail(panel, error.message); button.removeAttribute("aria-disabled"); }
 });
 
 $$(".rail a[href^='#field-']").forEach((link) => link.addEventListener("click", () => { const folded = $(link.hash); if (folded?.matches("details")) folded.open = true; }));
+const kept = keptDraft();
+if (kept) content = kept;
 render();
+$("#yaml").value = draft.yaml;
 show(draft);
+if (kept) check({ content });

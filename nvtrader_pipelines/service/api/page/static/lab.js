@@ -27,7 +27,7 @@ function fail(root, text) { const place = $(".error", root); place.textContent =
 
 // ---- numbers as on the page
 const MINUS = "\u2212";
-const format = (value, digits = 2, sign = false) => value === null || value === undefined ? "–" : `${sign && value > 0 ? "+" : ""}${value.toFixed(digits)}`.replace("-", MINUS);
+const format = (value, digits = 2, sign = false) => value === null || value === undefined ? "–" : `${sign && Number(value.toFixed(digits)) > 0 ? "+" : ""}${(Number(value.toFixed(digits)) || 0).toFixed(digits)}`.replace("-", MINUS);
 const percent = (value, digits = 1, sign = false) => value === null || value === undefined ? "–" : `${format(100 * value, digits, sign)}\u00a0%`;
 
 // ---- theme
@@ -170,15 +170,15 @@ const player = {
     $("#now-turnover").textContent = percent(now.turnover);
     const rewards = before ? Object.entries(before.rewards) : [], most = Math.max(1e-9, ...rewards.map(([, value]) => Math.abs(value)));
     $("#now-rewards").replaceChildren(...(rewards.length ? rewards.map(([term, value]) => element("tr", {}, element("th", { scope: "row", textContent: term.replaceAll("_", " ") }), element("td", { className: "n", textContent: format(value, 4, true) }), element("td", {}, bar(value / most)))) : [element("tr", {}, element("td", { className: "soft", textContent: "the first decision of the fold" }))]));
-    const trades = now.after.map((after, i) => after - now.before[i]), largest = Math.max(0.01, ...trades.map(Math.abs));
-    $("#now-weights").replaceChildren(...symbols.map((name, i) => element("tr", {}, element("th", { scope: "row", textContent: name }), element("td", { className: "n", textContent: format(100 * now.before[i], 1) }), element("td", { className: "n", textContent: format(100 * now.after[i], 1) }), element("td", { className: "n", textContent: format(100 * trades[i], 1, true) }), element("td", {}, bar(trades[i] / largest)))));
+    const trades = now.after.map((after, i) => after - now.before[i]), largest = Math.max(0.01, ...trades.slice(0, -1).map(Math.abs)); // cash is the sum of the others
+    $("#now-weights").replaceChildren(...symbols.map((name, i) => element("tr", {}, element("th", { scope: "row", textContent: name }), element("td", { className: "n", textContent: format(100 * now.before[i], 1) }), element("td", { className: "n", textContent: format(100 * now.after[i], 1) }), element("td", { className: "n", textContent: format(100 * trades[i], 1, true) }), element("td", {}, bar(Math.max(-1, Math.min(1, trades[i] / largest)))))));
     if (drawn.has($("#plot-replay"))) draw($("#plot-replay"));
   },
   chart() { // nothing after the cursor, axes included
     if (!this.steps) return [[], layout({})];
     const { sessions, equity, decisions } = this.steps, now = decisions[this.at].session, end = sessions.findLastIndex((session) => session <= now) + 1;
-    const x = sessions.slice(0, end), y = equity.slice(0, end);
-    return [[{ x, y, mode: "lines", line: { color: color("--c-policy"), width: 1.75 }, hovertemplate: "%{x}: %{y:.3f}×<extra></extra>" }, { x: x.slice(-1), y: y.slice(-1), mode: "markers", marker: { color: color("--c-policy"), size: 8 }, hoverinfo: "skip" }], layout({ xaxis: axis({ showgrid: false, type: "date", nticks: 6 }), yaxis: axis({ ticksuffix: "×", nticks: 4 }) })];
+    const x = sessions.slice(0, end), y = equity.slice(0, end), days = (n) => new Date(Date.parse(now) + n * 86400000).toISOString().slice(0, 10);
+    return [[{ x, y, mode: "lines", line: { color: color("--c-policy"), width: 1.75 }, hovertemplate: "%{x}: %{y:.3f}×<extra></extra>" }, { x: x.slice(-1), y: y.slice(-1), mode: "markers", marker: { color: color("--c-policy"), size: 8 }, hoverinfo: "skip" }], layout({ xaxis: axis({ showgrid: false, type: "date", nticks: 6, ...(x.length < 3 && { range: [days(-10), days(1)] }) }), yaxis: axis({ ticksuffix: "×", nticks: 4 }) })];
   },
   play() {
     if (this.timer) return this.pause();
@@ -214,15 +214,17 @@ function chooseRuns() {
   const rows = $$("#runs tbody tr"), isShown = (row) => row.textContent.toLowerCase().includes(wanted) && chosen.every(([name, value]) => !value || row.dataset[name] === value);
   rows.forEach((row) => { row.hidden = !isShown(row); });
   $$("#versions tbody tr").forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
+  $("#none").hidden = rows.some(({ hidden }) => !hidden);
   $("#shown").textContent = `${rows.filter(({ hidden }) => !hidden).length} of ${rows.length}`;
   const n = $$("#runs input:checked").length;
   $("#compare").setAttribute("aria-disabled", n < 2);
-  $("#compare").textContent = n < 2 ? "Compare 2 or more" : `Compare ${n} runs`;
+  $("#compare").textContent = n === 1 ? "1 chosen: tick another" : n < 2 ? "Compare 2 to 8" : `Compare ${n} runs`;
 }
 function chooseMembers() {
   const wanted = $("#wanted").value.trim().toLowerCase();
   $$(".member").forEach((member) => { member.hidden = !member.textContent.toLowerCase().includes(wanted); });
   $$("section.panel").forEach((family) => { family.hidden = !$(".member:not([hidden])", family); });
+  $("#none").hidden = $$(".member").some(({ hidden }) => !hidden);
 }
 
 // ---- dialogs, forms and keys
@@ -274,3 +276,11 @@ if ($("#player")) {
   player.load();
 }
 if ($("#episodes")) listEpisodes();
+if ($("[data-task]")) { // of a running run: its stage, and the page anew once it has ended
+  const stage = $("[data-task]"), stream = new EventSource(`/chat/stream/${stage.dataset.task}`);
+  stream.addEventListener("progress", ({ data }) => {
+    const step = JSON.parse(data), done = step.stage === "done" || step.stage === "error";
+    stage.textContent = `${step.stage}: ${step.message}`;
+    if (done) { stream.close(); location.reload(); }
+  });
+}
