@@ -1,8 +1,7 @@
 """Calls of a language model: request, answer, record and budget."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
@@ -67,17 +66,11 @@ class Call(BaseModel):
 
 @dataclass(frozen=True)
 class Budget:
-    """Calls and tokens that a search session has spent at an endpoint."""
+    """Calls and tokens of a search session; cached ones count, so that a replay ends where the original did."""
 
     endpoint: Endpoint
     n_calls: int
     n_tokens: int
-
-    @classmethod
-    def after(cls, endpoint: Endpoint, calls: Iterable[Call]) -> Self:
-        """Budget after these calls; cached ones are free."""
-        spent = [call for call in calls if not call.is_cached]
-        return cls(endpoint, len(spent), sum(call.n_input_tokens + call.n_output_tokens for call in spent))
 
     @property
     def problem(self) -> str:

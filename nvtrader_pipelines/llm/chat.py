@@ -41,8 +41,8 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
-    prompt_tokens: _Count = 0
-    completion_tokens: _Count = 0
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
 
 
 class _Completion(BaseModel):
@@ -158,8 +158,8 @@ def _read(content: bytes) -> Reply:
     choice, usage = completion.choices[0], completion.usage or _Usage()
     answer = Answer(
         text=choice.message.content or "",
-        n_input_tokens=usage.prompt_tokens,
-        n_output_tokens=usage.completion_tokens,
+        n_input_tokens=usage.prompt_tokens or 0,
+        n_output_tokens=usage.completion_tokens or 0,
     )
     return Reply(answer, _problem(choice))
 

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Generic, TypeVar
@@ -46,7 +47,8 @@ class LlmClient:
         if answer is None:
             answer, problem, seconds = self._complete(request, max_seconds or self.endpoint.max_seconds)
             if not problem:
-                self._cache.write(digest, answer)
+                with suppress(OSError):  # the answer counts without its file
+                    self._cache.write(digest, answer)
         if not problem:
             document, problem = _parse(answer.text, document_type, request.schema_name)
         call = Call(
@@ -114,7 +116,8 @@ def _document_text(content: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = " ".join(text.encode(errors="replace").decode().split())
+    plain = "".join(letter if letter.isprintable() else " " for letter in text.encode(errors="replace").decode())
+    line = " ".join(plain.split())
     return line if len(line) <= MAX_PROBLEM_LENGTH else f"{line[: MAX_PROBLEM_LENGTH - 1]}…"
 
 

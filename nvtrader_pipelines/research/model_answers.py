@@ -10,8 +10,9 @@ from nvtrader_pipelines.research.journal import Knobs
 from nvtrader_pipelines.research.space import SearchSpace
 
 MAX_REASON, MAX_PARAGRAPH = 300, 2000  # characters
+SIGNS = "+-\N{MINUS SIGN}"
 Number = Annotated[FiniteFloat, Strict()]  # neither text nor a boolean
-_FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
+_FIGURE = re.compile(r"(?:(?<![\w.])[-+\N{MINUS SIGN}])?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def on_one_line(text: str) -> str:
@@ -19,12 +20,20 @@ def on_one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
+def _reason(text: str) -> str:
+    """Cut a reason to its length, on one line."""
+    line = on_one_line(text)
+    if not line:
+        raise ValueError("must say why, but is empty")
+    return line if len(line) <= MAX_REASON else f"{line[: MAX_REASON - 1]}…"
+
+
 class ProposalAnswer(BaseModel):
     """Proposal of a model; other fields are not read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     changes: dict[str, Number | None]  # by knob; those left out or null keep the base's value
-    reason: Annotated[str, Strict(), Field(max_length=MAX_REASON), AfterValidator(on_one_line)]  # one sentence
+    reason: Annotated[str, Strict(), AfterValidator(_reason)]  # one sentence
     expects: Number | None = None  # Sharpe ratio on validation
 
 
@@ -59,14 +68,11 @@ def take_answer(answer: ProposalAnswer, space: SearchSpace) -> Knobs:
 
 
 def foreign_figures(paragraph: str, report: str) -> list[str]:
-    """Figures of a paragraph that a report lacks; whole numbers up to ten are words."""
+    """Figures of a paragraph that a report lacks; one without a sign may be the size of one with a minus."""
     figures = {_value(text) for text in _FIGURE.findall(report)}
-    return [
-        text
-        for text in _FIGURE.findall(paragraph)
-        if _value(text) not in figures and not (text.isdigit() and int(text) <= 10)
-    ]
+    sizes = figures | {-value for value in figures if value < 0.0}
+    return [text for text in _FIGURE.findall(paragraph) if _value(text) not in (figures if text[0] in SIGNS else sizes)]
 
 
 def _value(text: str) -> float:
-    return float(text.replace(",", ""))
+    return float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))

@@ -1,5 +1,6 @@
 """Language model of a search session: its proposals and its summary, within calls, tokens and time that may be lost."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, TypeVar
@@ -32,19 +33,34 @@ from nvtrader_pipelines.research.session_spec import SessionSpec
 from nvtrader_pipelines.research.space import SearchSpace
 from nvtrader_pipelines.research.study import Study
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.llm_files import open_client
 
 NO_ENDPOINT = "no endpoint is configured; name one in data/llm.yaml"
+GAVE_UP = "answers that were not taken have cost"
+MIN_SECONDS = 0.01  # of a call
 Document = TypeVar("Document", bound=BaseModel)
 
 
 class ModelTurns:
     """Turns of a model, whose failures are lines of the journal and never stop the session."""
 
-    def __init__(self, client: LlmClient | None, spec: SessionSpec, space: SearchSpace, study: Study) -> None:
-        self._client, self._spec, self._space, self._study = client, spec, space, study
+    def __init__(self, home: Home, spec: SessionSpec, space: SearchSpace, study: Study) -> None:
+        self._spec, self._space, self._study = spec, space, study
+        self._client, self._problem = None, NO_ENDPOINT
+        try:
+            self._client = open_client(home)
+        except StorageError as error:  # no session needs a model
+            self._problem = str(error)
 
     def propose(
-        self, number: int, proposed: Knobs, lines: Sequence[Line], is_tried: Callable[[str], bool]
+        self,
+        number: int,
+        proposed: Knobs,
+        lines: Sequence[Line],
+        is_tried: Callable[[str], bool],
+        max_seconds: float = math.inf,
     ) -> ModelAsked | None:
         """Let the model propose in place of the optimizer, if it is its turn.
 
@@ -56,6 +72,7 @@ class ModelTurns:
             proposed: by the optimizer.
             lines: journal so far.
             is_tried: whether the configuration with a hash was tried.
+            max_seconds: that the session has left.
         """
         proposer = self._spec.proposer
         if not isinstance(proposer, LlmProposer) or not proposer.is_turn_of_model(number):
@@ -71,7 +88,8 @@ class ModelTurns:
             return ModelAsked(proposal=number, outcome="not asked", message=obstacle, seconds=0.0, finished_at=now())
         notes = search_notes(self._spec.goal, self._space.knobs, lines, proposed, self._study.outlook(number))
         facts, schema = notes.model_dump(mode="json", exclude_none=True), proposal_schema(self._space)
-        asked, is_late = _ask(client, lines, ProposalAnswer, "propose", schema, facts)
+        request = _request(client.endpoint, ProposalAnswer, "propose", schema, facts)
+        asked, is_late = _ask(client, lines, request, ProposalAnswer, max_seconds)
         return self._take(number, asked, is_tried, is_late=is_late)
 
     def _take(
@@ -88,6 +106,7 @@ class ModelTurns:
                 outcome, message, proposed = "bad", error.problem, {}
         else:
             outcome = "late" if is_late else "bad"
+            message += "; raise max_seconds_lost in data/llm.yaml for a model that takes longer" * is_late
         return ModelAsked(
             proposal=number,
             outcome=outcome,
@@ -99,11 +118,14 @@ class ModelTurns:
         )
 
     def summarize(self, report: str, lines: Sequence[Line]) -> SessionSummarized | None:
-        """Ask for a paragraph on a session, given its computed report; None if the model is not asked."""
+        """Ask for a paragraph on a session, given its computed report; None if it has one, or none is asked for."""
         if self._client is None or self._obstacle(lines):
             return None
         schema = SummaryAnswer.model_json_schema() | {"additionalProperties": False}
-        asked, _ = _ask(self._client, lines, SummaryAnswer, "report", schema, {"report": report})
+        request = _request(self._client.endpoint, SummaryAnswer, "report", schema, {"report": report})
+        if any(isinstance(line, SessionSummarized) and line.digest == request.digest for line in lines):
+            return None
+        asked, _ = _ask(self._client, lines, request, SummaryAnswer)
         answer, message = asked.document, asked.call.problem
         foreign = foreign_figures(answer.paragraph, report) if answer else []
         if foreign:
@@ -114,31 +136,29 @@ class ModelTurns:
     def _obstacle(self, lines: Sequence[Line]) -> str:
         """Why the model is not asked; empty if it is."""
         if self._client is None:
-            return NO_ENDPOINT
+            return self._problem
         endpoint, spent = self._client.endpoint, [line for line in lines if isinstance(line, ModelAsked)]
-        n_tokens = sum(line.n_input_tokens + line.n_output_tokens for line in spent if not line.is_cached)
-        n_calls = sum(bool(line.digest) and not line.is_cached for line in spent)
+        n_tokens = sum(line.n_input_tokens + line.n_output_tokens for line in spent)
+        n_calls = sum(bool(line.digest) for line in spent)
         if problem := Budget(endpoint, n_calls, n_tokens).problem:
             return problem
+        gave_up = [line.message for line in spent if line.outcome == "not asked" and line.message.startswith(GAVE_UP)]
+        if gave_up and endpoint.max_seconds_lost is None:  # though the mean time of a trial has grown since
+            return gave_up[-1]
         if _seconds_left(endpoint, lines) <= 0.0:
             return (
-                f"answers that were not taken have cost {_lost_seconds(lines):.1f} s, as much as they may; raise "
-                "max_seconds_lost in data/llm.yaml, which is the mean time of a trial unless it is set"
+                f"{GAVE_UP} {_lost_seconds(lines):.1f} s, as much as they may; raise max_seconds_lost in "
+                "data/llm.yaml, which is the mean time of a trial unless it is set"
             )
         return ""
 
 
-def _ask(
-    client: LlmClient,
-    lines: Sequence[Line],
-    document_type: type[Document],
-    name: str,
-    schema: dict[str, Any],
-    facts: Mapping[str, Any],
-) -> tuple[Asked[Document], bool]:
-    """Fill and send a prompt within the seconds that may be lost; also return whether no answer came in time."""
-    prompt, endpoint = read_prompt(name), client.endpoint
-    request = Request(
+def _request(
+    endpoint: Endpoint, document_type: type[BaseModel], name: str, schema: dict[str, Any], facts: Mapping[str, Any]
+) -> Request:
+    """Fill a prompt."""
+    prompt = read_prompt(name)
+    return Request(
         purpose=name,
         prompt=prompt.label,
         model=endpoint.model,
@@ -147,7 +167,18 @@ def _ask(
         schema_name=document_type.__name__,
         json_schema=schema,
     )
-    deadline = min(endpoint.max_seconds, _seconds_left(endpoint, lines))
+
+
+def _ask(
+    client: LlmClient,
+    lines: Sequence[Line],
+    request: Request,
+    document_type: type[Document],
+    max_seconds: float = math.inf,
+) -> tuple[Asked[Document], bool]:
+    """Send a request within the seconds that may be lost; also return whether no answer came in time."""
+    endpoint = client.endpoint
+    deadline = max(MIN_SECONDS, min(endpoint.max_seconds, _seconds_left(endpoint, lines), max_seconds))
     asked = client.ask(request, document_type, deadline)
     return asked, asked.document is None and asked.call.seconds >= deadline
 

@@ -1,5 +1,6 @@
 """Search session: propose, train, judge, keep and again, within a budget; its journal is the record."""
 
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Generator, Iterator
@@ -59,7 +60,6 @@ from nvtrader_pipelines.research.verdict import (
 )
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.llm_files import open_client
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
@@ -148,7 +148,7 @@ class Search:
         state = recorded_state(self.lines)
         self._state = replace(state, earlier=self._earlier) if state else None
         self._study = Study(session.spec.proposer, self._space.knobs, session.spec.seed)
-        self._model = ModelTurns(open_client(store.home), session.spec, self._space, self._study)
+        self._model = ModelTurns(store.home, session.spec, self._space, self._study)
         trials = [line for line in self.lines if isinstance(line, TrialJudged)]
         self._study.restore(trials)
         self._proposals = {line.proposal for line in trials}
@@ -210,8 +210,13 @@ class Search:
         spec = self.session.spec
         n_trials = len(state.trials) + sum(isinstance(task, _Trial) for task in self._in_flight.values())
         is_spent = spec.budget is not None and n_trials >= spec.budget
-        is_late = spec.max_seconds is not None and time.monotonic() - self._began >= spec.max_seconds
-        return not (is_spent or is_late or self._is_exhausted or self._n_known >= MAX_KNOWN)
+        return not (is_spent or self._seconds_left <= 0.0 or self._is_exhausted or self._n_known >= MAX_KNOWN)
+
+    @property
+    def _seconds_left(self) -> float:
+        """Seconds until the session's limit of time."""
+        limit = self.session.spec.max_seconds
+        return math.inf if limit is None else limit - (time.monotonic() - self._began)
 
     def _propose(self, state: SearchState) -> Iterator[Line]:
         """Queue the next proposal, or yield its line if no training is needed."""
@@ -222,7 +227,8 @@ class Search:
             self._is_exhausted = True
             return
         self._proposals.add(number)
-        asked = self._model.propose(number, proposed, self.lines, partial(self._is_tried, state))
+        is_tried, left = partial(self._is_tried, state), self._seconds_left
+        asked = self._model.propose(number, proposed, self.lines, is_tried, left)
         if asked and asked not in self.lines:
             self._write(asked)
             yield asked
@@ -457,13 +463,13 @@ class Search:
         yield from close.look(kept, kept.current_lead, sides, n_workers)
 
     def _summarize(self, verdict: SessionClosed) -> Iterator[Line]:
-        """Let the model write on the session, unless it did before a kill."""
-        if not any(isinstance(line, SessionSummarized) for line in self.lines):
-            report = session_report(self.session, [*self.lines, verdict])
-            summary = self._model.summarize(report.replace(self.session.session_id, "SESSION"), self.lines)
-            if summary:
-                self._write(summary)
-                yield summary
+        """Let the model write on the session, unless it did on the same report before a kill."""
+        computed = [line for line in self.lines if not isinstance(line, SessionSummarized)]
+        report = session_report(self.session, [*computed, verdict], with_goal=False)
+        summary = self._model.summarize(report.replace(self.session.session_id, "SESSION"), self.lines)
+        if summary:
+            self._write(summary)
+            yield summary
 
     def _write(self, line: Line) -> None:
         self._folder.append(format_line(line))

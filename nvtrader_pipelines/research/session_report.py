@@ -102,9 +102,10 @@ def write_report(folder: SessionFolder, session: Session, lines: Sequence[Line],
     write_atomically(folder.report, session_report(session, lines, is_running=is_running).encode())
 
 
-def session_report(session: Session, lines: Sequence[Line], *, is_running: bool = False) -> str:
-    """Return the report of a session; without a verdict an interim one."""
-    parts = [f"# AutoResearch session {session.session_id}", f"Goal: {escape_markdown(session.spec.goal)}"]
+def session_report(session: Session, lines: Sequence[Line], *, is_running: bool = False, with_goal: bool = True) -> str:
+    """Return the report of a session; without a verdict an interim one. The goal is a person's text."""
+    goal = f"Goal: {escape_markdown(session.spec.goal)}" if with_goal else ""
+    parts = [f"# AutoResearch session {session.session_id}", goal]
     course = _course(session, lines)
     if course is None:
         sentence = f"Interim report: the base is not judged yet, and the session {_activity(is_running=is_running)}."
@@ -148,7 +149,7 @@ def _course(session: Session, lines: Iterable[Line]) -> _Course | None:
         tuple(line for line in journal if isinstance(line, TrialJudged)),
         tuple(line for line in journal if isinstance(line, TrialRerun)),
         next((line for line in journal if isinstance(line, LookOpened)), None),
-        next((line for line in journal if isinstance(line, SessionSummarized)), None),
+        next((line for line in reversed(journal) if isinstance(line, SessionSummarized)), None),
         next((line for line in journal if isinstance(line, SessionClosed)), None),
         state,
     )

@@ -28,10 +28,10 @@ class AnswerFiles:
         self._folder = home.llm_answers
 
     def read(self, digest: str) -> Answer | None:
-        """Read an answer; None if there is none or its file is damaged."""
+        """Read an answer; None if there is none, or its file cannot be read."""
         try:
             return Answer.model_validate_json(self._path(digest).read_bytes())
-        except (FileNotFoundError, ValidationError):
+        except (OSError, ValidationError):
             return None
 
     def write(self, digest: str, answer: Answer) -> None:

@@ -36,15 +36,7 @@ def test_digest_is_the_same_for_equal_requests_only():
     assert len(digests | {REQUEST.digest}) == len(Request.model_fields) + 1
 
 
-@pytest.mark.parametrize(
-    ("spent", "field"),
-    [
-        (calls(1, 99), None),
-        (calls(2), "max_calls"),
-        (calls(1, 100), "max_tokens"),
-        (calls(9, 99, is_cached=True), None),
-    ],
-)
-def test_budget_is_spent_by_calls_that_are_not_cached(spent, field):
-    problem = Budget.after(ENDPOINT, iter(spent)).problem
+@pytest.mark.parametrize(("n_calls", "n_tokens", "field"), [(1, 99, None), (2, 0, "max_calls"), (1, 100, "max_tokens")])
+def test_budget_is_spent_by_calls_and_tokens(n_calls, n_tokens, field):
+    problem = Budget(ENDPOINT, n_calls, n_tokens).problem
     assert field in problem if field else problem == ""

@@ -45,12 +45,13 @@ def test_schema_of_a_proposal_has_every_knob_and_admits_answers():
     ("paragraph", "foreign"),
     [
         ("Of 12 trials the best has a Sharpe ratio of .85.", []),
-        ("Ten of 10,000 scenarios, and 0.850 again; one of 3 folds.", []),
+        ("Ten of 10,000 scenarios, and 0.850 again; a loss of 0.40.", []),
+        ("The best of 3 seeds has 9, and -2.31 or 2.31e9, with +0.40.", ["3", "9", "-2.31", "2.31e9", "+0.40"]),
         ("The Sharpe ratio of 17.25 is 1,234 times better, and 0.86 is not 0.85.", ["17.25", "1,234", "0.86"]),
     ],
 )
 def test_figure_that_a_report_lacks_is_foreign(paragraph, foreign):
-    report = "12 trials; Sharpe ratio 0.85, t 2.31; 10,000 scenarios"
+    report = "12 trials; Sharpe ratio 0.85, t 2.31; 10,000 scenarios; lead \N{MINUS SIGN}0.40"
     assert foreign_figures(paragraph, report) == foreign
 
 
@@ -93,7 +94,7 @@ def test_proposal_out_of_bounds_is_restored_as_it_was_replaced():
         '{"changes": {"lookback": 30}, "reason": 1}',
         '{"changes": {"lookback": 30}, "reason": "r", "expects": NaN}',
         '{"changes": {"lookback": 30}, "reason": "r", "expects": "high"}',
-        '{"changes": {"lookback": 30}, "reason": "' + "r" * (MAX_REASON + 1) + '"}',
+        '{"changes": {"lookback": 30}, "reason": " \\n"}',
         "[]",
         "activate policy X",
     ],
@@ -122,6 +123,10 @@ def test_answer_that_fits_no_knob_is_refused_in_a_sentence(changes):
 
 def test_other_fields_of_an_answer_are_not_read():
     assert answer({"lookback": 30}, policy="X", proposed={"gamma": 0.9}) == answer({"lookback": 30})
+
+
+def test_long_reason_is_cut():
+    assert len(answer({}, "r" * (MAX_REASON + 1)).reason) == MAX_REASON
 
 
 def test_reason_is_one_line_without_control_characters():

@@ -192,6 +192,38 @@ def test_dead_endpoint_and_none_leave_the_search_as_it_is(noise_home, session, t
     assert not any(isinstance(line, SessionSummarized) for line in read_session(none).lines)
 
 
+def test_bad_settings_and_files_of_a_model_never_stop_a_session(noise_home, session):
+    noise_home.llm_file.write_text("base_url: nonsense")
+    plain, asking = session(budget=2, proposer={"kind": "optuna"}), session(budget=3)
+    assert isinstance(run(noise_home, plain)[-1], SessionClosed)
+    run(noise_home, asking)
+    (answer,) = answers(asking)
+    assert (answer.outcome, "llm.yaml" in answer.message) == ("not asked", True)
+    with serve(by_purpose(spread_caps())) as server:
+        configure(noise_home, server)
+        noise_home.llm_answers.parent.mkdir(parents=True, exist_ok=True)
+        noise_home.llm_answers.write_text("no folder")
+        folder = session(budget=4)
+        run(noise_home, folder)
+    assert {line.outcome for line in answers(folder)} <= {"proposed", "repeated"}
+
+
+def test_answer_after_the_limit_of_time_is_not_waited_for(noise_home, session):
+    with serve(dripping) as server:
+        configure(noise_home, server, max_seconds_lost=60.0, max_seconds=60.0)
+        folder = session(budget=None, max_seconds=8.0, proposer={"kind": "llm", "share": 1.0, "n_warmup_trials": 0})
+        run(noise_home, folder)
+    assert sum(line.seconds for line in answers(folder)) < 10.0
+
+
+def test_text_of_a_refusal_has_no_control_characters(noise_home, session):
+    with serve(by_purpose(refusal("\x1b[2Jno"))) as server:
+        configure(noise_home, server)
+        folder = session(budget=3)
+        run(noise_home, folder)
+    assert answers(folder)[0].message.isprintable()
+
+
 def test_budget_of_calls_ends_the_turns_of_the_model(noise_home, session):
     with serve(by_purpose(spread_caps())) as server:
         configure(noise_home, server, max_calls=2)

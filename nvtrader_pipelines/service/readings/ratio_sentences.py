@@ -92,7 +92,8 @@ def _newest(entries: Sequence[Entry], best: Entry) -> str:
     else:
         other, gap = f"the best, {best.name}, has {best.sharpe:.2f}", best.sharpe - newest.sharpe
     half = (newest.bounds[1] - newest.bounds[0]) / 2.0 if newest.bounds else None
-    noise = "" if half is None or gap > half else f"; its own interval reaches ± {half:.2f}, so that gap may be noise"
+    is_noise = half is not None and gap <= half
+    noise = f"; the interval of {newest.name} reaches ± {half:.2f}, so that gap may be noise" if is_noise else ""
     return (
         f"The newest, {newest.name}, ranks {rank} of {len(entries)} with a net Sharpe ratio of {newest.sharpe:.2f}; "
         f"{other}{noise}."

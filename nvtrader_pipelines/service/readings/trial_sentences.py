@@ -60,8 +60,18 @@ class Search:
     n_trials: int  # with those without a result
     n_since: int  # trials after the best
     n_left: int | None  # of the budget
-    is_closed: bool  # whether the sealed window has judged
+    is_closed: bool
+    outcome: str  # of the closed session, as far as the facts say
     no_result: Mapping[str, int]  # trials by reason
+
+    @property
+    def caution(self) -> str:
+        """Where the decision is, or was, made."""
+        if self.outcome == "nothing found":
+            return "The session closed without a look at the sealed window."
+        if self.outcome:
+            return f"The sealed window has judged: {self.outcome}."
+        return "The sealed window decides, not this chart."
 
     @property
     def progress(self) -> tuple[float, float] | None:
@@ -116,6 +126,7 @@ def _search(rows: Sequence[Row], facts: Row) -> Search:
         n_trials=len(merged),
         n_since=n_since,
         n_left=None if budget is None else max(0, int(min(budget, MAX_BUDGET)) - len(merged)),
+        outcome=label(facts.get("outcome")),
         is_closed=bool(facts.get("outcome")) or any(row.get("event") == "verdict" for row in rows),
         no_result=reasons | ({"known before": known} if known else {}),
     )
@@ -192,7 +203,7 @@ def _best(search: Search) -> str:
 
 
 def _luck(search: Search) -> str:
-    best, caution = search.best, "The sealed window decides, not this chart."
+    best, caution = search.best, search.caution
     if search.luck is None or best.lead is None:
         expected = luck_of_best([trial.sharpe for trial in search.trials])
         return (
@@ -209,7 +220,7 @@ def _luck(search: Search) -> str:
 def _progress(search: Search) -> str:
     parts = [f"The newest of {search.n_trials} trials is the best"]
     if search.n_since:
-        parts = [f"{search.n_since} of {search.n_trials} trials came after the best and did not beat it"]
+        parts = [f"{search.n_since} of {search.n_trials} trials came after the best and did not beat its t"]
     if search.progress:
         verdict = "proposals improve" if search.is_improving else "proposals are not shown to improve"
         difference, error = search.progress
@@ -273,7 +284,7 @@ def _next_step(search: Search) -> str:
     if best.lead is not None and best.lead <= 0.0:
         return "Next: no trial leads the base, so change its universe or widen the bounds before more trials."
     if search.is_closed and best.standing == "kept":
-        return f"Next: go by the verdict of the sealed window on trial {best.name}, not by this chart."
+        return f"Next: go by the verdict of the session on trial {best.name}, not by this chart."
     if best.standing == "kept" and luck is not None and (best.lead or 0.0) > luck:
         return (
             f"Next: close the session, so that the sealed window judges trial {best.name}; more trials raise the bar."

@@ -73,6 +73,8 @@ def _point(row: dict[str, Any], view: str) -> dict[str, Any]:
         "view": view,
         "kind": row["kind"],
         "experiment": name,
+        "source": row["source"],
+        "period": row["period"],
         "sharpe": row["sharpe"],
         "sharpe_low": row["sharpe_low"],
         "sharpe_high": row["sharpe_high"],
