@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.trace import Tracer, set_span_in_context
 
 from nvtrader_pipelines.llm.calls import Call
-from nvtrader_pipelines.research.journal import Line, ModelEvent, TrialJudged
+from nvtrader_pipelines.research.journal import CALL_FIELDS, Line, ModelEvent, TrialJudged
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.storage.files import append_rotated
 from nvtrader_pipelines.storage.home import Home
@@ -77,8 +77,7 @@ def _add(
 
 def _call_attributes(line: ModelEvent) -> dict[str, str | int | bool]:
     """Attributes of a model's call, without the texts of people and models."""
-    names = {"prompt", "model", "digest", "n_input_tokens", "n_output_tokens", "is_cached"}
-    return {**line.model_dump(include=names), "problem": line.message}
+    return {**line.model_dump(include=CALL_FIELDS), "problem": line.message}
 
 
 def _attributes(line: TrialJudged) -> dict[str, str | int | float]:

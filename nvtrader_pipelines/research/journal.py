@@ -59,6 +59,9 @@ class TrialJudged(Event):
     bar: float  # luck bar, in standard errors
 
 
+CALL_FIELDS = {"model", "prompt", "digest", "n_input_tokens", "n_output_tokens", "is_cached"}  # of a `Call`, too
+
+
 class ModelEvent(Event):
     """Call of a language model; its texts are in the file of the digest."""
 

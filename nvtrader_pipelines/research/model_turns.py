@@ -13,6 +13,7 @@ from nvtrader_pipelines.llm.endpoint import Endpoint
 from nvtrader_pipelines.llm.prompts import read_prompt
 from nvtrader_pipelines.research.config_delta import DeltaRefused
 from nvtrader_pipelines.research.journal import (
+    CALL_FIELDS,
     BaseJudged,
     Knobs,
     Line,
@@ -202,5 +203,4 @@ def _trial_seconds(lines: Sequence[Line]) -> float:
 
 def _facts_of(call: Call) -> dict[str, Any]:
     """Fields of a line of the journal that record a call."""
-    facts = call.model_dump(include={"model", "prompt", "digest", "n_input_tokens", "n_output_tokens", "is_cached"})
-    return {**facts, "seconds": round(call.seconds, 3), "finished_at": now()}
+    return {**call.model_dump(include=CALL_FIELDS), "seconds": round(call.seconds, 3), "finished_at": now()}

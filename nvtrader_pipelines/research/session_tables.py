@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from nvtrader_pipelines.llm.calls import Call
 from nvtrader_pipelines.research.journal import (
+    CALL_FIELDS,
     BaseJudged,
     Line,
     ModelEvent,
@@ -49,7 +50,7 @@ def store_call(store: Store, call: Call, called_at: datetime) -> None:
 def call_row(session: Session, number: int, line: ModelEvent) -> Row:
     """Row of a model's call in a session."""
     return {
-        **line.model_dump(include={"prompt", "model", "digest", "n_input_tokens", "n_output_tokens", "is_cached"}),
+        **line.model_dump(include=CALL_FIELDS),
         "call_id": f"{session.session_id}/{number}",
         "session_id": session.session_id,
         "purpose": line.prompt.partition("@")[0],

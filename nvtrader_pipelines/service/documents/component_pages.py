@@ -4,11 +4,10 @@ import inspect
 from pathlib import PurePath
 from typing import Any
 
-import yaml
-
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import every_member
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
+from nvtrader_pipelines.service.documents.drafts import format_draft
 
 
 class DocumentedComponent(ComponentFacts):
@@ -40,4 +39,4 @@ def _example(facts: ComponentFacts) -> str:
     """YAML of a member with its defaults; fields without one are named as such."""
     settings: dict[str, Any] = {"kind": facts.kind}
     settings |= {field.name: field.default for field in facts.fields if field.default is not None}
-    return yaml.safe_dump(settings, sort_keys=False, default_flow_style=False)
+    return format_draft(settings)

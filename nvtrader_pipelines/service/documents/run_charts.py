@@ -130,17 +130,19 @@ def replay(store: Store, run: LedgerRun, fold: int) -> Replay:
     Raises:
         StorageError: if the run has no decisions there.
     """
-    own = pl.col("fold") == fold
-    decisions = _own(_rows(store, run, ACTION_LOGS)).filter(own).sort("step")
+    is_of_fold = pl.col("fold") == fold
+    decisions = _own(_rows(store, run, ACTION_LOGS)).filter(is_of_fold).sort("step")
     if decisions.is_empty():
         raise StorageError(f"run {run.run_id} has no decisions of a fold {fold}; its page lists the folds")
     curve = _own(_rows(store, run, EQUITY_CURVES)).sort("session")
-    rewards = _own(_rows(store, run, REWARD_DECOMPOSITION)).filter(own)
+    rewards = _own(_rows(store, run, REWARD_DECOMPOSITION)).filter(is_of_fold)
     by_step = {
         step: dict(rows.select("term", "contribution").iter_rows()) for (step,), rows in rewards.group_by("step")
     }
     joined = decisions.join(curve.select("session", "equity", "drawdown"), on="session", how="left")
-    within = curve.filter(own | (pl.col("session") == decisions["session"][0]))  # its first decision precedes the test
+    within = curve.filter(
+        is_of_fold | (pl.col("session") == decisions["session"][0])
+    )  # its first decision precedes the test
     return Replay(
         fold=fold,
         symbols=tuple(decisions["symbols"][0]),

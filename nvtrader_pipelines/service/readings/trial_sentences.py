@@ -102,7 +102,7 @@ def trial_sentences(rows: Sequence[Row], facts: Row) -> list[str]:
 
 
 def _search(rows: Sequence[Row], facts: Row) -> Search:
-    known = sum(row.get("status") == "known" for row in rows)
+    n_known = sum(row.get("status") == "known" for row in rows)
     merged: dict[str, dict[str, object]] = {}
     for position, row in enumerate(rows, start=1):
         if row.get("status") == "known" or row.get("event", "trial") not in ("trial", "rerun"):
@@ -128,7 +128,7 @@ def _search(rows: Sequence[Row], facts: Row) -> Search:
         n_left=None if budget is None else max(0, int(min(budget, MAX_BUDGET)) - len(merged)),
         outcome=label(facts.get("outcome")),
         is_closed=bool(facts.get("outcome")) or any(row.get("event") == "verdict" for row in rows),
-        no_result=reasons | ({"known before": known} if known else {}),
+        no_result=reasons | ({"known before": n_known} if n_known else {}),
     )
 
 

@@ -5,7 +5,6 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import polars as pl
-import yaml
 from fastapi import Path, Query
 from pydantic import Field, JsonValue
 from starlette.responses import Response
@@ -18,17 +17,17 @@ from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.content import render
-from nvtrader_pipelines.service.api.page.formats import number, percent
 from nvtrader_pipelines.service.api.page.routes import PLOTLY, POLICY
 from nvtrader_pipelines.service.api.problems import not_found
 from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.service.documents.component_pages import documented_families
 from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.drafts import CheckedDraft, check_draft
+from nvtrader_pipelines.service.documents.drafts import CheckedDraft, check_draft, format_draft
 from nvtrader_pipelines.service.documents.experiment_list import list_experiments
 from nvtrader_pipelines.service.documents.library import Claim, claim_of, compare_on_page, library_runs
 from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts, tested_folds
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
+from nvtrader_pipelines.service.documents.run_verdict import EQUAL_WEIGHT
 from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
@@ -70,7 +69,6 @@ SECTIONS = {
     "training": "Training",
     "card": "Card",
 }
-EQUAL_WEIGHT = "equal_weight"
 
 
 @routes.get("/lab", include_in_schema=False)
@@ -227,7 +225,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "splitter": document.spec["splitter"]["kind"].replace("_", "-"),
         "warnings": document.warnings,
         "views": document.views,
-        "spec": yaml.safe_dump(document.spec, sort_keys=False, allow_unicode=True),
+        "spec": format_draft(document.spec),
         "card": _card(document),
         "events": len(document.events),
         "stages": stage_rows(frame_of(document.events)).to_dicts() if document.events else [],
@@ -257,7 +255,6 @@ def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, An
     folds = verdicts.filter(period="fold", kind="ensemble").sort("fold").to_dicts()
     validation = store.tables.read(VALIDATION, {"run_id": [row.run_id]}).filter(period=period, against="best_baseline")
     deflated = validation["deflated_sharpe"][0] if len(validation) else None
-    curves = run_charts(store, row)
     low, high = _axis(accounts)
     fold_low, fold_high = _axis(folds)
     return {
@@ -270,8 +267,6 @@ def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, An
         "high": high,
         "fold_low": fold_low,
         "fold_high": fold_high,
-        "reward_sentence": _reward_sentence(curves),
-        "weight_sentence": _weight_sentence(curves),
     }
 
 
@@ -280,22 +275,6 @@ def _axis(rows: list[dict[str, Any]]) -> tuple[float, float]:
     bounds = [row[name] for row in rows for name in ("sharpe_low", "sharpe_high") if row[name] is not None]
     low, high = min([0.0, *bounds]), max([0.0, *bounds])
     return (low, high) if high > low else (-1.0, 1.0)
-
-
-def _reward_sentence(curves: RunCharts) -> str:
-    """Sum of each reward term over the tests."""
-    *terms, total = [(curve.term.replace("_", " "), curve.total[-1]) for curve in curves.rewards] or [("total", 0.0)]
-    parts = ", ".join(f"{name} {number(value, 1, sign=True)}" for name, value in terms)
-    return f"Running sums over the tests: {parts}; {number(total[1], 1, sign=True)} in all."
-
-
-def _weight_sentence(curves: RunCharts) -> str:
-    """Bands of the weights, and mean cash."""
-    if not curves.weights:
-        return "The names change between folds, so that no bands can be drawn."
-    *names, cash = curves.weights
-    largest = ", ".join(f"{band.name} {percent(band.mean)}" for band in names[:3])
-    return f"Share of equity after each trade. Largest on average: {largest}; cash {percent(cash.mean)}."
 
 
 def _card(document: RunDocument) -> dict[str, dict[str, Any]]:

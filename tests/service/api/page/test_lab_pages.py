@@ -221,6 +221,15 @@ def test_trading_is_halted_from_the_lab(serve, look_at, built_home, tmp_path):
     assert TOKEN not in page.content()
 
 
+def test_trading_is_halted_from_the_lab_without_a_reason(serve, look_at, built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    _, url, _ = serve(home)
+    page = look_at(url, "/lab")
+    page.get_by_role("button", name="Halt trading").first.click()
+    page.locator("#halt button[type=submit]").click()
+    expect(page.locator(".kill")).to_contain_text("Trading is halted")
+
+
 def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look_at, shared_url, learned):
     page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
     expect(page.locator("#state")).to_contain_text(f"valid: {learned.experiment}-2@")

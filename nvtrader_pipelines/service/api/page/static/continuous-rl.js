@@ -1,13 +1,9 @@
 "use strict";
 // The server renders the page. This keeps it current, draws its charts, and sends what a person decides.
 
-const $ = (selector, root = document) => root.querySelector(selector);
-const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const STREAM = "/api/continuous-rl/stream", CHANGES = "/api/continuous-rl/changes";
 const POLL = 2000, LOST = 12000, UNDO = 5000; // milliseconds; the stream sends something every five seconds
 const MAX_POINTS = 200; // of a curve
-const narrow = () => matchMedia("(max-width: 48rem)").matches;
-const say = (text) => { $("#spoken").textContent = text; };
 
 // ---- state: rows of charts by id, and the version that this page has
 const series = {};
@@ -121,21 +117,7 @@ async function poll() {
 setInterval(() => { if (performance.now() - heard > LOST && !polling) poll(); }, POLL);
 $("#retry").addEventListener("click", poll);
 
-// ---- requests: an error is the sentence of the service
-async function sentence(answer) {
-  if (answer.status === 401) return "This page may only read: open the link that `nvtrader serve` printed last.";
-  const problem = await answer.json().catch(() => ({}));
-  return problem.detail ?? `The service answered ${answer.status}.`;
-}
-async function post(path, body) {
-  const text = JSON.stringify(body ?? {});
-  let answer;
-  try {
-    answer = await fetch(path, { method: "POST", keepalive: text.length < 60_000, headers: { "Content-Type": "application/json" }, body: text });
-  } catch { throw new Error("The service does not answer; nothing was changed. Try again once it runs."); }
-  if (!answer.ok) throw new Error(await sentence(answer));
-  return answer.json();
-}
+// ---- forms
 function bodyOf(form) {
   const body = {};
   for (const [name, value] of new FormData(form)) {
@@ -364,8 +346,6 @@ function choosePeriod() {
   $$("[data-period]").forEach((block) => { block.hidden = block.dataset.period !== chosen; });
   $$("[data-period] tbody tr").forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
 }
-const remember = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private windows */ } };
-const recall = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
 if ([...$("#account").options].some(({ value }) => value === recall("account"))) $("#account").value = recall("account");
 $("#account").addEventListener("change", (event) => { remember("account", event.target.value);
   chooseAccount();
@@ -382,30 +362,7 @@ document.addEventListener("change", (event) => {
 $("#filter").addEventListener("input", choosePeriod);
 const fold = () => $$("details.fold").forEach((details) => { details.open = !narrow(); });
 
-// ---- theme
-const themes = ["auto", "light", "dark"];
-let theme = themes.includes(recall("theme")) ? recall("theme") : "auto";
-function setTheme() {
-  theme === "auto" ? delete document.documentElement.dataset.theme : (document.documentElement.dataset.theme = theme);
-  $("#theme").textContent = `Theme: ${theme}`;
-  drawn.forEach(draw);
-}
-$("#theme").addEventListener("click", () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; remember("theme", theme); setTheme(); });
-
 // ---- charts
-const probe = document.body.appendChild(Object.assign(document.createElement("i"), { hidden: true }));
-function color(name, alpha = 1) { // the browser resolves light-dark()
-  probe.style.color = `var(${name})`;
-  const [r, g, b] = getComputedStyle(probe).color.match(/\d+(\.\d+)?/g);
-  return `rgba(${r},${g},${b},${alpha})`;
-}
-const axis = (more) => ({ gridcolor: color("--line"), linecolor: color("--line"), zeroline: false, fixedrange: narrow(), automargin: true, ...more });
-const titled = (text) => (narrow() ? undefined : { text, standoff: 8 });
-const layout = (more) => ({
-  paper_bgcolor: color("--card"), plot_bgcolor: color("--card"), showlegend: false, hovermode: "closest", dragmode: narrow() ? false : "zoom", uirevision: 1,
-  font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--soft") }, margin: { l: 48, r: 10, t: 8, b: 36 },
-  hoverlabel: { bgcolor: color("--card"), bordercolor: color("--edge"), font: { color: color("--ink") } }, ...more,
-});
 const spread = (rows, tone, thickness = 1) => ({
   type: "data", symmetric: false, color: tone, thickness, width: 0,
   array: rows.map((r) => (r.sharpe_high ?? r.sharpe) - r.sharpe), arrayminus: rows.map((r) => r.sharpe - (r.sharpe_low ?? r.sharpe)),
@@ -472,10 +429,6 @@ const CHARTS = {
     }), rows.toSorted((a, b) => (a.finished_at < b.finished_at ? -1 : 1))]; // read by time: in rank order it always falls
   },
 };
-let plotly; // loaded once, when the first chart comes near
-const loadPlotly = () => (plotly ??= new Promise((resolve, reject) => {
-  document.head.append(Object.assign(document.createElement("script"), { src: document.body.dataset.plotly, onload: () => resolve(window.Plotly), onerror: () => { plotly = undefined; reject(new Error("The charts cannot be loaded; the tables have their numbers.")); } }));
-}));
 const drawn = new Set(), waiting = new Set();
 function draw(plot) { // at most four times a second
   if (waiting.has(plot)) return;

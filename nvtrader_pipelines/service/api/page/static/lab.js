@@ -1,25 +1,11 @@
 "use strict";
 // Pages of the RL Lab: the server renders them. This draws their charts, replays decisions, and sends forms.
 
-const $ = (selector, root = document) => root.querySelector(selector);
-const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
-const narrow = () => matchMedia("(max-width: 48rem)").matches;
-const say = (text) => { $("#spoken").textContent = text; };
-const remember = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private windows */ } };
-const recall = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
 const element = (tag, properties = {}, ...children) => { const made = Object.assign(document.createElement(tag), properties); made.append(...children); return made; };
 
 // ---- requests
-async function sentence(answer) {
-  try { return (await answer.json()).detail ?? answer.statusText; } catch { return answer.statusText; }
-}
 async function read(url) {
   const answer = await fetch(url);
-  if (!answer.ok) throw new Error(await sentence(answer));
-  return answer.json();
-}
-async function post(url, body, type = "application/json") {
-  const answer = await fetch(url, { method: "POST", headers: { "content-type": type }, body: type === "application/json" ? JSON.stringify(body) : body });
   if (!answer.ok) throw new Error(await sentence(answer));
   return answer.json();
 }
@@ -30,28 +16,7 @@ const MINUS = "\u2212";
 const format = (value, digits = 2, sign = false) => value === null || value === undefined ? "–" : `${sign && Number(value.toFixed(digits)) > 0 ? "+" : ""}${(Number(value.toFixed(digits)) || 0).toFixed(digits)}`.replace("-", MINUS);
 const percent = (value, digits = 1, sign = false) => value === null || value === undefined ? "–" : `${format(100 * value, digits, sign)}\u00a0%`;
 
-// ---- theme
-const themes = ["auto", "light", "dark"];
-let theme = themes.includes(recall("theme")) ? recall("theme") : "auto";
-function setTheme() {
-  theme === "auto" ? delete document.documentElement.dataset.theme : (document.documentElement.dataset.theme = theme);
-  $("#theme").textContent = `Theme: ${theme}`;
-  drawn.forEach(draw);
-}
-
 // ---- charts
-const probe = document.body.appendChild(element("i", { hidden: true }));
-function color(name, alpha = 1) { // the browser resolves light-dark()
-  probe.style.color = `var(${name})`;
-  const [r, g, b] = getComputedStyle(probe).color.match(/\d+(\.\d+)?/g);
-  return `rgba(${r},${g},${b},${alpha})`;
-}
-const axis = (more) => ({ gridcolor: color("--line"), linecolor: color("--line"), zeroline: false, fixedrange: narrow(), automargin: true, ...more });
-const layout = (more) => ({
-  paper_bgcolor: color("--card"), plot_bgcolor: color("--card"), showlegend: false, hovermode: "closest", dragmode: narrow() ? false : "zoom", uirevision: 1,
-  font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--soft") }, margin: { l: 48, r: 10, t: 8, b: 32 },
-  hoverlabel: { bgcolor: color("--card"), bordercolor: color("--edge"), font: { color: color("--ink") } }, ...more,
-});
 const STYLES = { // an account keeps tone and dash on every page
   equal_weight: ["--c-equal", "solid"], buy_and_hold: ["--c-hold", "dash"], anchor: ["--c-anchor", "dashdot"],
   minimum_variance: ["--c-variance", "dot"], mean_cvar: ["--ink", "dashdot"],
@@ -88,16 +53,20 @@ const CHARTS = {
         { ...shared, y: account.drawdown.map((value) => -value), yaxis: "y2", line: { ...line, width: width / 1.6 }, hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" },
       ];
     });
-    return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6, title: narrow() ? undefined : { text: "equity after costs", standoff: 8 } }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4, title: narrow() ? undefined : { text: "drawdown", standoff: 8 } }) })];
+    return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6, title: titled("equity after costs") }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4, title: titled("drawdown") }) })];
   },
   async rewards() {
     const { rewards } = await readCurves(), style = (curve, i) => (curve.term === "total" ? ["--c-policy", "solid"] : [["--c-hold", "--c-equal", "--c-anchor", "--c-variance", "--ink"][i % 5], DASHES[(i % 3) + 1]]);
+    const sums = rewards.map((curve) => `${curve.term.replaceAll("_", " ")} ${format(curve.total.at(-1), 1, true)}`);
+    $("#sums").textContent = `Running sums over the tests: ${sums.join(", ")}.`;
     key("rewards", rewards.map((curve, i) => [...style(curve, i), curve.term.replaceAll("_", " "), format(curve.total.at(-1), 1, true)]));
     return [rewards.map((curve, i) => { const [tone, dash] = style(curve, i); return { x: curve.sessions, y: curve.total, mode: "lines", name: curve.term.replaceAll("_", " "), line: { color: color(tone), dash, width: curve.term === "total" ? 2.5 : 1.5 }, hovertemplate: "%{x}: %{y:.3f}<extra>%{fullData.name}</extra>" }; }),
-      layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ title: narrow() ? undefined : { text: "reward, running sum", standoff: 8 } }) })];
+      layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ title: titled("reward, running sum") }) })];
   },
   async weights() {
     const { weights, weight_sessions } = await readCurves(), tone = (band, i) => (band.name === "cash" ? "--line" : i === weights.length - 2 && / others$/.test(band.name) ? "--c-other" : TONES[i % TONES.length]);
+    const named = weights.slice(0, 3).map((band) => `${band.name} ${percent(band.mean)}`);
+    $("#largest").textContent = weights.length ? `Share of equity after each trade. Largest on average: ${named.join(", ")}; cash ${percent(weights.at(-1).mean)}.` : "The names change between folds, so that no bands can be drawn.";
     key("weights", weights.map((band, i) => [tone(band, i), "area", band.name, percent(band.mean)]));
     return [weights.map((band, i) => ({ x: weight_sessions, y: band.weights, name: band.name, mode: "lines", stackgroup: "weights", line: { width: 0, shape: "hv", color: color(tone(band, i)) }, fillcolor: color(tone(band, i)), hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" })),
       layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ range: [0, 1], tickformat: ".0%", showgrid: false }) })];
@@ -131,10 +100,6 @@ const CHARTS = {
     return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6 }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4 }) })];
   },
 };
-let plotly; // loaded once, when the first chart comes near
-const loadPlotly = () => (plotly ??= new Promise((resolve, reject) => {
-  document.head.append(element("script", { src: document.body.dataset.plotly, onload: () => resolve(window.Plotly), onerror: () => { plotly = undefined; reject(new Error("The charts cannot be loaded; their numbers are linked.")); } }));
-}));
 const drawn = new Set();
 async function draw(plot) {
   drawn.add(plot);
@@ -241,6 +206,7 @@ document.addEventListener("submit", async (event) => {
   event.preventDefault();
   const body = Object.fromEntries(new FormData(form));
   if ("engaged" in body) body.engaged = body.engaged === "true";
+  if (body.engaged && !body.reason) body.reason = "halted on the page";
   try { await post(form.dataset.post, body); location.reload(); } catch (error) { fail(form, error.message); }
 });
 document.addEventListener("keydown", (event) => {
@@ -254,7 +220,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 // ---- start
-$("#theme").addEventListener("click", () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; remember("theme", theme); setTheme(); });
 setTheme();
 $$(".plot").forEach((plot) => near.observe(plot));
 for (const query of ["(prefers-color-scheme: dark)", "(max-width: 48rem)"]) matchMedia(query).addEventListener("change", () => drawn.forEach(draw));
