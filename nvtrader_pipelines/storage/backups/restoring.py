@@ -41,17 +41,21 @@ def _extract(file: Path, aside: Path, on_file: OnFile) -> None:
     try:
         with tarfile.open(file) as tar:
             for member in tar:
-                tar.extract(member, aside, filter=_only_files)
+                _extract_file(tar, member, aside)
                 on_file(member.name, member.size)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         reason = "no tar file can be read from it" if isinstance(error, tarfile.ReadError) else error
         raise StorageError(f"{file} is no backup, or is damaged or incomplete: {reason}; use another copy") from error
 
 
-def _only_files(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    if not member.isreg():
-        raise tarfile.SpecialFileError(member)
-    return tarfile.data_filter(member, folder)
+def _extract_file(tar: tarfile.TarFile, member: tarfile.TarInfo, aside: Path) -> None:
+    """Extract a regular file below a folder; Python before 3.11.4 has no filters for `TarFile.extract`."""
+    path, content = aside / member.name, tar.extractfile(member) if member.isreg() else None
+    if content is None or not path.resolve().is_relative_to(aside.resolve()):
+        raise tarfile.TarError(f"{member.name!r} is no file of a home")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with content, path.open("wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
 
 
 def _verify(file: Path, aside: Path) -> BackupManifest:
