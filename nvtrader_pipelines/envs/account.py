@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+from nvtrader_pipelines.portfolio.pipeline.stage import Situation
+
 FloatArray = NDArray[np.float64]
 
 
@@ -21,6 +25,11 @@ class Account:
     def drawdown(self) -> float:
         """Loss from the highest equity so far, as a positive fraction."""
         return 1.0 - self.equity / self.peak
+
+
+def situation_of(account: Account, panel: MarketPanel, t: int, thresholds: Thresholds, rebal_freq: int) -> Situation:
+    """Inputs of a pipeline's decision for the account at the close of session `t`."""
+    return Situation(panel, t, account.weights, account.drawdown, account.recent_returns, thresholds, rebal_freq)
 
 
 def opening_account(n_symbols: int) -> Account:

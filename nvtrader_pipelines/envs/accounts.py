@@ -46,7 +46,9 @@ class Accounts:
     def __init__(self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0) -> None:
         self.panel, self.spec = panel, spec
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
-        self._legs = market_legs(panel, self.fill)
+        self._legs = market_legs(
+            panel, self.fill, spec.financing, close_cap=spec.close_cap, tracks_exposure=spec.is_levered
+        )
         self._cost = total_cost(spec.cost_models, panel)
         self._terms = {term.kind: term.start(panel, n_accounts) for term in spec.reward_terms}
         self.t = np.full(n_accounts, t, dtype=np.int64)

@@ -5,6 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+ROUNDING = 1e-12  # of a sum of weights
 
 
 @njit(cache=True)
@@ -22,6 +23,25 @@ def shift_logits(logits: FloatArray, bound: float) -> None:
             largest = max(largest, within)
         for j in range(len(row)):
             row[j] -= largest
+
+
+@njit(cache=True)
+def shift_levered(logits: FloatArray, bound: float) -> None:
+    """Clip logits (n, N+1), subtract the names' maximum from the names', and negate the last, the leverage's."""
+    for i in range(len(logits)):
+        row, largest, last = logits[i], -bound, logits.shape[1] - 1
+        for j in range(last + 1):
+            within = row[j]
+            if within < -bound:
+                within = -bound
+            if within > bound:
+                within = bound
+            row[j] = within
+            if j < last:
+                largest = max(largest, within)
+        for j in range(last):
+            row[j] -= largest
+        row[last] = -row[last]
 
 
 @njit(cache=True)
@@ -48,6 +68,48 @@ def normalize_simplex(weights: FloatArray, eligible: NDArray[np.bool_], t: NDArr
 
 
 @njit(cache=True)
+def scale_simplex(
+    weights: FloatArray, eligible: NDArray[np.bool_], t: NDArray[np.int64], base: float, cap: float
+) -> bool:
+    """Turn exponentials (n, N+1), the last of the negated leverage, into weights of a gross from `base` to `cap`.
+
+    Returns False if a session is not in the panel.
+    """
+    cash = weights.shape[1] - 1
+    for i in range(len(weights)):
+        if t[i] < 0 or t[i] >= len(eligible):
+            return False
+        row, may_hold, total, names = weights[i], eligible[t[i]], 0.0, 0.0
+        for j in range(cash):
+            total += row[j]
+        share = (base + (cap - base) / (1.0 + row[cash])) / total
+        for j in range(cash):
+            row[j] = share * row[j] * may_hold[j]
+            names += row[j]
+        row[cash] = _cash_or_debt(names)
+    return True
+
+
+@njit(cache=True)
+def net_long_short(
+    sides: FloatArray, eligible: NDArray[np.bool_], t: NDArray[np.int64], gross: float, weights: FloatArray
+) -> bool:
+    """Write weights (n, N+1) of exponentials (n, 2N), long then short; False if a session is not in the panel."""
+    n_symbols = sides.shape[1] // 2
+    for i in range(len(sides)):
+        if t[i] < 0 or t[i] >= len(eligible):
+            return False
+        row, may_hold, total, names = sides[i], eligible[t[i]], 0.0, 0.0
+        for j in range(2 * n_symbols):
+            total += row[j]
+        for j in range(n_symbols):
+            weights[i, j] = gross * ((row[j] - row[n_symbols + j]) / total) * may_hold[j]
+            names += weights[i, j]
+        weights[i, n_symbols] = _cash_or_debt(names)
+    return True
+
+
+@njit(cache=True)
 def tilt_anchor(weights: FloatArray, anchor: FloatArray, t: NDArray[np.int64]) -> bool:
     """Turn factors (n, N+1) on the anchor into weights; False if a session is not in the panel."""
     cash = weights.shape[1] - 1
@@ -68,6 +130,13 @@ def tilt_anchor(weights: FloatArray, anchor: FloatArray, t: NDArray[np.int64]) -
             names += row[j]
         row[cash] = _cash_left(names)
     return True
+
+
+@njit(cache=True)
+def _cash_or_debt(names: float) -> float:
+    """Cash besides the names' sum, negative if it is a debt, but not by rounding; NaN for NaN."""
+    left = 1.0 - names
+    return 0.0 if -ROUNDING < left < 0.0 else left
 
 
 @njit(cache=True)

@@ -1,17 +1,18 @@
 """Actions: maps from raw actions to target weights of the names and cash."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+from nvtrader_pipelines.portfolio.pipeline.risk_limits import MAX_GROSS, Gross
 
 FloatArray = NDArray[np.float64]
 LOWEST_LOGIT = -5.0  # of a name without weight
@@ -138,4 +139,119 @@ class ResidualAction(Component):
         return Logits(np.column_stack([names, exposure]), is_reachable)
 
 
-Action = Annotated[SimplexAction | ResidualAction, Field(discriminator="kind"), Family("actions")]
+class _LeveredAction(Component):
+    """Action of an account that may borrow or sell short."""
+
+    is_levered: ClassVar[bool] = True
+
+    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
+        """Raise: these maps are not inverted."""
+        raise ValueError("preferences tune policies of the simplex and the residual action only; choose one of them")
+
+
+class LeveredSimplexAction(_LeveredAction):
+    """Softmax of logits of the N names, scaled to a gross of base + sigmoid(l) * (intraday_cap - base).
+
+    Cash is 1 less the gross, a debt above 1; the weight of ineligible names is cash. At every close, names above
+    `close_cap` together are scaled down to it, at the cost of these trades.
+
+    Source: lee101/stock-prediction (gymrl), whose base is never below 1 and whose cash is one of the names.
+    """
+
+    kind: Literal["levered_simplex"] = "levered_simplex"
+    base: Annotated[float, Field(ge=0.0, le=MAX_GROSS)] = 1.0  # gross at the lowest leverage logit
+    close_cap: Gross = 2.0  # of gross at a close
+    intraday_cap: Gross = 4.0  # of gross at a fill
+    bound: PositiveFloat = 5.0  # logits are in [-bound, bound]
+
+    @model_validator(mode="after")
+    def _require_ascending_caps(self) -> Self:
+        if not self.base <= self.close_cap <= self.intraday_cap:
+            raise ValueError(
+                f"base, close_cap and intraday_cap must ascend, but are {self.base:g}, {self.close_cap:g} and "
+                f"{self.intraday_cap:g}; change their order"
+            )
+        return self
+
+    @property
+    def max_gross(self) -> float:
+        """Highest gross of a target."""
+        return self.intraday_cap
+
+    @property
+    def max_short(self) -> float:
+        """Highest weight of one short position, as a positive fraction."""
+        return 0.0
+
+    def size(self, n_symbols: int) -> ActionSize:
+        """Box with one logit per name and one for the leverage."""
+        return ActionSize(length=n_symbols + 1, bound=self.bound)
+
+    def start(self, panel: MarketPanel) -> ActionMap:
+        """Return the map for one panel."""
+        from nvtrader_pipelines.envs.action_loops import scale_simplex, shift_levered
+
+        eligible, base, cap = panel.eligible.copy(), self.base, self.intraday_cap
+
+        def target_weights(actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
+            weights = np.array(actions, dtype=np.float64, order="C")
+            shift_levered(weights, self.bound)
+            np.exp(weights, out=weights)
+            if not scale_simplex(weights, eligible, t, base, cap):
+                raise beyond_panel_error(t, len(eligible))
+            return weights
+
+        return target_weights
+
+
+class LongShortAction(_LeveredAction):
+    """Softmax of N long and N short logits, scaled to `gross`; a name's weight is long less short.
+
+    What a name has on both sides cancels, so the gross is at most `gross`, and equal logits are all cash. The weight of
+    ineligible names is cash. At every close, names above `close_cap` together are scaled down to it.
+
+    Source: lee101/stock-prediction (gymrl), the 2N logits of accounts that may sell short; the split is our choice.
+    """
+
+    kind: Literal["long_short"] = "long_short"
+    gross: Gross = 1.0  # highest sum of absolute weights of a target
+    close_cap: Gross = 2.0  # of gross at a close
+    bound: PositiveFloat = 5.0  # logits are in [-bound, bound]
+
+    @property
+    def max_gross(self) -> float:
+        """Highest gross of a target."""
+        return self.gross
+
+    @property
+    def max_short(self) -> float:
+        """Highest weight of one short position, as a positive fraction."""
+        return self.gross
+
+    def size(self, n_symbols: int) -> ActionSize:
+        """Box with two logits per name: long ones, then short ones."""
+        return ActionSize(length=2 * n_symbols, bound=self.bound)
+
+    def start(self, panel: MarketPanel) -> ActionMap:
+        """Return the map for one panel."""
+        from nvtrader_pipelines.envs.action_loops import net_long_short, shift_logits
+
+        eligible = panel.eligible.copy()
+
+        def target_weights(actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
+            sides = np.array(actions, dtype=np.float64, order="C")
+            shift_logits(sides, self.bound)
+            np.exp(sides, out=sides)
+            weights = np.empty((len(sides), eligible.shape[1] + 1))
+            if not net_long_short(sides, eligible, t, self.gross, weights):
+                raise beyond_panel_error(t, len(eligible))
+            return weights
+
+        return target_weights
+
+
+Action = Annotated[
+    SimplexAction | ResidualAction | LeveredSimplexAction | LongShortAction,
+    Field(discriminator="kind"),
+    Family("actions"),
+]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,20 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.transition import (
     AFTER_FILL,
     ALL_IN_PANEL,
+    ANY_CAPPED,
+    BEFORE_CAP,
     BEFORE_FILL,
+    CAP_TURNOVER,
+    CASH,
     DELISTED,
     DRIFTED,
     EXECUTED,
+    FINANCED,
+    GROSS,
+    GROWTH,
     HELD,
+    PLAIN_ROWS,
+    TRACKED_ROWS,
     TRADABLE,
     TRADES,
     WHOLE,
@@ -24,7 +34,7 @@ from nvtrader_pipelines.envs.transition import (
 )
 from nvtrader_pipelines.market.history import ReadOnlyArrays
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, Financing
+from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, FinancingModel
 
 FloatArray = NDArray[np.float64]
 
@@ -34,9 +44,11 @@ class Legs(ReadOnlyArrays):
     """Returns and charges of a panel, with each session split at the fill, (T, N) each."""
 
     returns: FloatArray  # (3, T, N) fractions: before the fill, after it, the whole session
-    charges: FloatArray  # (3, T, 2) fractions of borrowed cash and of short value, on the same three legs
+    charges: FloatArray  # (3, T, 3) fractions of borrowed cash, short value, gross above 1, on the same three legs
     condition: NDArray[np.uint8]  # (T, N) flags at a fill: tradable, delisted
     fill: FillTiming
+    close_cap: float = np.inf  # of gross at a close; names above it are scaled down, at a cost
+    tracks_exposure: bool = False  # whether transitions have exposures of their own
 
     @property
     def before_fill(self) -> FloatArray:
@@ -48,7 +60,14 @@ class Legs(ReadOnlyArrays):
         return decided_at if self.fill == "same_close" else decided_at + 1
 
 
-def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STANDARD_FINANCING) -> Legs:
+def market_legs(
+    panel: MarketPanel,
+    fill: FillTiming,
+    financing: FinancingModel = STANDARD_FINANCING,
+    *,
+    close_cap: float = np.inf,
+    tracks_exposure: bool = False,
+) -> Legs:
     """Split returns and charges at the fill, for decisions at the previous close.
 
     Positions held after a close, also those filled at it, are charged for the days to the next close. Charges are paid
@@ -57,7 +76,7 @@ def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STA
     Raises:
         ValueError: if the fill is `next_open` and the panel has no opens.
     """
-    returns, charges = np.zeros((3, *panel.close_returns.shape)), np.zeros((3, len(panel.sessions), 2))
+    returns, charges = np.zeros((3, *panel.close_returns.shape)), np.zeros((3, len(panel.sessions), 3))
     returns[WHOLE], charges[WHOLE] = panel.close_returns, financing.charges(panel.sessions)
     night = AFTER_FILL if fill == "same_close" else BEFORE_FILL
     charges[night] = charges[WHOLE]
@@ -71,7 +90,7 @@ def market_legs(panel: MarketPanel, fill: FillTiming, financing: Financing = STA
     condition = np.ascontiguousarray(
         TRADABLE * panel.tradable.view(np.uint8) | DELISTED * panel.delisted.view(np.uint8)
     )
-    return Legs(returns, charges, condition, fill)
+    return Legs(returns, charges, condition, fill, close_cap, tracks_exposure or np.isfinite(close_cap))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +108,16 @@ def holding_period(legs: Legs, decided_at: NDArray[np.int64], n_sessions: int) -
     return HoldingPeriod(legs, decided_at, legs.filled_at(decided_at), n_sessions)
 
 
+class Exposures(NamedTuple):
+    """Gross exposure and financing of n portfolios in k sessions, (n, k) each."""
+
+    before_cap: FloatArray  # sum of absolute weights of names at each close
+    gross: FloatArray  # the same after the cap on it at the close
+    financing: FloatArray  # paid in the session, a fraction of equity at the close before
+    cap_turnover: FloatArray  # one-way, of the cap's trades at the close
+    cap_cost: FloatArray  # of these trades, a fraction of equity at the close
+
+
 @dataclass(frozen=True, eq=False)
 class Transition:
     """Result of one decision of n portfolios over the k sessions until the next."""
@@ -101,11 +130,21 @@ class Transition:
     trades: FloatArray  # (n, N+1) change of weight by trading, cash last; a write-off is no trade
     turnover: FloatArray  # (n,) one-way: half the sum of absolute trades
     cost: FloatArray  # (n,) fraction of equity paid at the fill
+    tracked: Exposures | None = None  # of legs that track them
+    cap_trades: FloatArray | None = None  # (n, k, N) change of weight by the cap on gross at each close
 
     @property
     def growth(self) -> FloatArray:
         """Equity at the end over equity at the start, net of cost, (n,)."""
         return self.session_growth.prod(axis=1)
+
+    @property
+    def exposures(self) -> Exposures:
+        """Exposures of each session; those of a long-only account follow from its cash."""
+        if self.tracked is not None:
+            return self.tracked
+        gross, none = 1.0 - self.session_cash, np.zeros_like(self.session_cash)
+        return Exposures(gross, gross, none, none, none)
 
 
 def hold_to_closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -117,8 +156,8 @@ def hold_to_closes(executed: FloatArray, period: HoldingPeriod) -> Iterator[tupl
     return ((held[session], growth[session]) for session in range(period.n_sessions))
 
 
-def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, FloatArray]:
-    """Hold portfolios for one session without a trade; returns weights (n, N+1) and growth (n,).
+def drift(weights: FloatArray, period: HoldingPeriod, cost: CostFunction) -> Transition:
+    """Hold portfolios (n, N+1) for one session without a decision: only the cap on gross trades.
 
     `hold` does the same in every session of a period after the first.
 
@@ -130,10 +169,25 @@ def drift(weights: FloatArray, period: HoldingPeriod) -> tuple[FloatArray, Float
     _require_shapes(weights, weights, np.zeros(len(weights), np.bool_), period)
     if period.n_sessions != 1:
         raise ValueError(f"drift needs a period of one session, but it has {period.n_sessions}")
-    held, growth = np.empty(weights.shape), np.empty(len(weights))
     weights = np.ascontiguousarray(weights, np.float64)
-    _require_in_panel(drift_rows(weights, legs.returns, legs.charges, period.decided_at, held, growth), period)
-    return held, growth
+    held, path, nothing = np.empty(weights.shape), np.empty((TRACKED_ROWS, len(weights), 1)), np.zeros(len(weights))
+    cap_trades = np.zeros((len(weights), 1, legs.returns.shape[2]))
+    beyond = drift_rows(
+        weights, legs.returns, legs.charges, legs.condition, period.decided_at, legs.close_cap, held, path, cap_trades
+    )
+    _require_in_panel(beyond, period)
+    return Transition(
+        session_growth=path[GROWTH],
+        session_cash=path[CASH],
+        drifted=weights,
+        executed=weights,
+        weights=held,
+        trades=np.zeros_like(weights),
+        turnover=nothing,
+        cost=nothing,
+        tracked=_pay_cap_costs(path, cap_trades, period, cost if beyond == ANY_CAPPED else None),
+        cap_trades=cap_trades,
+    )
 
 
 def hold(
@@ -156,37 +210,58 @@ def hold(
         ValueError: if the shapes differ from one another or from the panel's.
         IndexError: if the period of a portfolio ends beyond the panel.
     """
-    portfolios, path, turnover = _run_transition(weights, target, trade, period)
-    growth, trades = path[0], portfolios[TRADES]
+    portfolios, path, turnover, cap_trades, is_capped = _run_transition(weights, target, trade, period)
+    growth, trades = path[GROWTH], portfolios[TRADES]
     paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
     growth[:, 0] *= 1.0 - paid
+    is_tracked = period.legs.tracks_exposure
     return Transition(
         session_growth=growth,
-        session_cash=path[1],
+        session_cash=path[CASH],
         drifted=portfolios[DRIFTED],
         executed=portfolios[EXECUTED],
         weights=portfolios[HELD],
         trades=trades,
         turnover=turnover,
         cost=paid,
+        tracked=_pay_cap_costs(path, cap_trades, period, cost if is_capped else None) if is_tracked else None,
+        cap_trades=cap_trades if is_tracked else None,
     )
+
+
+def _pay_cap_costs(
+    path: FloatArray, cap_trades: FloatArray, period: HoldingPeriod, cost: CostFunction | None
+) -> Exposures:
+    """Take the costs of the cap's trades, None without any, from the growth of their sessions; returns exposures."""
+    if cost is not None:
+        n, n_sessions, n_symbols = cap_trades.shape
+        closed_at = (period.decided_at[:, None] + np.arange(1, n_sessions + 1)).ravel()
+        cap_cost = np.minimum(1.0, cost(cap_trades.reshape(-1, n_symbols), closed_at)).reshape(n, n_sessions)
+        path[GROWTH] *= 1.0 - cap_cost
+    else:
+        cap_cost = path[CAP_TURNOVER]  # zeros
+    return Exposures(path[BEFORE_CAP], path[GROSS], path[FINANCED], path[CAP_TURNOVER], cap_cost)
 
 
 def _run_transition(
     weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Run `hold_rows`: portfolios (4, n, N+1), path (2, n, k) and turnover (n,)."""
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, bool]:
+    """Run `hold_rows`: portfolios (4, n, N+1), path (2 or 6, n, k), turnover (n,), the cap's trades (n, k, N) or none.
+
+    The last value is whether the cap traded.
+    """
     legs = period.legs
     _require_shapes(weights, target, trade, period)
     portfolios, turnover = np.empty((4, *weights.shape)), np.empty(len(weights))
-    path = np.empty((2, len(weights), period.n_sessions))
+    path = np.empty((TRACKED_ROWS if legs.tracks_exposure else PLAIN_ROWS, len(weights), period.n_sessions))
+    cap_trades = np.zeros((len(weights), period.n_sessions if legs.tracks_exposure else 0, weights.shape[1] - 1))
     beyond = hold_rows(
         np.ascontiguousarray(weights, np.float64), np.ascontiguousarray(target, np.float64),
         np.ascontiguousarray(trade), legs.returns, legs.charges, legs.condition, period.decided_at, period.filled_at,
-        portfolios, path, turnover,
+        legs.close_cap, portfolios, path, turnover, cap_trades,
     )  # fmt: skip
     _require_in_panel(beyond, period)
-    return portfolios, path, turnover
+    return portfolios, path, turnover, cap_trades, beyond == ANY_CAPPED
 
 
 def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> None:
@@ -199,7 +274,7 @@ def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.b
 
 
 def _require_in_panel(beyond: int, period: HoldingPeriod) -> None:
-    if beyond != ALL_IN_PANEL:
+    if beyond not in (ALL_IN_PANEL, ANY_CAPPED):
         raise IndexError(
             f"{period.n_sessions} sessions after session {period.decided_at[beyond]} end beyond the panel of "
             f"{period.legs.returns.shape[1]}"

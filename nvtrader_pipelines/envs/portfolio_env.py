@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.accounts import RUIN
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
@@ -17,6 +18,8 @@ from nvtrader_pipelines.market.sample import sample_panel
 def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str, Any]:
     """Build the `info` of one portfolio's step."""
     accounts, transition = simulation.accounts, step.account.transition
+    exposures, is_ruined = transition.exposures, accounts.equity[row] <= RUIN
+    triggered = next((kind for kind, is_triggered in step.triggered.items() if is_triggered[row]), None)
     return {
         "session": str(simulation.panel.sessions[accounts.t[row]]),
         "equity": float(accounts.equity[row]),
@@ -28,7 +31,12 @@ def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str
         "executed_weights": transition.executed[row].copy(),
         "weights": transition.weights[row].copy(),
         "reward_terms": {term: float(values[row]) for term, values in step.account.reward_terms.items()},
-        "termination": next((kind for kind, triggered in step.triggered.items() if triggered[row]), None),
+        "gross_before_cap": exposures.before_cap[row].copy(),
+        "gross": exposures.gross[row].copy(),
+        "financing": exposures.financing[row].copy(),
+        "cap_turnover": exposures.cap_turnover[row].copy(),
+        "cap_cost": exposures.cap_cost[row].copy(),
+        "termination": "ruin" if triggered is None and is_ruined else triggered,
     }
 
 
@@ -43,6 +51,8 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     ## Action space
     `Box(-5, 5, (N+1,))`: logits of the names and cash; softmax gives the target weights, which reaches the
     whole simplex. The weight of ineligible names becomes cash. A `residual` action tilts an anchor instead.
+    `levered_simplex` (N+1 logits, the last of the leverage) borrows, `long_short` (2N logits) also sells short; both
+    pay `financing` on what exceeds a gross of 1.
 
     ## Observation space
     `Box(-inf, inf, (lookback*N + N*F + N + 2,))`, float32: `lookback` sessions of log returns, F gold features of each
@@ -68,11 +78,14 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     |---|---|---|
     | `drawdown` | equity is below its highest close by `limit` (0.3) or more | every close |
     | `margin_call` | equity is at or below `maintenance` (0.5) of the opening equity | every close |
+    | `maintenance_margin` | equity is at or below `margin` (0.25) of the positions' gross value | every close |
     | `risk_breach` | a name's weight, volatility or CVaR (0.05) is above its limit | the step's last close |
 
     Each truncates by default and terminates with `truncates=False`; if one of each is triggered, the episode is
-    terminated. `info["termination"]` is the kind of the first triggered rule in the spec's order, else None; it is None
-    at the length of the episode or the window's end. Terminations act in episodes only: a walk-forward back-test has
+    terminated. `info["termination"]` is the kind of the first triggered rule in the spec's order, else `ruin` for an
+    account that lost all (its equity is 0 or near it, never below), else None, as at the length of the episode or the
+    window's end. Of each session, `info` has the `gross` at the close, that `gross_before_cap`, the `financing` paid,
+    and turnover and cost of the cap's trades. Terminations act in episodes only: a walk-forward back-test has
     none.
 
     ## Arguments

@@ -103,7 +103,13 @@ class PortfolioSimulation:
         self.steps, (terminated, over) = steps, ends
         triggered: dict[str, NDArray[np.bool_]] = {}
         if self.spec.terminations:
-            view = EpisodeView(account.path, account.drawdown, account.transition.weights, accounts.recent_returns)
+            view = EpisodeView(
+                path=account.path,
+                drawdown=account.drawdown,
+                weights=account.transition.weights,
+                recent_returns=accounts.recent_returns,
+                gross=account.transition.exposures.before_cap,
+            )
             triggered = {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
             terminated |= self._any_triggered(triggered, truncates=False)
             stopped = self._any_triggered(triggered, truncates=True)

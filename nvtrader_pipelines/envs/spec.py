@@ -2,6 +2,7 @@
 
 from typing import Annotated, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
@@ -10,7 +11,7 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
 from nvtrader_pipelines.envs.terminations import StopProperly, Termination
-from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
+from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostModel, FinancingModel, ProportionalCost
 
 
 class EnvSpec(Component):
@@ -23,6 +24,9 @@ class EnvSpec(Component):
     vol_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 0.5  # reward per unit of realized session volatility
     costs: tuple[CostModel, ...] = ()  # on top of turnover_cost_bps
     fill: FillTiming = "next_open"
+    financing: Annotated[FinancingModel, Field(exclude_if=lambda model: model == STANDARD_FINANCING)] = (
+        STANDARD_FINANCING  # rates on what exceeds a gross of 1; charged to levered and short accounts only
+    )
     observation: Observation = LookbackObservation()
     action: Action = SimplexAction()
     rewards: tuple[RewardTerm, ...] = (LogGrowth(), CvarExcess())
@@ -54,6 +58,16 @@ class EnvSpec(Component):
         """All cost models, including that of `turnover_cost_bps`."""
         knob = (ProportionalCost(bps=self.turnover_cost_bps),) if self.turnover_cost_bps > 0.0 else ()
         return (*knob, *self.costs)
+
+    @property
+    def close_cap(self) -> float:
+        """Cap on gross at a close; infinite for actions without one."""
+        return getattr(self.action, "close_cap", np.inf)
+
+    @property
+    def is_levered(self) -> bool:
+        """Whether an action may have a gross above 1 or short positions."""
+        return getattr(self.action, "is_levered", False)
 
     def scale_costs(self, factor: float) -> Self:
         """Return the environment with trading costs `factor` times as high."""

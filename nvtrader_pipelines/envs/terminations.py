@@ -23,6 +23,7 @@ class EpisodeView:
     drawdown: FloatArray  # (n, k) loss from the highest close of the episode, positive fractions
     weights: FloatArray  # (n, N+1) at the last close, cash last
     recent_returns: FloatArray  # (n, RECENT_SESSIONS) net session returns, latest last; 0 before the episode
+    gross: FloatArray  # (n, k) sum of absolute weights of names at each close, before any cap on it
 
 
 class _Rule(Component):
@@ -46,7 +47,7 @@ class DrawdownTermination(_Rule):
 class MarginCallTermination(_Rule):
     """End an episode when equity at a close is at or below a fraction of the opening equity.
 
-    Accounts have no loans, so the margin is a floor relative to the opening equity.
+    The floor does not depend on what the account holds; `maintenance_margin` is the call of a broker.
     """
 
     kind: Literal["margin_call"] = "margin_call"
@@ -56,6 +57,20 @@ class MarginCallTermination(_Rule):
     def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
         """Whether each episode ends, (n,)."""
         return view.path.min(axis=1) <= self.maintenance
+
+
+class MaintenanceMarginTermination(_Rule):
+    """End an episode when equity at a close is a fraction `margin` or less of the gross value of the positions.
+
+    Source: FINRA Rule 4210, maintenance margin of 25 % for long positions.
+    """
+
+    kind: Literal["maintenance_margin"] = "maintenance_margin"
+    margin: Share = 0.25  # equity over the sum of absolute values of positions; 0.25 is a gross of 4
+
+    def triggers(self, view: EpisodeView) -> NDArray[np.bool_]:
+        """Whether each episode ends, (n,)."""
+        return view.gross.max(axis=1) * self.margin >= 1.0
 
 
 class RiskBreachTermination(_Rule):
@@ -84,7 +99,7 @@ class RiskBreachTermination(_Rule):
 
         broken = np.zeros(len(view.weights), dtype=bool)
         if self.max_weight is not None:
-            broken |= view.weights[:, :-1].max(axis=1) > self.max_weight
+            broken |= np.abs(view.weights[:, :-1]).max(axis=1) > self.max_weight
         if self.max_volatility is not None:
             broken |= volatilities(view.recent_returns, self.window) > self.max_volatility
         if self.max_cvar is not None:
@@ -93,7 +108,7 @@ class RiskBreachTermination(_Rule):
 
 
 Termination = Annotated[
-    DrawdownTermination | MarginCallTermination | RiskBreachTermination,
+    DrawdownTermination | MarginCallTermination | MaintenanceMarginTermination | RiskBreachTermination,
     Field(discriminator="kind"),
     Family("terminations"),
 ]

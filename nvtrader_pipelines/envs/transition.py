@@ -10,10 +10,14 @@ Flags = NDArray[np.uint8]
 
 BEFORE_FILL, AFTER_FILL, WHOLE = 0, 1, 2  # legs of a session
 TRADABLE, DELISTED = 1, 2  # flags of a name's condition
-MARGIN, BORROW = 0, 1  # columns of the charges
+MARGIN, BORROW, EXCESS = 0, 1, 2  # columns of the charges: on debt, short value, gross above 1
 DRIFTED, EXECUTED, HELD, TRADES = 0, 1, 2, 3  # rows written for each portfolio
+GROWTH, CASH = 0, 1  # rows of a path
+BEFORE_CAP, GROSS, FINANCED, CAP_TURNOVER = 2, 3, 4, 5  # further rows, if exposures are tracked
+PLAIN_ROWS, TRACKED_ROWS = 2, 6
 FLOATS_PER_CACHE_LINE = 8  # float64
 ALL_IN_PANEL = -1  # no row ends beyond the panel
+ANY_CAPPED = -2  # nor does any, and the cap on gross traded
 
 # Rows are read and written in place by index: a view of each would cost more than its arithmetic.
 
@@ -21,8 +25,8 @@ ALL_IN_PANEL = -1  # no row ends beyond the panel
 @njit(cache=True)
 def _drift(  # noqa: PLR0913 - flat arrays and indices keep a compiled call cheap
     weights: Floats, i: int, returns: Floats, charges: Floats, leg: int, session: int, drifted: Floats, o: int
-) -> float:
-    """Write row `o`: row `i` after a leg's returns and charges; returns the growth.
+) -> tuple[float, float, float]:
+    """Write row `o`: row `i` after a leg's returns and charges; returns growth, charge and short value before.
 
     Both rows may be the same. If an account's debt reaches its equity, its growth is 0 and its weights are cash.
     """
@@ -35,17 +39,19 @@ def _drift(  # noqa: PLR0913 - flat arrays and indices keep a compiled call chea
         drifted[o, j] = grown
         growth += grown
     cash = weights[i, n_symbols]
-    cash -= charges[leg, session, MARGIN] * max(0.0, -cash) + charges[leg, session, BORROW] * short
+    charge = charges[leg, session, MARGIN] * max(0.0, -cash) + charges[leg, session, BORROW] * short
+    charge += charges[leg, session, EXCESS] * max(0.0, 2.0 * short - cash)  # gross above 1
+    cash -= charge
     growth += cash
     if growth <= 0.0:
         for j in range(n_symbols):
             drifted[o, j] = 0.0
         drifted[o, n_symbols] = 1.0
-        return 0.0
+        return 0.0, charge, short
     for j in range(n_symbols):
         drifted[o, j] /= growth
     drifted[o, n_symbols] = cash / growth
-    return growth
+    return growth, charge, short
 
 
 @njit(cache=True)
@@ -96,6 +102,63 @@ def _trade(  # noqa: PLR0913
     return 0.5 * (traded + abs(net))
 
 
+@njit(cache=True, inline="always")
+def _track_close(  # noqa: PLR0913
+    held: Floats,
+    i: int,
+    short: float,
+    close_cap: float,
+    condition: Flags,
+    at: int,
+    closing: Floats,
+    path: Floats,
+    k: int,
+) -> bool:
+    """Write the gross of row `i` at a close, and scale the row to the cap; returns whether it was above.
+
+    `short` is the short value before the session; without any, the gross is what is not cash.
+    """
+    cash = held.shape[1] - 1
+    gross = 1.0 - held[i, cash]
+    if short > 0.0:
+        for j in range(cash):
+            gross += 2.0 * max(0.0, -held[i, j])
+    path[BEFORE_CAP, i, k] = gross
+    path[GROSS, i, k] = gross
+    path[CAP_TURNOVER, i, k] = 0.0
+    if gross > close_cap:
+        _cap_gross(held, i, close_cap, condition, at, closing, path, k)
+        return True
+    return False
+
+
+@njit(cache=True, inline="always")
+def _cap_gross(  # noqa: PLR0913
+    held: Floats, i: int, close_cap: float, condition: Flags, at: int, closing: Floats, path: Floats, k: int
+) -> None:
+    """Scale row `i` to the cap on gross; writes its gross after, turnover and trades.
+
+    Names without a price keep their weight, so that the others are scaled by more.
+    """
+    cash, gross, frozen = held.shape[1] - 1, path[BEFORE_CAP, i, k], 0.0
+    for j in range(cash):
+        if not condition[at, j] & TRADABLE:
+            frozen += abs(held[i, j])
+    share = max(0.0, close_cap - frozen) / (gross - frozen) if frozen < gross else 1.0
+    names, net, traded, gross = 0.0, 0.0, 0.0, 0.0
+    for j in range(cash):
+        change = (share - 1.0) * held[i, j] if condition[at, j] & TRADABLE else 0.0
+        closing[i, k, j] = change
+        net += change
+        traded += abs(change)
+        held[i, j] += change
+        names += held[i, j]
+        gross += abs(held[i, j])
+    held[i, cash] = 1.0 - names
+    path[GROSS, i, k] = gross
+    path[CAP_TURNOVER, i, k] = 0.5 * (traded + abs(net))
+
+
 @njit(cache=True)
 def _prefetch(
     returns: Floats, charges: Floats, condition: Flags, session: int, filled_at: int, n_sessions: int
@@ -125,17 +188,23 @@ def hold_rows(  # noqa: PLR0913
     condition: Flags,
     decided_at: Ints,
     filled_at: Ints,
+    close_cap: float,
     portfolios: Floats,
     path: Floats,
     turnover: Floats,
+    closing: Floats,
 ) -> int:
     """Trade n portfolios once and hold them for k sessions.
 
     Writes `portfolios` (4, n, N+1): drifted, executed, held at the end, trades; `path` (2, n, k): growth of each
-    session before costs, and cash at its close; and `turnover` (n,). Returns the first row that ends beyond the panel,
-    in which case nothing is written, or `ALL_IN_PANEL`.
+    session before costs, and cash at its close; and `turnover` (n,). A path of (6, n, k) tracks exposures: gross before
+    and after the cap on it at each close, financing, and the cap's turnover; its trades go to `closing` (n, k, N),
+    zeros.
+    Returns the first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL`, or
+    `ANY_CAPPED`.
     """
-    n_sessions, cash = path.shape[2], returns.shape[2]
+    n_sessions, cash, is_tracked = path.shape[2], returns.shape[2], len(path) == TRACKED_ROWS
+    is_capped = False
     for i in range(len(weights)):
         if decided_at[i] < 0 or decided_at[i] + n_sessions >= returns.shape[1]:
             return i
@@ -143,14 +212,21 @@ def hold_rows(  # noqa: PLR0913
     drifted, executed, held, trades = portfolios[DRIFTED], portfolios[EXECUTED], portfolios[HELD], portfolios[TRADES]
     for i in range(len(weights)):
         at = decided_at[i] + 1
-        growth = _drift(weights, i, returns, charges, BEFORE_FILL, at, drifted, i)
+        growth, charge, _ = _drift(weights, i, returns, charges, BEFORE_FILL, at, drifted, i)
         turnover[i] = _trade(drifted, i, target, trade[i] and growth > 0.0, condition, filled_at[i], executed, trades)
-        path[0, i, 0] = growth * _drift(executed, i, returns, charges, AFTER_FILL, at, held, i)
-        path[1, i, 0] = held[i, cash]
+        grown, charged, short = _drift(executed, i, returns, charges, AFTER_FILL, at, held, i)
+        path[GROWTH, i, 0] = growth * grown
+        if is_tracked:
+            path[FINANCED, i, 0] = charge + growth * charged
+            is_capped |= _track_close(held, i, short, close_cap, condition, at, closing, path, 0)
+        path[CASH, i, 0] = held[i, cash]
         for later in range(1, n_sessions):
-            path[0, i, later] = _drift(held, i, returns, charges, WHOLE, at + later, held, i)
-            path[1, i, later] = held[i, cash]
-    return ALL_IN_PANEL
+            path[GROWTH, i, later], charge, short = _drift(held, i, returns, charges, WHOLE, at + later, held, i)
+            if is_tracked:
+                path[FINANCED, i, later] = charge
+                is_capped |= _track_close(held, i, short, close_cap, condition, at + later, closing, path, later)
+            path[CASH, i, later] = held[i, cash]
+    return ANY_CAPPED if is_capped else ALL_IN_PANEL
 
 
 @njit(cache=True)
@@ -170,24 +246,38 @@ def close_rows(
     for later in range(n_sessions):
         now, leg = held[later], WHOLE if later else AFTER_FILL
         for i in range(len(executed)):
-            growth[later, i] = _drift(before, i, returns, charges, leg, decided_at[i] + 1 + later, now, i)
+            growth[later, i], _, _ = _drift(before, i, returns, charges, leg, decided_at[i] + 1 + later, now, i)
         before = now
     return ALL_IN_PANEL
 
 
 @njit(cache=True)
-def drift_rows(weights: Floats, returns: Floats, charges: Floats, closed_at: Ints, held: Floats, growth: Floats) -> int:
+def drift_rows(  # noqa: PLR0913
+    weights: Floats,
+    returns: Floats,
+    charges: Floats,
+    condition: Flags,
+    closed_at: Ints,
+    close_cap: float,
+    held: Floats,
+    path: Floats,
+    closing: Floats,
+) -> int:
     """Hold n portfolios for the session after `closed_at` (n,), without a fill.
 
-    Writes `held` (n, N+1) and `growth` (n,). Returns the first row that ends beyond the panel, in which case nothing is
-    written, or `ALL_IN_PANEL`.
+    Writes `held` (n, N+1), and a tracked `path` (6, n, 1) and `closing` (n, 1, N) as `hold_rows` does. Returns the
+    first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL`, or `ANY_CAPPED`.
     """
+    cash, is_capped = weights.shape[1] - 1, False
     for i in range(len(weights)):
         if closed_at[i] < 0 or closed_at[i] + 1 >= returns.shape[1]:
             return i
     for i in range(len(weights)):
-        growth[i] = _drift(weights, i, returns, charges, WHOLE, closed_at[i] + 1, held, i)
-    return ALL_IN_PANEL
+        at = closed_at[i] + 1
+        path[GROWTH, i, 0], path[FINANCED, i, 0], short = _drift(weights, i, returns, charges, WHOLE, at, held, i)
+        is_capped |= _track_close(held, i, short, close_cap, condition, at, closing, path, 0)
+        path[CASH, i, 0] = held[i, cash]
+    return ANY_CAPPED if is_capped else ALL_IN_PANEL
 
 
 @njit(cache=True)
@@ -217,8 +307,9 @@ def hold_path(  # noqa: PLR0913
         row = decided_at[d] - start
         end = decided_at[d + 1] - start if d + 1 < n_decisions else len(growth)
         at = decided_at[d] + 1
-        before_fill = _drift(closing, row, returns, charges, BEFORE_FILL, at, drifted, d)
+        before_fill, _, _ = _drift(closing, row, returns, charges, BEFORE_FILL, at, drifted, d)
         turnover[d] = _trade(drifted, d, target, before_fill > 0.0, condition, filled_at[d], executed, trades)
-        growth[row] = before_fill * _drift(executed, d, returns, charges, AFTER_FILL, at, closing, row + 1)
+        after_fill, _, _ = _drift(executed, d, returns, charges, AFTER_FILL, at, closing, row + 1)
+        growth[row] = before_fill * after_fill
         for later in range(row + 1, end):
-            growth[later] = _drift(closing, later, returns, charges, WHOLE, start + later + 1, closing, later + 1)
+            growth[later], _, _ = _drift(closing, later, returns, charges, WHOLE, start + later + 1, closing, later + 1)

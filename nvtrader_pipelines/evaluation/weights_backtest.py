@@ -15,7 +15,14 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.weights_table import align_weights
-from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, Financing, ProportionalCost, total_cost
+from nvtrader_pipelines.portfolio.costs import (
+    CostFunction,
+    CostModel,
+    Financing,
+    FinancingModel,
+    ProportionalCost,
+    total_cost,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -30,7 +37,7 @@ class Execution(Component):
 
     fill: FillTiming = "next_open"  # next_close on a panel without opens
     costs: tuple[CostModel, ...] = (ProportionalCost(),)  # summed
-    financing: Financing = Financing()  # cost of debt and short positions
+    financing: FinancingModel = Financing()  # cost of debt and short positions
     gross_limit: Annotated[float, Field(gt=0.0, le=10.0)] = 1.0  # of the sum of absolute target weights, without cash
 
 

@@ -13,7 +13,9 @@ from nvtrader_pipelines.market.symbol_groups import name_symbols
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
-SMALLER_IS_TIGHTER = ("max_position", "max_gross", "max_net", "max_sector", "max_turnover", "max_volatility")
+SMALLER_IS_TIGHTER = (
+    "max_position", "max_short", "max_gross", "max_net", "max_sector", "max_turnover", "max_volatility",
+)  # fmt: skip
 LARGER_IS_TIGHTER = ("min_net", "min_names", "wash_sale_days")
 
 
@@ -83,10 +85,15 @@ def _purchases(plan: RebalancePlan) -> list[tuple[str, float]]:
 
 def _positions(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
     bound, sentence = limits.max_position, "{} would weigh {:.2%}, above the {:.2%} that one name may weigh"
+    most_short, short = limits.max_short, "{} would be sold short at {:.2%}, above the {:.2%} that one name may be"
     return [
         _finding("max_position_pct", "hard", wanted, bound, sentence.format(name, wanted, bound), name)
         for name, _, wanted in _names(plan)
         if abs(wanted) > bound + ROUNDING
+    ] + [
+        _finding("max_position_pct", "hard", wanted, -most_short, short.format(name, -wanted, most_short), name)
+        for name, _, wanted in _names(plan)
+        if -bound - ROUNDING <= wanted < -most_short - ROUNDING
     ]
 
 

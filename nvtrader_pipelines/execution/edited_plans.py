@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.envs.account import Account, situation_of
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.policies.pipeline_policy import limits_only
 from nvtrader_pipelines.portfolio.cash import CASH
-from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds
+from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 ROUNDING = 1e-6  # of equity: weights typed with six decimals may miss a sum of 1 by this much
 PERSON = "person"  # stage of the weights as a person gave them
@@ -38,7 +38,7 @@ def make_edited_plan(
             f"{', '.join(unpriced)} had none; leave out what would be bought"
         )
     rebal_freq = deployed.spec.environment.rebal_freq
-    situation = Situation(panel, t, held.weights, held.drawdown, held.recent_returns, Thresholds(), rebal_freq)
+    situation = situation_of(held, panel, t, Thresholds(), rebal_freq)
     limited = pipeline.start(panel)(weights, situation)
     proposed, *later = limited.stages
     stages = [

@@ -193,6 +193,19 @@ class ExperimentSpec(Component):
         return self
 
     @model_validator(mode="after")
+    def _limits_allow_the_action(self) -> Self:
+        """Require limits that leave leverage or short positions to an action that has them."""
+        action, limits = self.environment.action, self.pipeline.risk_limits
+        for limit, least in (("max_gross", 1.0), ("max_short", 0.0)):
+            most = getattr(action, limit, least)
+            if most > least and getattr(limits, limit) <= least:
+                raise ValueError(
+                    f"environment.action: {action.kind} has a {limit} of {most:g}, but pipeline.risk_limits.{limit} is "
+                    f"{getattr(limits, limit):g} and would cut it away; raise the limit"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _cap_is_within_the_limits(self) -> Self:
         rules = {"agent": self.agent, **{f"baselines.{i}": rule for i, rule in enumerate(self.baselines)}}
         for field, rule in rules.items():

@@ -5,10 +5,10 @@ from typing import Self
 
 import numpy as np
 
-from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.envs.account import Account, situation_of
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
-from nvtrader_pipelines.portfolio.pipeline import Situation, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.allocators import PolicyAction
 from nvtrader_pipelines.portfolio.pipeline.pipeline import Run
 from nvtrader_pipelines.portfolio.pipeline.selectors import StaticUniverse
@@ -60,9 +60,7 @@ class PipelinedPolicy:
         proposed = self._policy.decide(panel, t, account)
         if proposed.target is None:
             return proposed
-        situation = Situation(
-            panel, t, account.weights, account.drawdown, account.recent_returns, self._thresholds, self._rebal_freq
-        )
+        situation = situation_of(account, panel, t, self._thresholds, self._rebal_freq)
         result = self._shared.start(panel)(proposed.target, situation)
         changed = result.weights is not proposed.target
         holds = changed and np.array_equal(result.weights, account.weights)

@@ -107,15 +107,16 @@ def check_earlier_observations_are_not_overwritten(observation: Observation) -> 
     np.testing.assert_array_equal(first, before)
 
 
-def check_targets_are_on_the_simplex_of_eligible_names(action: Action) -> None:
-    """Require non-negative weights of eligible names and cash that sum to 1."""
+def check_targets_are_portfolios_of_eligible_names(action: Action) -> None:
+    """Require weights of eligible names and cash that sum to 1; without debt or short positions unless levered."""
     panel, length = eventful_panel(), action.size(N_NAMES).length
+    max_gross, max_short = getattr(action, "max_gross", 1.0), getattr(action, "max_short", 0.0)
     for seed, scale in zip(SEEDS, (0.0, 0.1, 3.0, 1e3) * 3, strict=False):
         generator = np.random.default_rng(seed)
         t = generator.integers(0, len(panel.sessions), 20)
         weights = action.start(panel)(generator.normal(0.0, 1.0, (20, length)) * scale, t)
         assert weights.dtype == np.float64
-        _require_portfolios(weights, panel.eligible[t])
+        _require_portfolios(weights, panel.eligible[t], max_gross=max_gross, max_short=max_short)
 
 
 def check_action_beyond_the_box_is_clipped(action: Action) -> None:
@@ -227,8 +228,13 @@ def check_scaled_cost_is_in_proportion(model: CostModel) -> None:
     np.testing.assert_allclose(doubled, 2.0 * known, rtol=1e-12)
 
 
-def _require_portfolios(weights: NDArray[np.float64], eligible: NDArray[np.bool_]) -> None:
-    assert (weights >= 0.0).all(), "weights must not be negative"
+def _require_portfolios(
+    weights: NDArray[np.float64], eligible: NDArray[np.bool_], *, max_gross: float = 1.0, max_short: float = 0.0
+) -> None:
+    assert (weights[:, :-1] >= -max_short).all(), "weights must not be negative"
+    lowest_cash = 0.0 if max_gross <= 1.0 else 1.0 - max_gross - 1e-12
+    assert (weights[:, -1] >= lowest_cash).all(), "cash must not be negative"
+    assert (np.abs(weights[:, :-1]).sum(axis=1) <= max_gross + 1e-12).all(), "gross must be within its cap"
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-12)
     assert not weights[:, :-1][~eligible].any(), "ineligible names must have no weight"
 
@@ -244,7 +250,7 @@ OBSERVATIONS = (
     check_earlier_observations_are_not_overwritten,
 )
 ACTIONS = (
-    check_targets_are_on_the_simplex_of_eligible_names,
+    check_targets_are_portfolios_of_eligible_names,
     check_action_beyond_the_box_is_clipped,
     check_float32_and_float64_actions_give_equal_targets,
     check_action_states_its_size,

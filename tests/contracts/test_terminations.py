@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.actions import LeveredSimplexAction, ResidualAction
 from nvtrader_pipelines.envs.rewards import DifferentialSharpe, LogGrowth
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -14,7 +14,12 @@ from tests.panels import eventful_panel, with_other_future
 
 RULES = pytest.mark.parametrize("rule", defaults("termination"), ids=lambda rule: rule.kind)
 # Limits that end some of the episodes on a nervous market, and not all at once.
-TIGHT = {"drawdown": {"limit": 0.2}, "margin_call": {"maintenance": 0.85}, "risk_breach": {"max_cvar": 0.048}}
+TIGHT = {
+    "drawdown": {"limit": 0.2},
+    "margin_call": {"maintenance": 0.85},
+    "maintenance_margin": {"margin": 0.4},
+    "risk_breach": {"max_cvar": 0.048},
+}
 
 
 def nervous_panel():
@@ -33,10 +38,11 @@ def tighten(kind, **fields):
 
 
 def spec_with(*rules, **fields):
+    is_levered = any(rule.kind == "maintenance_margin" for rule in rules)
     return EnvSpec(
         episode_len=20,
         rebal_freq=4,
-        action=ResidualAction(anchor=EqualWeightAnchor()),
+        action=LeveredSimplexAction() if is_levered else ResidualAction(anchor=EqualWeightAnchor()),
         rewards=(LogGrowth(), DifferentialSharpe()),
         terminations=rules,
         **fields,
@@ -80,7 +86,8 @@ def test_account_in_cash_is_never_ended(rule):
 
 @RULES
 def test_episode_is_unchanged_until_the_rule_ends_it(rule):
-    ruled, free = (play(spec, n_steps=20) for spec in (spec_with(tighten(rule.kind)), spec_with()))
+    spec = spec_with(tighten(rule.kind))
+    ruled, free = (play(each, n_steps=20) for each in (spec, spec.model_copy(update={"terminations": ()})))
     alive = np.ones(8, dtype=bool)
     for step, other in zip(ruled, free, strict=True):
         np.testing.assert_array_equal(step.reward[alive], other.reward[alive])

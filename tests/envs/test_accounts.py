@@ -7,7 +7,7 @@ from nvtrader_pipelines.envs.accounts import Accounts, opening_account_with_hist
 from nvtrader_pipelines.envs.dynamics import drift, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.portfolio.costs import total_cost
+from nvtrader_pipelines.portfolio.costs import no_cost, total_cost
 from tests.panels import GAP, GAPPY, STEADY, eventful_panel
 
 CASH = 6  # its column
@@ -133,8 +133,8 @@ def test_account_moved_by_sessions_equals_one_step_bit_for_bit(fill):
         one = settle(one, done.weights[0], float(done.session_growth[0, 0]))
         path = [one.equity]
         for later in range(1, 5):
-            held, growth = drift(one.weights[None, :], holding_period(legs, at + later, 1))
-            one = settle(one, held[0], float(growth[0]))
+            held = drift(one.weights[None, :], holding_period(legs, at + later, 1), no_cost)
+            one = settle(one, held.weights[0], float(held.session_growth[0, 0]))
             path.append(one.equity)
         assert path == step.path[1].tolist()
         assert one.weights.tolist() == accounts.weights[1].tolist()
@@ -146,9 +146,9 @@ def test_drift_of_several_sessions_is_refused():
     panel = eventful_panel()
     legs, weights = market_legs(panel, "next_close"), opening_account_with_history(6).weights[None, :]
     with pytest.raises(ValueError, match="has 2"):
-        drift(weights, holding_period(legs, np.array([3]), 2))
+        drift(weights, holding_period(legs, np.array([3]), 2), no_cost)
     with pytest.raises(IndexError, match="beyond the panel"):
-        drift(weights, holding_period(legs, np.array([len(panel.sessions) - 1]), 1))
+        drift(weights, holding_period(legs, np.array([len(panel.sessions) - 1]), 1), no_cost)
 
 
 def test_account_with_nan_equity_is_not_settled():

@@ -11,6 +11,7 @@ from nvtrader_pipelines.envs.rewards.realized_risk import expected_shortfalls
 from nvtrader_pipelines.envs.terminations import (
     DrawdownTermination,
     EpisodeView,
+    MaintenanceMarginTermination,
     MarginCallTermination,
     RiskBreachTermination,
     StopProperly,
@@ -22,11 +23,12 @@ REWARDS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8).map(np.array)
 COEFFICIENTS = st.floats(0.0, 1.0)
 
 
-def view(path=((1.0, 1.0),), peak=1.0, weights=((0.5, 0.5),), recent=None):
+def view(path=((1.0, 1.0),), peak=1.0, weights=((0.5, 0.5),), recent=None, gross=None):
     path = np.array(path)
     peaks = np.maximum(peak, np.maximum.accumulate(path, axis=1))
     recent = np.zeros((len(path), 63)) if recent is None else recent
-    return EpisodeView(path, 1.0 - path / peaks, np.array(weights), recent)
+    gross = np.ones_like(path) if gross is None else np.array(gross)
+    return EpisodeView(path, 1.0 - path / peaks, np.array(weights), recent, gross)
 
 
 def test_drawdown_is_triggered_at_any_close_of_the_step():
@@ -43,6 +45,12 @@ def test_margin_call_counts_from_the_opening_equity():
     paths = [[1.0, 0.51], [1.0, 0.5], [0.4, 0.9]]
     triggers = MarginCallTermination(maintenance=0.5).triggers(view(paths, peak=3.0, weights=np.full((3, 2), 0.5)))
     assert triggers.tolist() == [False, True, True]
+
+
+def test_maintenance_margin_is_equity_over_the_gross_at_any_close():
+    gross = [[3.9, 3.9], [4.0, 1.0], [1.0, 4.5], [0.0, 0.0]]
+    paths = view(np.ones((4, 2)), weights=np.full((4, 2), 0.5), gross=gross)
+    assert MaintenanceMarginTermination(margin=0.25).triggers(paths).tolist() == [False, True, True, False]
 
 
 def test_risk_breach_by_weight_does_not_count_cash():

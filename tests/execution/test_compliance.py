@@ -276,12 +276,12 @@ def test_the_tighter_limits_do_not_depend_on_the_order(a, b):
 
 def test_every_limit_is_tightened():
     loose = RiskLimits(
-        max_position=1, max_gross=1, max_net=1, min_net=0, max_sector=1, max_turnover=1, min_names=0, max_volatility=9,
-        wash_sale_days=0, restricted=(),
+        max_position=1, max_short=1, max_gross=1, max_net=1, min_net=0, max_sector=1, max_turnover=1, min_names=0,
+        max_volatility=9, wash_sale_days=0, restricted=(),
     )  # fmt: skip
     tight = RiskLimits(
-        max_position=0.1, max_gross=0.9, max_net=0.9, min_net=0.1, max_sector=0.2, max_turnover=0.1, min_names=9,
-        max_volatility=0.1, wash_sale_days=60, restricted=("A",),
+        max_position=0.1, max_short=0.1, max_gross=0.9, max_net=0.9, min_net=0.1, max_sector=0.2, max_turnover=0.1,
+        min_names=9, max_volatility=0.1, wash_sale_days=60, restricted=("A",),
     )  # fmt: skip
     assert all(getattr(loose, name) != getattr(tight, name) for name in RiskLimits.model_fields if name != "kind")
     assert tightest_limits(loose, tight) == tight

@@ -37,7 +37,13 @@ class SimulatedMarket:
     ) -> Self:
         """Make the market of an experiment's environment."""
         fees = total_cost(environment.cost_models, panel) if environment.cost_models else no_cost
-        legs = market_legs(panel, resolve_fill(environment.fill, panel))
+        legs = market_legs(
+            panel,
+            resolve_fill(environment.fill, panel),
+            environment.financing,
+            close_cap=environment.close_cap,
+            tracks_exposure=environment.is_levered,
+        )
         return cls(panel, legs, prices, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
 
     def filled_at(self, t: int) -> int:
@@ -67,10 +73,9 @@ class SimulatedMarket:
         period = self._period(t, frozen)
         return hold(account.weights[None, :], weights[None, :], np.array([target is not None]), period, self.cost)
 
-    def drift(self, account: Account, t: int) -> tuple[FloatArray, float]:
-        """Return weights (N+1,) and growth of the session after `t` without a decision at its close."""
-        held, growth = drift(account.weights[None, :], holding_period(self.legs, np.array([t]), 1))
-        return held[0], float(growth[0])
+    def drift(self, account: Account, t: int) -> Transition:
+        """Return the transition of the session after `t` without a decision at its close."""
+        return drift(account.weights[None, :], holding_period(self.legs, np.array([t]), 1), self.cost)
 
     def growth_to_fill(self, account: Account, t: int) -> float:
         """Growth of equity from the close of a decision to just before its fill."""

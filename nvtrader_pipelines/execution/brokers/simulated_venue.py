@@ -118,7 +118,9 @@ class SimulatedVenue(Venue):
             expected = self._expected_shares(before, bought, paid, t - 1)
             cash = self._expected_cash(before, fills, transition, paid, t - 1)
         else:
-            state = self._make_state(t, settle(account, *self._market.drift(account, t - 1)), in_force)
+            transition = self._market.drift(account, t - 1)
+            growth = float(transition.session_growth[0, 0])
+            state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
             expected, cash = self._adjusted_shares(before, t - 1), before.weights[-1] * before.value
         self._require_session(np.array(state.weights), t)
         differences = [each.sentence for each in reconcile(expected, state.shares)]

@@ -8,14 +8,16 @@ from pydantic import Field
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.pipeline.risk_limits import RiskLimits, Share
+from nvtrader_pipelines.portfolio.pipeline.risk_limits import Gross, RiskLimits, Share, Turnover
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     Adjust,
     BoolArray,
     FloatArray,
     Situation,
     add_cash,
+    drop_rounding,
     format_names,
+    gross_exposure,
     move_towards,
     one_way_turnover,
     restrict_to,
@@ -35,7 +37,7 @@ class TurnoverLimit(Component):
 
     kind: Literal["turnover_limit"] = "turnover_limit"
     risk_limit: ClassVar[str] = "max_turnover"  # field of the risk limits that bounds it
-    max_turnover: Share | None = None  # one-way, cash included; null: as in the risk limits
+    max_turnover: Turnover | None = None  # one-way, cash included; null: as in the risk limits
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:
@@ -76,17 +78,17 @@ class PartialAdjustment(Component):
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
             start = restrict_to(situation.held, panel.eligible[situation.t])
-            exposure, held = weights[:-1].sum(), start[:-1].sum()
+            exposure, held = gross_exposure(weights), gross_exposure(start)
             if self.share == 1.0 or not (exposure > ROUNDING and held > ROUNDING):
                 return weights, ""
-            rescaled = add_cash(np.maximum(0.0, start[:-1]) * (exposure / held))
+            rescaled = add_cash(drop_rounding(start[:-1]) * (exposure / held))
             return move_towards(rescaled, weights, self.share), f"{self.share:.0%} of the way from the held mix"
 
         return adjust
 
 
 class PositionCap(Component):
-    """Cap on the weight per name."""
+    """Cap on the weight per name, long or short; short positions are also held to `risk_limits.max_short`."""
 
     kind: Literal["position_cap"] = "position_cap"
     risk_limit: ClassVar[str] = "max_position"
@@ -98,16 +100,19 @@ class PositionCap(Component):
         cap = risk_limits.max_position if self.max_position is None else self.max_position
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
-            over = weights[:-1] > cap
-            if not over.any():
+            names, most_short = weights[:-1], min(cap, risk_limits.max_short)
+            over, under = names > cap, names < -most_short
+            if not (over | under).any():
                 return weights, ""
-            return add_cash(np.minimum(weights[:-1], cap)), f"{format_names(panel.symbols, over)} cut to {cap:.1%}"
+            cuts = [(over, f"cut to {cap:.1%}"), (under, f"short cut to {most_short:.1%}")]
+            reason = "; ".join(f"{format_names(panel.symbols, cut)} {how}" for cut, how in cuts if cut.any())
+            return add_cash(np.clip(names, -most_short, cap)), reason
 
         return adjust
 
 
 class SectorCap(Component):
-    """Cap on the weight per sector; names of a sector above it are scaled proportionally.
+    """Cap on the absolute weight per sector; names of a sector above it are scaled proportionally.
 
     Every name of the market needs its sector in the experiment itself, since a separate file could change.
     """
@@ -115,7 +120,7 @@ class SectorCap(Component):
     kind: Literal["sector_cap"] = "sector_cap"
     risk_limit: ClassVar[str] = "max_sector"
     sectors: dict[str, str] = Field(default={})  # symbol: sector, for every name of the market
-    max_sector: Share | None = None  # null: as in the risk limits
+    max_sector: Gross | None = None  # null: as in the risk limits
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:
@@ -130,7 +135,7 @@ class SectorCap(Component):
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
             names, reasons = weights[:-1], []
             for sector, inside in members.items():
-                total = float(names[inside].sum())
+                total = float(np.abs(names[inside]).sum())
                 if total > limit + ROUNDING:
                     names = np.where(inside, names * (limit / total), names)
                     reasons.append(f"{sector} of {total:.1%} cut to {limit:.1%}")
@@ -155,30 +160,48 @@ class GrossExposure(Component):
 
     kind: Literal["gross_exposure"] = "gross_exposure"
     risk_limit: ClassVar[str] = "max_gross"
-    max_gross: Share | None = None  # sum of absolute weights; null: as in the risk limits
+    max_gross: Gross | None = None  # sum of absolute weights; null: as in the risk limits
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002 - one signature
         """Return the stage for one panel."""
         limit = risk_limits.max_gross if self.max_gross is None else self.max_gross
-        return lambda weights, _: _cap_exposure(weights, float(np.abs(weights[:-1]).sum()), limit, "gross")
+
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
+            gross = gross_exposure(weights)
+            if gross <= limit + ROUNDING:
+                return weights, ""
+            return scale_exposure(weights, limit / gross), f"gross of {gross:.1%} cut to {limit:.1%}"
+
+        return adjust
 
 
 class NetExposure(Component):
-    """Cap on net exposure: long less short weights of the names.
+    """Range of net exposure, long less short weights of the names; the side that is too large is scaled down.
 
     No stage raises an exposure, so a pipeline whose risk limits have a positive minimum is refused.
     """
 
     kind: Literal["net_exposure"] = "net_exposure"
     risk_limit: ClassVar[str] = "max_net"
-    max_net: Share | None = None  # sum of weights; null: as in the risk limits
+    max_net: Gross | None = None  # sum of weights; null: as in the risk limits
     mark_truncated: bool = True  # whether a cut is marked in the result
 
     def start(self, panel: MarketPanel, risk_limits: RiskLimits) -> Adjust:  # noqa: ARG002
         """Return the stage for one panel."""
         limit = risk_limits.max_net if self.max_net is None else self.max_net
-        return lambda weights, _: _cap_exposure(weights, float(weights[:-1].sum()), limit, "net")
+        least = risk_limits.min_net
+
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
+            names, net = weights[:-1], float(weights[:-1].sum())
+            bound, side = (limit, names > 0.0) if net > limit + ROUNDING else (least, names < 0.0)
+            if bound == least and net >= least - ROUNDING:
+                return weights, ""
+            too_large, rest = float(names[side].sum()), float(names[~side].sum())
+            scaled = np.where(side, names * ((bound - rest) / too_large), names)
+            return add_cash(scaled), f"net of {net:.1%} cut to {bound:.1%}"
+
+        return adjust
 
 
 def restriction(panel: MarketPanel, restricted: tuple[str, ...]) -> Adjust:
@@ -192,16 +215,10 @@ def restriction(panel: MarketPanel, restricted: tuple[str, ...]) -> Adjust:
         over = names & (weights[:-1] > situation.held[:-1])
         if not over.any():
             return weights, ""
-        capped = np.where(over, np.maximum(0.0, situation.held[:-1]), weights[:-1])
+        capped = np.where(over, np.minimum(weights[:-1], np.maximum(0.0, situation.held[:-1])), weights[:-1])
         return add_cash(capped), f"{format_names(panel.symbols, over)} restricted: held or sold, and not bought"
 
     return adjust
-
-
-def _cap_exposure(weights: FloatArray, exposure: float, limit: float, name: str) -> tuple[FloatArray, str]:
-    if exposure <= limit + ROUNDING:
-        return weights, ""
-    return scale_exposure(weights, limit / exposure), f"{name} of {exposure:.1%} cut to {limit:.1%}"
 
 
 Limit = Annotated[

@@ -29,6 +29,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Situation,
     StageWeights,
     format_names,
+    gross_exposure,
     require_finite,
     restrict_to,
 )
@@ -122,15 +123,17 @@ class WeightPipeline(Component):
         if self.risk_limits.restricted:
             limits.append((RESTRICTED, True, restriction(panel, self.risk_limits.restricted)))
 
+        most = max(1.0, self.risk_limits.max_gross)
+
         def run(proposal: FloatArray, situation: Situation) -> PipelineResult:
-            _require_portfolio(proposal, situation)
-            _require_account(situation)
+            _require_portfolio(proposal, situation, self.risk_limits)
+            _require_account(situation, self.risk_limits)
             names, cause = select(situation)
             selected = restrict_to(proposal, names)
             dropped = (proposal[:-1] != 0.0) & ~names
             reason = f"{format_names(panel.symbols, dropped)} {cause}" if dropped.any() else ""
             stages = [StageWeights("policy", proposal), StageWeights(self.selector.kind, selected, reason)]
-            selection = Selection(selected, names, min(1.0, float(proposal[:-1].sum())), is_timed)
+            selection = Selection(selected, names, min(most, gross_exposure(proposal)), is_timed)
             stages.append(_apply(stages[-1], self.allocator.kind, allocate(selection, situation), situation))
             stages.append(_apply(stages[-1], self.timing.kind, time(stages[-1].weights, situation), situation))
             truncated = False
@@ -151,31 +154,45 @@ def _apply(before: StageWeights, name: str, found: tuple[FloatArray, str], situa
     return StageWeights(name, weights, reason)
 
 
-def _require_portfolio(proposal: FloatArray, situation: Situation) -> None:
+def _require_portfolio(proposal: FloatArray, situation: Situation, limits: RiskLimits) -> None:
     n_symbols = len(situation.panel.symbols)
     if proposal.shape != (n_symbols + 1,):
         raise ValueError(f"a proposal needs shape ({n_symbols + 1},), names and cash, but has {proposal.shape}")
     _require_finite_weights(proposal, "a policy's proposed weights", situation)
-    if proposal.min() < 0.0 or abs(proposal.sum() - 1.0) > ROUNDING:
+    if not _is_allowed(proposal, limits, 0.0):
         raise ValueError(
-            f"a proposal must be long-only and sum to 1, but at the close of {_session(situation)} its minimum is "
-            f"{proposal.min():g} and its sum {proposal.sum():.9g}; normalize the policy's weights"
+            f"a proposal must be {_allowed(limits)} and sum to 1, but at the close of {_session(situation)} its lowest "
+            f"name is {proposal[:-1].min():g}, its cash {proposal[-1]:g} and its sum {proposal.sum():.9g}; normalize "
+            "the policy's weights, or allow more in risk_limits.max_short and max_gross"
         )
 
 
-def _require_account(situation: Situation) -> None:
+def _require_account(situation: Situation, limits: RiskLimits) -> None:
     held = situation.held
     _require_finite_weights(held, "the held weights", situation)
-    if held.min() < -ROUNDING or abs(held.sum() - 1.0) > ROUNDING:
+    if not _is_allowed(held, limits, ROUNDING):
         raise ValueError(
-            f"held weights must be long-only and sum to 1, but at the close of {_session(situation)} their minimum is "
-            f"{held.min():g} and their sum {held.sum():.9g}; check the account"
+            f"held weights must be {_allowed(limits)} and sum to 1, but at the close of {_session(situation)} their "
+            f"lowest name is {held[:-1].min():g}, their cash {held[-1]:g} and their sum {held.sum():.9g}; check the "
+            "account, or allow more in risk_limits.max_short and max_gross"
         )
     if not (np.isfinite(situation.drawdown) and np.isfinite(situation.recent_returns).all()):
         raise ValueError(
             f"drawdown and recent returns must be finite, but are not at the close of {_session(situation)}; "
             "check the account's equity"
         )
+
+
+def _is_allowed(weights: FloatArray, limits: RiskLimits, tolerance: float) -> bool:
+    """Whether weights (N+1,) sum to 1, without short positions or debt where the limits allow none."""
+    may_short, may_borrow = limits.max_short > 0.0, limits.max_gross > 1.0
+    lowest = (np.inf if may_short else weights[:-1].min(initial=0.0), np.inf if may_borrow else weights[-1])
+    return min(lowest) >= -tolerance and abs(weights.sum() - 1.0) <= ROUNDING
+
+
+def _allowed(limits: RiskLimits) -> str:
+    short = "long or short" if limits.max_short > 0.0 else "long-only"
+    return f"{short}, {'with' if limits.max_gross > 1.0 else 'without'} debt"
 
 
 def _require_finite_weights(weights: FloatArray, name: str, situation: Situation) -> None:

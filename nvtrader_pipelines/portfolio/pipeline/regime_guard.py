@@ -15,6 +15,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Adjust,
     FloatArray,
     Situation,
+    gross_exposure,
     move_towards,
     one_way_turnover,
     restrict_to,
@@ -134,8 +135,8 @@ class RegimeGuard(Component):
         most = self._threshold("turnover", situation.thresholds)
         if turnover <= most:
             return weights, ""
-        stepped, wanted = move_towards(held, weights, self.turnover_share), weights[:-1].sum()
-        gross = stepped[:-1].sum()
+        stepped, wanted = move_towards(held, weights, self.turnover_share), gross_exposure(weights)
+        gross = gross_exposure(stepped)
         if gross > wanted:
             stepped = scale_exposure(stepped, wanted / gross)
         return stepped, f"turnover of {turnover:.1%}, above {most:.1%}: {self.turnover_share:.0%} of the way"

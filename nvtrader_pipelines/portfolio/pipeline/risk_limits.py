@@ -8,6 +8,9 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Strin
 from nvtrader_pipelines.components.component import Component
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+MAX_GROSS = 4.0  # of any account: intraday buying power of a US margin account over its equity (FINRA Rule 4210)
+Gross = Annotated[float, Field(gt=0.0, le=MAX_GROSS)]
+Turnover = Annotated[float, Field(gt=0.0, le=2.0 * MAX_GROSS)]  # one-way, at most from all long to all short
 
 
 def _require_ticker(name: str) -> str:
@@ -21,14 +24,20 @@ Ticker = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator
 
 
 class RiskLimits(Component):
-    """Limits of a long-only portfolio; weights are fractions of equity, cash is no position."""
+    """Limits of a portfolio; weights are fractions of equity, cash is no position.
 
-    max_position: Share = 0.25  # of one name; a plan above it is blocked
-    max_gross: Share = 1.0  # sum of absolute weights
-    max_net: Share = 1.0  # sum of weights
-    min_net: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    max_sector: Share = 0.45  # of one sector; a plan above it waits for acknowledgement
-    max_turnover: Share = 0.20  # one-way, of one plan; a plan above it waits for acknowledgement
+    The default is long-only without debt: a gross above 1 allows debt, and `max_short` short positions.
+    """
+
+    max_position: Share = 0.25  # of one name, long or short; a plan above it is blocked
+    max_short: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=lambda share: share == 0.0)] = (
+        0.0  # of one name sold short, as a positive fraction; 0: long-only
+    )
+    max_gross: Gross = 1.0  # sum of absolute weights
+    max_net: Gross = 1.0  # sum of weights
+    min_net: Annotated[float, Field(ge=-MAX_GROSS, le=MAX_GROSS)] = 0.0  # sum of weights; negative: net short
+    max_sector: Gross = 0.45  # of one sector, in absolute weights; a plan above it waits for acknowledgement
+    max_turnover: Turnover = 0.20  # one-way, of one plan; a plan above it waits for acknowledgement
     min_names: NonNegativeInt = 4  # with weight; fewer raise a warning
     max_volatility: PositiveFloat = 0.22  # realized, per year; more raises a warning
     wash_sale_days: NonNegativeInt = (

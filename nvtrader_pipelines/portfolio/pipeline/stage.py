@@ -76,8 +76,9 @@ Adjust = Callable[[FloatArray, Situation], tuple[FloatArray, str]]  # weights to
 
 
 def add_cash(names: FloatArray) -> FloatArray:
-    """Append cash to the weights of names (N,), never below 0 by rounding; (N+1,)."""
-    return np.append(names, max(0.0, 1.0 - names.sum()))
+    """Append cash to the weights of names (N,), a debt if negative, never one by rounding; (N+1,)."""
+    cash = 1.0 - names.sum()
+    return np.append(names, 0.0 if -ROUNDING < cash < 0.0 else cash)
 
 
 def scale_exposure(weights: FloatArray, share: float) -> FloatArray:
@@ -97,7 +98,17 @@ def one_way_turnover(before: FloatArray, after: FloatArray) -> float:
 
 def move_towards(held: FloatArray, target: FloatArray, share: float) -> FloatArray:
     """Return held + share * (target - held), for a share from 0 to 1."""
-    return add_cash(np.maximum(0.0, held[:-1] + share * (target[:-1] - held[:-1])))
+    return add_cash(drop_rounding(held[:-1] + share * (target[:-1] - held[:-1])))
+
+
+def drop_rounding(names: FloatArray) -> FloatArray:
+    """Set weights (N,) that are negative by rounding to 0."""
+    return np.where((names > -ROUNDING) & (names < 0.0), 0.0, names)
+
+
+def gross_exposure(weights: FloatArray) -> float:
+    """Sum of absolute weights of the names of weights (N+1,)."""
+    return float(np.abs(weights[:-1]).sum())
 
 
 def format_names(symbols: Sequence[str], chosen: BoolArray) -> str:

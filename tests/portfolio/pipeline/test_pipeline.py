@@ -89,7 +89,7 @@ def test_positive_minimum_exposure_is_refused():
     [
         ([0.2, np.nan, 0.2, 0.2, 0.2], "finite, but those of BBB"),
         ([0.2, 0.2, 0.2, 0.2, np.inf], "finite, but those of cash"),
-        ([0.5, -0.1, 0.2, 0.2, 0.2], "minimum is -0.1"),
+        ([0.5, -0.1, 0.2, 0.2, 0.2], "lowest name is -0.1"),
         ([0.2, 0.2, 0.2, 0.2, 0.1], "its sum 0.9"),
         ([0.2, 0.2, 0.2, 0.2, 0.2 + 8e-7], "its sum 1.0000008"),
         ([0.5, 0.5], r"\(5,\).*\(2,\)"),
@@ -117,7 +117,7 @@ def test_accepted_proposal_passes_the_check_of_weights(off):
     ("account", "message"),
     [
         ({"held": [np.nan, 0.0, 0.0, 0.0, 1.0]}, "finite, but those of AAA"),
-        ({"held": [1.2, 0.0, 0.0, 0.0, -0.2]}, r"minimum is -0\.2"),
+        ({"held": [1.2, 0.0, 0.0, 0.0, -0.2]}, r"cash -0\.2"),
         ({"held": [0.2, 0.2, 0.2, 0.2, 0.1]}, r"their sum 0\.9;"),
         ({"drawdown": np.nan}, "drawdown and recent returns must be finite"),
         ({"recent_returns": np.full(63, np.nan)}, "drawdown and recent returns must be finite"),
