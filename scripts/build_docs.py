@@ -60,6 +60,7 @@ from nvtrader_pipelines.service.documents.run_facts import (
     RunDocument,
     SummaryFigures,
     WalkDocument,
+    WindowsDocument,
 )
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
 from nvtrader_pipelines.service.documents.search_facts import (
@@ -103,6 +104,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader runs": ListedRun,  # rows
     "nvtrader runs show": RunDocument,
     "nvtrader runs compare": ComparisonDocument,
+    "nvtrader runs windows": WindowsDocument,
     "nvtrader runs replay": WalkDocument,
     "nvtrader runs forward": WalkDocument,
     "nvtrader runs delete": DeletedRun,

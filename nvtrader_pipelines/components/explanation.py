@@ -23,7 +23,7 @@ _REPR.maxlevel, _REPR.maxlist, _REPR.maxstring = 4, 10, 100
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Explain in one line why a document is no valid `model`: the first three problems."""
     problems = error.errors(include_url=False)
-    roots = _root_problems(problems[:MAX_EXPLAINED])
+    roots = _root_problems(problems[:MAX_EXPLAINED], _schema(model))
     found = list(dict.fromkeys(_explain_problem(problem, _schema(model)) for problem in roots))
     n_problems = len(found) + len(problems[MAX_EXPLAINED:])
     if n_problems == 1:
@@ -34,7 +34,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 def problems_by_field(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
     """Explain why a document is no valid `model`: a sentence per dotted path, empty for the whole document."""
-    problems = _root_problems(error.errors(include_url=False)[:MAX_EXPLAINED])
+    problems = _root_problems(error.errors(include_url=False)[:MAX_EXPLAINED], _schema(model))
     return {
         locate(_schema(model), problem["loc"]).path: _explain_problem(problem, _schema(model))
         for problem in reversed(problems)
@@ -46,13 +46,17 @@ def _schema(model: type[BaseModel]) -> Node:
     return model.model_json_schema()
 
 
-def _root_problems(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Drop problems that follow from others, as a default that needs another field."""
+def _root_problems(problems: Sequence[ErrorDetails], schema: Node) -> list[ErrorDetails]:
+    """Drop problems that follow from others, as a default that needs another field, or a mapping that is no number."""
+
+    def has_deeper(location: tuple[str | int, ...], depth: int) -> bool:
+        return any(len(other["loc"]) > depth and other["loc"][: len(location)] == location for other in problems)
 
     def is_consequence(problem: ErrorDetails) -> bool:
-        depth = len(problem["loc"])
-        inside = [other for other in problems if len(other["loc"]) > depth and other["loc"][:depth] == problem["loc"]]
-        return problem["input"] is PydanticUndefined or (problem["type"] == "too_short" and bool(inside))
+        location, depth = problem["loc"], len(problem["loc"])
+        in_mapping = "anyOf" in locate(schema, location[:-1]).node and has_deeper(location[:-1], depth)
+        of_items = problem["type"] == "too_short" and has_deeper(location, depth)
+        return problem["input"] is PydanticUndefined or of_items or in_mapping
 
     return [problem for problem in problems if not is_consequence(problem)]
 

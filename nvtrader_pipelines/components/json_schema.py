@@ -21,11 +21,13 @@ def locate(schema: Node, location: Sequence[str | int]) -> Place:
     """Find the place of a validation error, whose location includes the kinds of components."""
     path: list[str] = []
     node, owner = resolve(schema, schema), schema
-    for part in location:
+    for depth, part in enumerate(location, start=1):
         if part in _kinds(node):
             node = resolve(schema, {"$ref": _kinds(node)[str(part)]})
             continue
         if "anyOf" in node:  # name of a union member, such as float
+            if depth < len(location):  # the place lies in the member that is a mapping
+                node = resolve(schema, next((choice for choice in node["anyOf"] if "$ref" in choice), node))
             continue
         path.append(str(part))
         node, owner = resolve(schema, _child(node, part)), node

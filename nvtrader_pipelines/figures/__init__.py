@@ -10,6 +10,7 @@ from nvtrader_pipelines.figures.regime_figures import regime_evaluation_figure, 
 from nvtrader_pipelines.figures.reward_terms import reward_terms_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figures
 from nvtrader_pipelines.figures.search_figure import importance_figure, search_figure
+from nvtrader_pipelines.figures.session_windows_figure import session_windows_figure
 from nvtrader_pipelines.figures.stress_figure import stress_figures
 from nvtrader_pipelines.figures.tear_sheet_figure import rolling_figure, tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
@@ -30,6 +31,7 @@ __all__ = [
     "rolling_figure",
     "scoreboard_figures",
     "search_figure",
+    "session_windows_figure",
     "stages_figures",
     "stress_figures",
     "tear_sheet_figure",

@@ -8,16 +8,18 @@ from pathlib import Path
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
+from nvtrader_pipelines.evaluation.session_windows import session_windows, window_distribution
 from nvtrader_pipelines.evaluation.shared_sessions import select_shared_sessions, shared_curves, shared_figures
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.figures import comparison_figure, tear_sheet_figure
+from nvtrader_pipelines.figures import comparison_figure, session_windows_figure, tear_sheet_figure
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.picture_files import write_picture
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EQUITY_CURVES
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAJECTORIES
 
 MIN_SHARED = 2  # sessions of a comparison: below that there is no line and no standard deviation
 
@@ -117,3 +119,57 @@ def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
     )
     write_picture(path, tear_sheet_figure(sheet, f"{ref.policy}: tear sheet, {first} to {last}", note))
     return sheet
+
+
+def read_session_windows(store: Store, run: LedgerRun, n_sessions: int) -> pl.DataFrame:
+    """Compute the results of all windows of sessions of a run's ensemble, its best baseline and 1/N.
+
+    Raises:
+        StorageError: if the run has no tests, as a deleted one.
+        ValueError: if no window fits.
+    """
+    verdict = store.tables.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(kind="ensemble", period="all")
+    experiment = run.partition_key.partition("@")[0]
+    accounts = list(dict.fromkeys([experiment, *verdict["best_baseline"].drop_nulls(), REFERENCE]))
+    where = {"run_id": [run.run_id], "policy": accounts}
+    curves = store.tables.read(EQUITY_CURVES, where, ["policy", "fold", "session", "net_return"])
+    decisions = store.tables.read(TRAJECTORIES, where, ["policy", "session", "episode"])
+    if decisions.is_empty():
+        raise StorageError(
+            f"windows of sessions need the tests of run {short_id(run.run_id)}, but there are none; "
+            f"run `nvtrader experiments run {experiment}`"
+        )
+    walked = curves.sort("session").join_asof(  # a decision holds from the session after it
+        decisions.sort("session"), on="session", by="policy", allow_exact_matches=False, check_sortedness=False
+    )
+    windows = session_windows(walked, n_sessions)
+    return windows.sort(pl.col("policy").cast(pl.Enum(accounts)), maintain_order=True)
+
+
+def session_windows_path(store: Store, run: LedgerRun) -> Path:
+    """Default path of the picture of a run's windows, in the folder of its version."""
+    return store.home.pictures / "session_windows" / run.partition_key / f"{short_id(run.run_id)}.png"
+
+
+def draw_session_windows(store: Store, run: LedgerRun, n_sessions: int, path: Path) -> pl.DataFrame:
+    """Draw the distribution of results over all windows of sessions into a file, and return it.
+
+    Raises:
+        StorageError: if the run has no tests, as a deleted one.
+        ValueError: if no window fits.
+    """
+    windows = read_session_windows(store, run, n_sessions)
+    first, last = windows.select(pl.col("first_session").min(), pl.col("last_session").max()).row(0)
+    title = f"{account_labels([run])[0]}: windows of {n_sessions} sessions, {first} to {last}"
+    origin = f"Run {short_id(run.run_id)} of {run.partition_key} on {run.source}, net of costs."
+    write_picture(path, session_windows_figure(windows, title, f"{origin} {windows_note(n_sessions)}"))
+    return window_distribution(windows)
+
+
+def windows_note(n_sessions: int) -> str:
+    """State that windows overlap, where they lie, and which accounts are beside the policy."""
+    return (
+        f"Windows start at every session and overlap: neighbors share {n_sessions - 1} of {n_sessions} sessions, so "
+        "they are no independent sample. Each lies within the tests of one fold. Beside the policy: the best baseline, "
+        "picked with hindsight, and 1/N."
+    )

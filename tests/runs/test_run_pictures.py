@@ -1,17 +1,25 @@
-"""Pictures of runs on request: comparison and tear sheet."""
+"""Pictures of runs on request: comparison, tear sheet and windows."""
 
 import json
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.runs.run_pictures import account_labels, draw_comparison, draw_tear_sheet, tear_sheet_path
+from nvtrader_pipelines.runs.run_pictures import (
+    account_labels,
+    draw_comparison,
+    draw_tear_sheet,
+    read_session_windows,
+    tear_sheet_path,
+)
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS
-from tests.homes import KEY
+from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
+from tests.homes import KEY, SPEC
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +78,38 @@ def test_tear_sheet_command_refuses_a_folder(invoke, tmp_path):
     folder = tmp_path / "folder.png"
     folder.mkdir()
     assert invoke("policies", "tear-sheet", "tiny", "-o", str(folder)).exit_code == BAD_INPUT
+
+
+def test_windows_of_a_run_compound_its_returns_and_span_no_opening(store, run):
+    windows = read_session_windows(store, run, 20)
+    (verdict,) = store.tables.read(EVALUATIONS).filter(kind="ensemble", period="all").to_dicts()
+    accounts = ["tiny", verdict["best_baseline"], "equal_weight"]
+    assert windows["policy"].unique(maintain_order=True).to_list() == list(dict.fromkeys(accounts))
+    opens = pl.lit(SPEC.report_from)  # accounts open anew there
+    assert windows.filter(pl.col("first_session") < opens, pl.col("last_session") >= opens).is_empty()
+    curve = store.tables.read(EQUITY_CURVES).filter(policy="tiny").sort("session")
+    stretches = curve.with_columns(reported=pl.col("session") >= opens).group_by("fold", "reported").len()["len"]
+    mine = windows.filter(policy="tiny").sort("first_session")
+    assert len(mine) == sum(max(0, count - 19) for count in stretches)
+    growth = [
+        (1.0 + curve.filter(pl.col("session").is_between(first, last))["net_return"]).product() - 1.0
+        for first, last in mine.select("first_session", "last_session").iter_rows()
+    ]
+    np.testing.assert_allclose(mine["net_return"], growth, atol=1e-12)
+
+
+def test_windows_command_writes_picture_and_distribution(invoke, store, run, tmp_path):
+    found = invoke("runs", "windows", "tiny", "--sessions", "20", "-o", str(tmp_path / "tiny.png"), "--json")
+    document = json.loads(found.stdout)
+    returns = read_session_windows(store, run, 20).filter(policy="tiny")["net_return"]
+    assert (document["run_id"], document["n_sessions"]) == (run.run_id, 20)
+    assert document["accounts"][0]["n_windows"] == len(returns)
+    assert document["accounts"][0]["minimum"] == pytest.approx(returns.min())
+    assert document["accounts"][0]["upper_quartile"] == pytest.approx(np.quantile(returns, 0.75))
+    assert Path(document["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_windows_longer_than_the_tests_are_refused(invoke, tmp_path):
+    found = invoke("runs", "windows", "tiny", "--sessions", "1000", "-o", str(tmp_path / "none.png"))
+    assert found.exit_code == BAD_INPUT
+    assert not (tmp_path / "none.png").exists()

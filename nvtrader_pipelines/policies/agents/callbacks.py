@@ -24,6 +24,7 @@ from nvtrader_pipelines.policies.trajectory import PlayedStep
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
 Algorithm = OnPolicyAlgorithm | OffPolicyAlgorithm
+Schedule = Callable[[float], float]  # of a setting, by the remaining share of the training
 CHECKPOINTS = 10  # parts of a training; a checkpoint is saved between two
 
 
@@ -58,7 +59,7 @@ class TrainingLog:
         self.epochs = pl.DataFrame(schema=PREFERENCE_EPOCH)  # of an agent that tunes a policy
         self._latest = LatestScalars()
         self.logger = Logger(None, [self._latest])  # without a folder: SB3's default logger would leave one per run
-        self._hooks, self._total = hooks, total_timesteps
+        self._hooks, self.total_timesteps = hooks, total_timesteps
         self._identity = {**_identity(simulation), "seed": seed, "total": total_timesteps, "rate": hooks.sample_rate}
         self._sampler = EpisodeSampler(simulation, hooks.sample_rate, seed)
         self._rewards: list[float] = []
@@ -85,7 +86,7 @@ class TrainingLog:
             timesteps: steps of all portfolios so far.
             dump: dumps the logger; by default its own `dump`.
         """
-        part = timesteps * CURVE_POINTS // self._total
+        part = timesteps * CURVE_POINTS // self.total_timesteps
         if part > self._point_part and self._rewards:
             self._point_part = part
             point = (timesteps, float(np.mean(self._rewards)))
@@ -96,7 +97,7 @@ class TrainingLog:
 
     def start_rollout(self, timesteps: int, save: Callable[[], bytes]) -> None:
         """Pass a checkpoint to the hooks when the next one is due."""
-        part = timesteps * CHECKPOINTS // self._total
+        part = timesteps * CHECKPOINTS // self.total_timesteps
         if part > self._checkpoint_part:
             self._checkpoint_part = part
             if self._hooks.checkpoint is not None:  # saving takes a tenth of a short training
@@ -138,13 +139,21 @@ def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
 
 
 class TrainingCallback(BaseCallback):
-    """Callback that feeds a training's log in SB3; without `save` there are no checkpoints."""
+    """Callback that feeds a training's log in SB3 and anneals the entropy bonus of an on-policy model.
+
+    Without `save` there are no checkpoints; without `ent_coef` the model's own weight stays.
+    """
 
     def __init__(
-        self, log: TrainingLog, algorithm: Algorithm, env: PortfolioVecEnv, save: Callable[[], bytes] | None
+        self,
+        log: TrainingLog,
+        algorithm: Algorithm,
+        env: PortfolioVecEnv,
+        save: Callable[[], bytes] | None,
+        ent_coef: Schedule | None,
     ) -> None:
         super().__init__()
-        self._log, self._algorithm, self._env, self._save = log, algorithm, env, save
+        self._log, self._algorithm, self._env, self._save, self._ent_coef = log, algorithm, env, save, ent_coef
 
     def _on_rollout_start(self) -> None:
         if self._save is not None:
@@ -156,3 +165,6 @@ class TrainingCallback(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         self._log.end_rollout(int(self.num_timesteps), self._algorithm.dump_logs)
+        if self._ent_coef is not None and isinstance(self._algorithm, OnPolicyAlgorithm):
+            self._algorithm.ent_coef = self._ent_coef(1.0 - self.num_timesteps / self._log.total_timesteps)
+            self.logger.record("train/ent_coef", self._algorithm.ent_coef)  # of the update that follows

@@ -18,7 +18,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
-from nvtrader_pipelines.policies.agents.callbacks import Algorithm, TrainingCallback, TrainingLog
+from nvtrader_pipelines.policies.agents.callbacks import Algorithm, Schedule, TrainingCallback, TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
@@ -33,11 +33,19 @@ class CheckpointError(ValueError):
     """Checkpoint that a training cannot resume from."""
 
 
-def learn(model: Algorithm, env: PortfolioVecEnv, total_timesteps: int, hooks: TrainingHooks, seed: int) -> TrainingLog:
+def learn(
+    model: Algorithm,
+    env: PortfolioVecEnv,
+    total_timesteps: int,
+    hooks: TrainingHooks,
+    seed: int,
+    ent_coef: Schedule | None = None,
+) -> TrainingLog:
     """Train a Stable-Baselines3 model on `env`, from the start or from the hooks' checkpoint.
 
     On-policy models without state-dependent exploration save checkpoints and resume from them: tensors, curve and
-    sampled episodes then equal those of an uninterrupted training bit for bit.
+    sampled episodes then equal those of an uninterrupted training bit for bit. `ent_coef` gives the weight of an
+    on-policy model's entropy bonus; without it, the model's own stays.
 
     Raises:
         CheckpointError: if the hooks have a checkpoint and this training cannot resume from it.
@@ -52,7 +60,7 @@ def learn(model: Algorithm, env: PortfolioVecEnv, total_timesteps: int, hooks: T
     save = None if resumable is None else lambda: save_checkpoint(resumable, env, log)
     model.learn(
         total_timesteps - model.num_timesteps,
-        callback=TrainingCallback(log, model, env, save),
+        callback=TrainingCallback(log, model, env, save, ent_coef),
         log_interval=None,  # the callback dumps the logger  # pyright: ignore[reportArgumentType] - SB3 accepts None
         reset_num_timesteps=hooks.resume_from is None,
     )

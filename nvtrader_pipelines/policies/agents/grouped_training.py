@@ -92,6 +92,8 @@ class GroupedTraining:
     def _learn(self, experience: Experience, estimate: Estimate) -> None:
         agent = self._agent
         remaining = 1.0 - self.timesteps / agent.total_timesteps
+        ent_coef = agent.entropy_coefficient(remaining)
+        self.log.logger.record("train/ent_coef", ent_coef)
         for group in self.policy.optimizer.param_groups:
             group["lr"] = agent.schedule()(remaining)
         self.policy.set_training_mode(True)
@@ -99,9 +101,9 @@ class GroupedTraining:
         for _ in range(agent.n_epochs):
             order = torch.randperm(len(steps.actions))
             for chosen in order.tensor_split(min(agent.n_minibatches, len(order))):
-                self._descend(steps.select(chosen))
+                self._descend(steps.select(chosen), ent_coef)
 
-    def _descend(self, steps: Steps) -> None:
+    def _descend(self, steps: Steps, ent_coef: float) -> None:
         agent, policy = self._agent, self.policy
         log_probs, entropy, values = self._evaluate(steps)
         losses = clipped_policy_loss(
@@ -111,7 +113,7 @@ class GroupedTraining:
             clip_range=agent.clip_range,
             clip_range_high=agent.clip_range_high,
         )
-        loss = losses.mean() - agent.ent_coef * entropy.mean()
+        loss = losses.mean() - ent_coef * entropy.mean()
         if values is not None and steps.returns is not None:
             loss = loss + agent.vf_coef * value_loss(values, steps.returns).mean()
         self._record(loss, losses, entropy, log_probs - steps.log_probs)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, Learner, NetworkOutput
 from nvtrader_pipelines.policies.fit import TrainingHooks
@@ -18,12 +19,19 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 
 
+class EntropyAnnealing(Component):
+    """Weight of the entropy bonus that changes linearly over the training's timesteps."""
+
+    start: NonNegativeFloat = 0.01
+    end: NonNegativeFloat = 0.0
+
+
 class ActorCriticLearner(Learner):
     """Learner with a Gaussian actor and a critic, resumable from a checkpoint bit for bit."""
 
     backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
 
-    ent_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
+    ent_coef: NonNegativeFloat | EntropyAnnealing = 0.0  # weight of the entropy bonus, constant or from start to end
     vf_coef: NonNegativeFloat = 0.5  # weight of the critic's loss
     max_grad_norm: PositiveFloat = 0.5
     log_std_init: Annotated[float, Field(ge=-5.0, le=2.0)] = -0.5  # log of the initial standard deviation of an action
@@ -31,6 +39,13 @@ class ActorCriticLearner(Learner):
     def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
         """SB3 class of the policy, and its keyword arguments."""
         return self.backbone.actor_critic(layout, self.log_std_init)
+
+    def entropy_coefficient(self, remaining: float) -> float:
+        """Weight of the entropy bonus where a share of the training remains."""
+        if not isinstance(self.ent_coef, EntropyAnnealing):
+            return self.ent_coef
+        start, end = self.ent_coef.start, self.ent_coef.end
+        return end + (start - end) * max(0.0, remaining)  # the last rollout may overshoot
 
     def act(self, network: Any, observation: "Tensor", state: Any, *, with_estimates: bool = True) -> NetworkOutput:
         """Return the mean action."""
@@ -71,7 +86,7 @@ class OnPolicyLearner(ActorCriticLearner):
             policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **self.settings()
         )
         self.prepare(model.policy, simulation, seed)
-        log = learn(model, env, self.total_timesteps, hooks, seed)
+        log = learn(model, env, self.total_timesteps, hooks, seed, self.entropy_coefficient)
         return model.policy, log
 
     def settings(self) -> dict[str, Any]:
@@ -81,7 +96,7 @@ class OnPolicyLearner(ActorCriticLearner):
             "n_steps": self.n_steps,
             "gamma": self.gamma,
             "gae_lambda": self.gae_lambda,
-            "ent_coef": self.ent_coef,
+            "ent_coef": self.entropy_coefficient(1.0),
             "vf_coef": self.vf_coef,
             "max_grad_norm": self.max_grad_norm,
             "use_sde": False,

@@ -97,6 +97,36 @@ def compare(
         print_comparison(comparison)
 
 
+@command(app.command, "nvtrader runs windows ppo-residual", "nvtrader runs windows 3f2a --sessions 63 -o quarter.svg")
+def windows(
+    run: Prefix,
+    *,
+    sessions: Annotated[int, typer.Option("--sessions", min=2, help="Sessions in a window.")] = 42,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Picture to write, .png or .svg; default: in warehouse/pictures."),
+    ] = None,
+    as_json: bool,
+) -> None:
+    """Draw how returns vary over all windows of a run's test sessions.
+
+    Beside the policy are the run's best baseline, picked with hindsight, and 1/N. Windows overlap, so they are no
+    independent sample; each lies within the tests of one fold.
+    """
+    from nvtrader_pipelines.runs.run_pictures import draw_session_windows, session_windows_path
+    from nvtrader_pipelines.service.cli.pages.run_pages import print_windows
+    from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, windows_document
+
+    store = _current_store()
+    ledger_run = find_run_by_name(store.ledger, run)
+    path = choose_picture_path(output, session_windows_path(store, ledger_run))
+    distribution = draw_session_windows(store, ledger_run, sessions, path)
+    if as_json:
+        write_json(windows_document(ledger_run, sessions, distribution, path).model_dump(mode="json"))
+    else:
+        print_windows(distribution, sessions, path)
+
+
 @command(
     app.command,
     "nvtrader runs replay ppo-residual",

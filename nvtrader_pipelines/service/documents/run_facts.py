@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.evaluation.session_windows import WINDOW_DISTRIBUTION
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
@@ -88,6 +89,19 @@ class WalkDocument(Document):
 
     run: LedgerRun
     figures: tuple[WalkFigures, ...]
+
+
+class WindowResults(row_model(WINDOW_DISTRIBUTION)):
+    """Distribution of an account's results over all windows."""
+
+
+class WindowsDocument(Document):
+    """Results over all windows of a run's test sessions, and the path of their picture; windows overlap."""
+
+    run_id: str
+    n_sessions: int  # in a window
+    accounts: tuple[WindowResults, ...]  # policy, best baseline (picked with hindsight) and 1/N
+    picture: Path
 
 
 class DeletedRun(Document):
@@ -229,6 +243,12 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
 def walk_document(run: LedgerRun, figures: pl.DataFrame) -> WalkDocument:
     """Describe a replay or a forward run by its row and its `verdict_rows`."""
     return WalkDocument(run=run, figures=rows_of(WalkFigures, figures))
+
+
+def windows_document(run: LedgerRun, n_sessions: int, distribution: pl.DataFrame, picture: Path) -> WindowsDocument:
+    """Describe the distribution over the windows of a run."""
+    accounts = rows_of(WindowResults, distribution)
+    return WindowsDocument(run_id=run.run_id, n_sessions=n_sessions, accounts=accounts, picture=picture)
 
 
 def deletion_document(deletion: "Deletion") -> DeletedRun:

@@ -3,7 +3,7 @@ import torch
 
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
-from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
+from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner, EntropyAnnealing
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
@@ -48,6 +48,11 @@ def assert_resumes(agent, spec=SPEC):
 @pytest.mark.parametrize("member", RESUMABLE)
 def test_resumable_agent_resumes_bit_for_bit(member):
     assert_resumes(tiny(member))
+
+
+@pytest.mark.parametrize("member", RESUMABLE)
+def test_annealed_entropy_is_resumed_bit_for_bit(member):
+    assert_resumes(tiny(member, ent_coef=EntropyAnnealing(start=0.5, end=0.0)))
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
 RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",
              "window_last", "seeds", "finished_at", "deleted_at")  # fmt: skip
+WINDOW_RETURNS = ("minimum", "lower_quartile", "median", "upper_quartile", "maximum")
 RUN_DETAILS = ("spec", "files", "events")
 SHARED_COLUMNS = (
     "account",
@@ -155,6 +157,22 @@ def print_comparison(comparison: "RunComparison") -> None:
     for other in others:
         print_differences(differ.filter(run=other[0]), " ".join(first), " ".join(other))
     print_line(f"picture  {drawn.picture}" if drawn.picture else str(drawn.problem))
+
+
+def print_windows(distribution: pl.DataFrame, n_sessions: int, picture: Path) -> None:
+    """Print the distribution over all windows, the note on them and the path of the picture."""
+    from nvtrader_pipelines.runs.run_pictures import windows_note
+
+    rows = distribution.with_columns(
+        pl.col("n_windows").map_elements("{:,}".format, pl.String),
+        pl.col(WINDOW_RETURNS).map_elements("{:+.1%}".format, pl.String),
+        pl.col("max_drawdown").map_elements("{:.1%}".format, pl.String),
+    ).rename({"n_windows": "windows", "max_drawdown": "deepest drawdown"})
+    print_part(
+        f"net returns of all windows of {n_sessions} sessions", rows.rename(lambda name: name.replace("_", " ")), ""
+    )
+    print_line(windows_note(n_sessions), "dim")
+    print_line(f"picture  {picture}")
 
 
 def _print_shared(drawn: "SharedSessions") -> None:
