@@ -32,6 +32,11 @@ def situation_of(account: Account, panel: MarketPanel, t: int, thresholds: Thres
     return Situation(panel, t, account.weights, account.drawdown, account.recent_returns, thresholds, rebal_freq)
 
 
+def holds(target: FloatArray, proposal: FloatArray, account: Account) -> bool:
+    """Whether a pipeline changed a proposal (N+1,) to what the account holds, so that it does not trade."""
+    return target is not proposal and np.array_equal(target, account.weights)
+
+
 def opening_account(n_symbols: int) -> Account:
     """Account of equity 1 in cash."""
     weights = np.zeros(n_symbols + 1)

@@ -13,6 +13,7 @@ from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 
 def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str
         "financing": exposures.financing[row].copy(),
         "cap_turnover": exposures.cap_turnover[row].copy(),
         "cap_cost": exposures.cap_cost[row].copy(),
+        "truncated": step.cut is not None and bool(step.cut[row]),
         "termination": "ruin" if triggered is None and is_ruined else triggered,
     }
 
@@ -90,13 +92,16 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
 
     ## Arguments
     `panel` (default: the packaged sample market), `spec` (an `EnvSpec`), `first` and `last` (indices of the window),
-    `scaler` (of the observation), and any knob of the spec by name:
+    `scaler` (of the observation), `pipeline` (a `WeightPipeline`), and any knob of the spec by name:
 
     ```python
     import nvtrader_pipelines.envs
 
     gymnasium.make("nvtrader/PortfolioCVaR-v0", rebal_freq=1)
     ```
+
+    With a `pipeline`, actions become targets through its stages; `info["truncated"]` says whether a limit with
+    `mark_truncated` cut them, which truncates the episode if `stop_properly` is set.
 
     ## Version history
     * v0: first version.
@@ -112,11 +117,14 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         first: int = 0,
         last: int | None = None,
         scaler: ObservationScaler | None = None,
+        pipeline: WeightPipeline | None = None,
         **knobs: Any,
     ) -> None:
         spec = EnvSpec.model_validate({**(spec or EnvSpec()).model_dump(), **knobs})
+        if pipeline is not None:
+            spec = spec.model_copy(update={"pipeline": True})
         panel = sample_panel() if panel is None else panel
-        self.simulation = PortfolioSimulation(panel, spec, 1, first=first, last=last, scaler=scaler)
+        self.simulation = PortfolioSimulation(panel, spec, 1, first=first, last=last, scaler=scaler, pipeline=pipeline)
         self.observation_space = observation_space(self.simulation)
         self.action_space = action_space(self.simulation)
 

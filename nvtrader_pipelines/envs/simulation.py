@@ -7,12 +7,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.account import holds, situation_of
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.observations import Observation, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import EpisodeView
 from nvtrader_pipelines.market.panel import MarketPanel, Window, concat_windows, normalize_windows, window_mask
+from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+from nvtrader_pipelines.portfolio.pipeline.pipeline import Run, WeightPipeline
 
 
 class Step(NamedTuple):
@@ -25,6 +28,7 @@ class Step(NamedTuple):
     target: NDArray[np.float64]  # (n, N+1)
     account: AccountStep
     triggered: dict[str, NDArray[np.bool_]]  # by termination, whether it was triggered, (n,)
+    cut: NDArray[np.bool_] | None = None  # (n,) whether a limit of the pipeline cut the target; None without one
 
 
 class PortfolioSimulation:
@@ -38,9 +42,10 @@ class PortfolioSimulation:
         last: last session whose prices may be used.
         stretches: parts of `first..last` in time order; an episode is within one of them. By default all of it.
         scaler: statistics for the observation; by default fitted on the stretches.
+        pipeline: between actions and target weights, where the spec asks for one.
 
     Raises:
-        ValueError: if no stretch holds one step.
+        ValueError: if no stretch holds one step, or the spec asks for a pipeline that is not given.
     """
 
     def __init__(  # noqa: PLR0913 - a window is given by its ends or as stretches
@@ -53,6 +58,7 @@ class PortfolioSimulation:
         last: int | None = None,
         stretches: Sequence[Window] = (),
         scaler: ObservationScaler | None = None,
+        pipeline: WeightPipeline | None = None,
     ) -> None:
         self.first, self.last = first, len(panel.sessions) - 1 if last is None else last
         self.stretches = normalize_windows(stretches or (self.first, self.last))
@@ -73,6 +79,7 @@ class PortfolioSimulation:
         scaler = fit_scaler(panel, spec.observation, self.stretches) if scaler is None else scaler
         self.builder = spec.observation.start(panel, scaler, spec.lookback)
         self._to_weights = spec.action.start(panel)
+        self._pipeline = _start_pipeline(panel, self.stretches, pipeline) if spec.pipeline else None
 
     def reset(self, portfolios: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
         """Begin episodes in cash, at starts drawn by each portfolio's generator."""
@@ -96,12 +103,15 @@ class PortfolioSimulation:
     def step(self, actions: NDArray[np.floating]) -> Step:
         """Trade every portfolio to its action's weights and hold to the next decision."""
         accounts = self.accounts
-        target = self._to_weights(actions, accounts.t)
-        account = accounts.trade(target, self._all_trade, self.spec.rebal_freq)
+        target, is_trading, cut = self._to_weights(actions, accounts.t), self._all_trade, None
+        if self._pipeline is not None:
+            target, is_trading, cut = self._run_pipeline(*self._pipeline, target)
+        account = accounts.trade(target, is_trading, self.spec.rebal_freq)
         steps, ends = np.empty_like(self.steps), np.empty((2, len(target)), dtype=np.bool_)
         _count_steps(self.steps, accounts.t, accounts.equity, RUIN, self.spec.episode_len, self._latest, steps, ends)
         self.steps, (terminated, over) = steps, ends
         triggered: dict[str, NDArray[np.bool_]] = {}
+        stopped = np.zeros(len(target), dtype=np.bool_) if cut is None or self.spec.stop_properly is None else cut
         if self.spec.terminations:
             view = EpisodeView(
                 path=account.path,
@@ -112,7 +122,8 @@ class PortfolioSimulation:
             )
             triggered = {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
             terminated |= self._any_triggered(triggered, truncates=False)
-            stopped = self._any_triggered(triggered, truncates=True)
+            stopped |= self._any_triggered(triggered, truncates=True)
+        if self.spec.stop_properly is not None or self.spec.terminations:
             over |= stopped
             account = self._shape_rewards(account, stopped & ~terminated)
         return Step(
@@ -123,7 +134,22 @@ class PortfolioSimulation:
             target=target,
             account=account,
             triggered=triggered,
+            cut=cut,
         )
+
+    def _run_pipeline(
+        self, run: Run, thresholds: Thresholds, proposals: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return targets (n, N+1) after every stage, which portfolios trade, and whose weights a limit cut."""
+        accounts, rebal_freq = self.accounts, self.spec.rebal_freq
+        n = len(proposals)
+        targets, is_trading, cut = proposals.copy(), np.ones(n, np.bool_), np.zeros(n, np.bool_)
+        for i, t in enumerate(accounts.t.tolist()):
+            account, proposal = accounts.account(i), proposals[i]
+            result = run(proposal, situation_of(account, self.panel, t, thresholds, rebal_freq))
+            targets[i], cut[i] = result.weights, result.truncated
+            is_trading[i] = not holds(result.weights, proposal, account)
+        return targets, is_trading, cut
 
     @property
     def sessions(self) -> NDArray[np.int64]:
@@ -169,6 +195,15 @@ class PortfolioSimulation:
         self.episode_rewards = self.episode_rewards + account.reward
         change = np.where(stopped, shaping.shape_rewards(self.episode_rewards) - self.episode_rewards, 0.0)
         return account._replace(reward_terms={**account.reward_terms, "stop_properly": change})
+
+
+def _start_pipeline(
+    panel: MarketPanel, stretches: Sequence[Window], pipeline: WeightPipeline | None
+) -> tuple[Run, Thresholds]:
+    """Start the pipeline, with thresholds fitted to the market of the stretches."""
+    if pipeline is None:
+        raise ValueError("an environment with a pipeline must be given one: train an experiment, or set it to false")
+    return pipeline.start(panel), pipeline.timing.fit(panel, stretches, ())
 
 
 def fit_scaler(panel: MarketPanel, observation: Observation, windows: Sequence[Window]) -> ObservationScaler:

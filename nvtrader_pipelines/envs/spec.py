@@ -1,5 +1,6 @@
 """Spec of the environment: its parameters and components."""
 
+import operator
 from typing import Annotated, Self
 
 import numpy as np
@@ -32,6 +33,9 @@ class EnvSpec(Component):
     rewards: tuple[RewardTerm, ...] = (LogGrowth(), CvarExcess())
     terminations: tuple[Termination, ...] = ()  # rules that end an episode early; not used in back-tests
     stop_properly: StopProperly | None = None  # change of the reward of truncated episodes
+    pipeline: Annotated[bool, Field(exclude_if=operator.not_)] = (
+        False  # train through the experiment's weight pipeline; with stop_properly, its cuts truncate episodes
+    )
 
     @model_validator(mode="after")
     def _require_distinct_parts(self) -> Self:
@@ -46,10 +50,11 @@ class EnvSpec(Component):
             raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
         if "proportional" in kinds["costs"] and self.turnover_cost_bps > 0.0:
             raise ValueError("the proportional cost is given twice: set turnover_cost_bps to 0 or drop the model")
-        if self.stop_properly is not None and not any(rule.truncates for rule in self.terminations):
+        truncates = self.pipeline or any(rule.truncates for rule in self.terminations)
+        if self.stop_properly is not None and not truncates:
             raise ValueError(
                 f"stop_properly needs a termination that truncates, but none of {kinds['terminations']} does; add one, "
-                "set truncates to true, or drop stop_properly"
+                "set truncates to true, train through the pipeline, or drop stop_properly"
             )
         return self
 

@@ -11,9 +11,12 @@ EQUITY = TableSchema(
     Column("equity", pl.Float64, "equity at the close, net of costs; 1 at the start"),
     Column("net_return", pl.Float64, "simple return over the session, net of costs"),
     TRAJECTORY.only("drawdown"),
-    Column("turnover", pl.Float64, "one-way turnover at this session's fill"),
-    Column("cost", pl.Float64, "cost paid at this session's fill, fraction of equity"),
-    Column("cash", pl.Float64, "weight of cash at the close"),
+    Column("turnover", pl.Float64, "one-way turnover at this session's fill, and of a cap on gross at its close"),
+    Column("cost", pl.Float64, "cost paid for this turnover, fraction of equity"),
+    Column("cash", pl.Float64, "weight of cash at the close; negative: debt"),
+    Column("gross", pl.Float64, "sum of absolute weights of the names at the close"),
+    Column("gross_before_cap", pl.Float64, "the same before a cap on gross at the close"),
+    Column("financing", pl.Float64, "interest and borrow fees paid in the session, fraction of equity"),
 )
 ACTION_LOG = TableSchema(
     ACCOUNT,

@@ -162,10 +162,12 @@ def _fill_columns(outcome: AccountStep) -> dict[str, NDArray[np.float64]]:
 
 
 def _close_columns(step: WalkStep, transition: Transition, first: int) -> dict[str, NDArray[Any]]:
-    """Columns of every account at each close of a step, with first row `first`; costs at the first close."""
+    """Columns of every account at each close of a step, with first row `first`; an order's cost at the first close."""
     n_accounts, n_sessions = step.equity.shape
     turnover, cost = np.zeros((2, n_accounts, n_sessions))
+    exposures = transition.exposures
     turnover[:, 0], cost[:, 0] = transition.turnover, transition.cost
+    turnover, cost = turnover + exposures.cap_turnover, cost + exposures.cap_cost
     return {
         "row": np.repeat(first + np.arange(n_accounts), n_sessions),
         "t": np.tile(step.t + 1 + np.arange(n_sessions), n_accounts),
@@ -175,6 +177,9 @@ def _close_columns(step: WalkStep, transition: Transition, first: int) -> dict[s
         "turnover": turnover.ravel(),
         "cost": cost.ravel(),
         "cash": transition.session_cash.ravel(),
+        "gross": exposures.gross.ravel(),
+        "gross_before_cap": exposures.before_cap.ravel(),
+        "financing": exposures.financing.ravel(),
     }
 
 

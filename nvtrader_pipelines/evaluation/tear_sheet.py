@@ -24,7 +24,7 @@ class TearSheet:
 
     @classmethod
     def of(cls, curve: pl.DataFrame) -> Self:
-        """Compute the figures from an account's rows of EQUITY: session, net_return, turnover, cash."""
+        """Compute the figures from an account's rows of EQUITY: session, net_return, turnover, cash, gross."""
         rows = curve.sort("session")
         returns = rows["net_return"].to_numpy()
         months = rows.select(pl.col("session").dt.year().alias("year"), pl.col("session").dt.month().alias("month"))
@@ -36,7 +36,7 @@ class TearSheet:
             by_session=rows.select(
                 "session",
                 pl.Series("equity", compounded_wealth(returns)),
-                (1.0 - pl.col("cash")).alias("exposure"),
+                pl.coalesce("gross", 1.0 - pl.col("cash")).alias("exposure"),  # of older runs, the gross is null
                 pl.Series("sharpe", rolling_sharpe(returns)).fill_nan(None),
                 pl.Series("volatility", rolling_volatility(returns)).fill_nan(None),
                 pl.Series("turnover", rolling_turnover(rows["turnover"].to_numpy())).fill_nan(None),

@@ -66,7 +66,9 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
     env, generator = spec.environment, np.random.default_rng(0)
     first = max(0, t - N_STEPS * env.rebal_freq)
     scaler = fit_scaler(panel, env.observation, ((0, t),))
-    simulation = PortfolioSimulation(panel, env, N_PORTFOLIOS, first=first, last=t, scaler=scaler)
+    simulation = PortfolioSimulation(
+        panel, env, N_PORTFOLIOS, first=first, last=t, scaler=scaler, pipeline=spec.pipeline
+    )
     simulation.accounts.open(list(range(N_PORTFOLIOS)), [first] * N_PORTFOLIOS)
     length = env.action.size(len(panel.symbols)).length
     for number in range((t - first) // env.rebal_freq):

@@ -245,7 +245,17 @@ class RunPlan:
         """Training task of one fold and seed."""
         spec = self.spec
         window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
-        return TrainingTask(*key, window, spec.environment, spec.agent, spec.training_sample_rate, resume_from, tuning)
+        return TrainingTask(
+            fold=key[0],
+            seed=key[1],
+            window=window,
+            environment=spec.environment,
+            agent=spec.agent,
+            sample_rate=spec.training_sample_rate,
+            resume_from=resume_from,
+            tuning=tuning,
+            pipeline=spec.pipeline if spec.environment.pipeline else None,
+        )
 
     def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
         """Card of a trained policy."""

@@ -193,6 +193,15 @@ class ExperimentSpec(Component):
         return self
 
     @model_validator(mode="after")
+    def _pipeline_can_train(self) -> Self:
+        if self.environment.pipeline and self.pipeline.timing.needs_path:
+            raise ValueError(
+                f"environment.pipeline: {self.pipeline.timing.kind} has thresholds to be fitted to the path of the "
+                "trained account, which must be known before it is trained; set them"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _limits_allow_the_action(self) -> Self:
         """Require limits that leave leverage or short positions to an action that has them."""
         action, limits = self.environment.action, self.pipeline.risk_limits

@@ -9,6 +9,7 @@ import polars as pl
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH, STEP
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 if TYPE_CHECKING:
     import torch
@@ -31,13 +32,14 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TrainingHooks:
-    """Callbacks, checkpoint and sampling rate of a training, which change no policy, and what it tunes."""
+    """Callbacks, checkpoint and sampling rate of a training, which change no policy; what it tunes, its pipeline."""
 
     report: Callable[[TrainingPoint], None] = _ignore
     checkpoint: Callable[[bytes], None] | None = None  # receives a checkpoint at each tenth of the training
     resume_from: bytes | None = None  # a checkpoint
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
     tuning: Tuning | None = None  # of an agent that tunes a policy
+    pipeline: WeightPipeline | None = None  # between actions and weights, where the environment asks for one
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,7 @@
 from dataclasses import replace
 from typing import Self
 
-import numpy as np
-
-from nvtrader_pipelines.envs.account import Account, situation_of
+from nvtrader_pipelines.envs.account import Account, holds, situation_of
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
@@ -62,9 +60,8 @@ class PipelinedPolicy:
             return proposed
         situation = situation_of(account, panel, t, self._thresholds, self._rebal_freq)
         result = self._shared.start(panel)(proposed.target, situation)
-        changed = result.weights is not proposed.target
-        holds = changed and np.array_equal(result.weights, account.weights)
-        return replace(proposed, target=None if holds else result.weights, pipeline=result)
+        target = None if holds(result.weights, proposed.target, account) else result.weights
+        return replace(proposed, target=target, pipeline=result)
 
     @property
     def without_timing(self) -> Self:

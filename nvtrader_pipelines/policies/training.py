@@ -22,6 +22,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents import Agent, Fit, TrainingHooks, TrainingPoint
 from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class TrainingTask:
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
     resume_from: bytes | None = None  # a checkpoint; an unusable one is ignored
     tuning: Tuning | None = None  # of an agent that tunes a policy
+    pipeline: WeightPipeline | None = None  # of an environment that asks for one
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +149,7 @@ def _train(number: int) -> None:
 
 
 def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[_Message], None]) -> Fit:
-    hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate, task.tuning)
+    hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate, task.tuning, task.pipeline)
     known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees sessions after its training
     return task.agent.train(known, task.environment, task.window, task.seed, hooks)
 

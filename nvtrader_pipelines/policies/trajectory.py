@@ -53,11 +53,10 @@ class Columns:
         return pl.DataFrame(self._batches[0] if self._batches else {})
 
 
-def step_info(
-    reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TEXT, reasons: pl.Expr | None = None
-) -> pl.Expr:
-    """Column `info` of steps: each reward term's contribution, the kind of the termination, a decision's reasons."""
-    texts = [termination.alias("termination"), *([] if reasons is None else [reasons.alias("reasons")])]
+def step_info(reward_terms: Mapping[str, pl.Expr], termination: pl.Expr = NO_TEXT, **others: pl.Expr | None) -> pl.Expr:
+    """Column `info` of steps: each reward term's contribution, the kind of the termination, and others by name."""
+    given = {name: column for name, column in others.items() if column is not None}
+    texts = [termination.alias("termination"), *(column.alias(name) for name, column in given.items())]
     if not reward_terms:  # polars encodes no struct without fields
         return pl.lit('{"reward_terms":{},') + pl.struct(*texts).struct.json_encode().str.slice(1)
     terms = pl.struct(*(contribution.alias(kind) for kind, contribution in reward_terms.items()))

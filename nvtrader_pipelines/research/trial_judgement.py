@@ -24,6 +24,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, normalize_windows
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.learned import LearnedPolicy, open_policy
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
@@ -132,7 +133,7 @@ def _fold_policy(plan: RunPlan, fold: Fold, seed: int) -> tuple[Policy, bytes]:
 def _train(panel: MarketPanel, task: TrainingTask) -> Fit:
     """Train in this process; no agent sees sessions after its training."""
     known = cut_after(panel, normalize_windows(task.window)[-1][1])
-    return task.agent.train(known, task.environment, task.window, task.seed)
+    return task.agent.train(known, task.environment, task.window, task.seed, TrainingHooks(pipeline=task.pipeline))
 
 
 def walk_policy(panel: MarketPanel, fold: Fold, policy: Policy, rebal_freq: int) -> Returns:

@@ -62,7 +62,15 @@ def preview_environment(store: Store, spec: ExperimentSpec, n_steps: int) -> Pre
     plan = plan_variants(store, spec)[0]
     panel, environment = plan.panel, plan.spec.environment
     windows = normalize_windows(plan.training_window(plan.folds[0]))
-    simulation = PortfolioSimulation(panel, environment, 1, first=windows[0][0], last=windows[-1][1], stretches=windows)
+    simulation = PortfolioSimulation(
+        panel,
+        environment,
+        1,
+        first=windows[0][0],
+        last=windows[-1][1],
+        stretches=windows,
+        pipeline=plan.spec.pipeline,
+    )
     simulation.rewind()  # the first window may have no room for a step
     action = np.zeros((1, environment.action.size(len(panel.symbols)).length))
     observations, steps = [], []

@@ -115,7 +115,8 @@ def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
     first, last = sheet.by_session.select(first=pl.col("session").min(), last=pl.col("session").max()).row(0)
     note = (
         f"Run {short_id(ref.run_id)} of {run.partition_key} on {run.source}: its tests, net of costs. Rolling figures "
-        f"are of the last {ROLLING_SESSIONS} sessions, per year; turnover is one-way, exposure the weight outside cash."
+        f"are of the last {ROLLING_SESSIONS} sessions, per year; turnover is one-way, exposure the sum of absolute "
+        "weights."
     )
     write_picture(path, tear_sheet_figure(sheet, f"{ref.policy}: tear sheet, {first} to {last}", note))
     return sheet

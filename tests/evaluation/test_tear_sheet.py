@@ -23,6 +23,7 @@ def curve():
             "net_return": generator.normal(0.0004, 0.012, n),
             "turnover": generator.uniform(0.0, 0.1, n),
             "cash": generator.uniform(0.0, 0.3, n),
+            "gross": [None] * (n // 2) + [1.5] * (n // 2),  # null in rows of older runs
         }
     )
 
@@ -54,7 +55,8 @@ def test_rolling_figures_equal_those_of_pandas_over_126_sessions(curve, series):
     for name, values in expected.items():
         assert rolling[name].null_count() == 125
         np.testing.assert_allclose(rolling[name].to_numpy(), values, atol=1e-9)
-    np.testing.assert_allclose(rolling["exposure"], 1.0 - curve["cash"].to_numpy())
+    np.testing.assert_allclose(rolling["exposure"][:350], 1.0 - curve["cash"].to_numpy()[:350])
+    assert rolling["exposure"][350:].unique().to_list() == [1.5]
 
 
 def test_worst_drawdowns_equal_those_of_ffn(curve, series):

@@ -99,6 +99,12 @@ def test_plan_refuses_rule_whose_caps_leave_more_cash_than_its_ceiling(field):
         planned(spec, synthetic_panel(700, 3))
 
 
+def test_a_task_has_the_pipeline_only_where_the_environment_trains_through_it(plan):
+    through = EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"pipeline": True})})
+    assert planned(through).task((0, 0)).pipeline == through.pipeline
+    assert plan.task((0, 0)).pipeline is None
+
+
 def test_a_task_of_a_fold_with_several_stretches_has_them_all():
     folded = planned(KFOLD)
     assert folded.task((0, 0)).window == (folded.folds[0].train_first, folded.folds[0].train_last)

@@ -129,7 +129,7 @@ def board(n_entrants=16):
 def tear_sheet(n_sessions=400):
     """Tear sheet of a random account."""
     generator = np.random.default_rng(1)
-    values = {"net_return": generator.normal(0.0005, 0.01, n_sessions), "turnover": 0.1, "cash": 0.2}
+    values = {"net_return": generator.normal(0.0005, 0.01, n_sessions), "turnover": 0.1, "cash": 0.2, "gross": 0.8}
     return TearSheet.of(pl.DataFrame({"session": synthetic_sessions(n_sessions).tolist()}).with_columns(**values))
 
 

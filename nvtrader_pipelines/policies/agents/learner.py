@@ -80,7 +80,9 @@ class Learner(Component):
         scaler = self.fit_scaler(panel, env, windows, hooks)
         market = demean_panel(panel, windows) if self.demean_returns else panel
         ends = {"first": windows[0][0], "last": windows[-1][1]}
-        simulation = PortfolioSimulation(market, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler)
+        simulation = PortfolioSimulation(
+            market, env, self.n_portfolios, **ends, stretches=windows, scaler=scaler, pipeline=hooks.pipeline
+        )
         torch.set_num_threads(1)
         Distribution.set_default_validate_args(False)
         policy, log = self.learn(simulation, seed, hooks)

@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.trajectory import NO_TEXT, Columns, PlayedStep,
 SAMPLING = 0x5A  # separates the sampler's random stream from those of the episodes' starts
 CHUNK = 4096  # rows per compressed chunk, at least
 TERM, TERMINATION = "term:", "termination:"  # column prefixes of reward terms and terminations
+CUT = "cut"  # column: whether a limit of the pipeline cut the target
 ZSTD = "zstd"
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, and values that JSON can hold
 
@@ -115,6 +116,7 @@ class EpisodeSampler:
             "turnover": account.transition.turnover[sampled],
             "terminated": step.terminated[sampled],
             "truncated": step.truncated[sampled],
+            **({} if step.cut is None else {CUT: step.cut[sampled]}),
             **{f"{TERM}{kind}": contributions[sampled] for kind, contributions in account.reward_terms.items()},
             **{f"{TERMINATION}{kind}": where[sampled] for kind, where in step.triggered.items()},
         }
@@ -127,7 +129,9 @@ class EpisodeSampler:
             **{name: pl.lit(None) for name in ("value", "log_prob") if name not in rows.columns},
             "session": pl.lit(pl.Series(self._sessions[t])),
             "fill_session": pl.lit(pl.Series(self._sessions[t + self._wait])),
-            "info": step_info(terms, pl.coalesce(*termination, NO_TEXT)),
+            "info": step_info(
+                terms, pl.coalesce(*termination, NO_TEXT), truncated=pl.col(CUT) if CUT in rows.columns else None
+            ),
         }
         return rows.select(derived.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in STEP.items())
 

@@ -10,8 +10,8 @@ from nvtrader_pipelines.service.report.evidence import Evidence
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 
 CAPTION = (
-    "Over the last 126 sessions: Sharpe ratio, volatility and one-way turnover, each per year; exposure is the weight "
-    "outside cash at every close."
+    "Over the last 126 sessions: Sharpe ratio, volatility and one-way turnover, each per year; exposure is the "
+    "gross, the sum of absolute weights, at every close."
 )
 
 

@@ -1,4 +1,5 @@
 import inspect
+import json
 from dataclasses import replace
 from functools import cache
 
@@ -18,6 +19,7 @@ from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTOR
 from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 from nvtrader_pipelines.policies.backbones import AutoencoderBackbone, Backbone, MlpBackbone, SharedAssetBackbone
 from nvtrader_pipelines.policies.learned import open_policy
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
@@ -301,3 +303,15 @@ def test_a_training_that_diverged_gives_no_policy(monkeypatch):
     monkeypatch.setattr(type(agent), "learn", diverged)
     with pytest.raises(ValueError, match="diverged"):
         agent.train(PANEL, SPEC, WINDOW, 0)
+
+
+def test_training_through_the_pipeline_differs_and_says_what_was_cut():
+    pipeline = WeightPipeline(risk_limits=RiskLimits(max_position=0.26))
+    spec = SPEC.model_copy(update={"pipeline": True})
+    hooks = TrainingHooks(sample_rate=1.0, pipeline=pipeline)
+    through, again, direct = (AGENT.train(PANEL, each, WINDOW, 0, hooks) for each in (spec, spec, SPEC))
+    assert bits(through) == bits(again)
+    assert bits(through) != bits(direct)
+    cuts = [json.loads(info)["truncated"] for info in through.rollouts["info"]]
+    assert set(cuts) == {True, False}
+    assert "truncated" not in json.loads(direct.rollouts["info"][0])
