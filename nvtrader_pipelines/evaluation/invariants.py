@@ -6,17 +6,31 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.market.calendar import all_sessions
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 
 TOLERANCE = 1e-9
 STEP = ["policy", "step"]
 
 
-def off_simplex(action_logs: pl.DataFrame) -> pl.DataFrame:
-    """Steps whose target or executed weights are negative or do not sum to one."""
+def off_portfolio(action_logs: pl.DataFrame, limits: RiskLimits) -> pl.DataFrame:
+    """Steps whose weights do not sum to one, or are negative where the limits allow no debt or short position.
+
+    Targets of policies and ensembles may also not exceed the limit of gross.
+    """
     weights = ("target_weights", "executed_weights")
     off = [(pl.col(name).list.sum() - 1.0).abs() > TOLERANCE for name in weights]
-    negative = [pl.col(name).list.min() < -TOLERANCE for name in weights]
-    return action_logs.filter(pl.any_horizontal(*off, *negative)).select(*STEP, "session", *weights)
+    if limits.max_short == 0.0:
+        off += [_names(name).list.min() < -TOLERANCE for name in weights]
+    if limits.max_gross <= 1.0:
+        off += [pl.col(name).list.last() < -TOLERANCE for name in weights]
+    gross = _names("target_weights").list.eval(pl.element().abs()).list.sum()
+    off.append((pl.col("kind") != "baseline") & (gross > limits.max_gross + TOLERANCE))
+    return action_logs.filter(pl.any_horizontal(off)).select(*STEP, "session", *weights)
+
+
+def _names(column: str) -> pl.Expr:
+    """Weights without cash, which is last."""
+    return pl.col(column).list.slice(0, pl.col(column).list.len() - 1)
 
 
 def reward_gaps(trajectories: pl.DataFrame, reward_decomposition: pl.DataFrame) -> pl.DataFrame:

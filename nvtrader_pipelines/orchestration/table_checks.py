@@ -10,7 +10,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.invariants import (
     equity_gaps,
     inconsistent_entrants,
-    off_simplex,
+    off_portfolio,
     outside_unit_interval,
     reward_gaps,
     training_leaks,
@@ -177,6 +177,20 @@ def run_check(
 
 
 @dg.asset_check(
+    asset=asset_key(ACTION_LOGS),
+    blocking=True,
+    description="Weights sum to one, without debt or short positions beyond the limits of the experiment.",
+)
+def weights_sum_to_one(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Compare the weights of runs with the risk limits of their experiments."""
+    runs = runs_to_check(context, store)
+    logs = [read_run(store, ACTION_LOGS, run) for run in runs]
+    limits = [store.ledger.read(run.partition_key).pipeline.risk_limits for run in runs]
+    broken = (off_portfolio(rows, limit) for rows, limit in zip(logs, limits, strict=True))
+    return check_result(concat_frames(broken), sum(map(len, logs)))
+
+
+@dg.asset_check(
     asset=asset_key(EQUITY_CURVES),
     blocking=True,
     description="No fold was trained on its test sessions, nor closer to them than its purge and embargo allow.",
@@ -327,9 +341,7 @@ CHECKS = [
     panel_has_no_nan,
     policy_digest,
     no_training_in_test,
-    run_check(
-        ACTION_LOGS, "weights_sum_to_one", (ACTION_LOGS,), off_simplex, "Weights are non-negative and sum to one."
-    ),
+    weights_sum_to_one,
     run_check(
         REWARD_DECOMPOSITION,
         "terms_sum_to_reward",

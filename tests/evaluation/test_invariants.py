@@ -5,8 +5,14 @@ import datetime as dt
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import inconsistent_entrants, outside_unit_interval, training_leaks
+from nvtrader_pipelines.evaluation.invariants import (
+    inconsistent_entrants,
+    off_portfolio,
+    outside_unit_interval,
+    training_leaks,
+)
 from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 
 RIVAL = {
     "contest": "a",
@@ -93,3 +99,21 @@ def test_sessions_are_counted_by_the_exchange_and_not_by_the_calendar():
 def test_a_fold_without_tested_sessions_is_a_leak():
     training = pl.DataFrame({"fold": [1], "train_first": DAYS[:1], "train_last": DAYS[9:10]})
     assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}), 0, 0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "limits", "n_found"),
+    [
+        ([0.5, 0.5, 0.0], {}, 0),
+        ([0.5, 0.4, 0.0], {}, 1),
+        ([1.2, -0.2, 0.0], {}, 1),
+        ([1.0, 0.5, -0.5], {}, 1),
+        ([1.2, -0.2, 0.0], {"max_short": 0.2, "max_gross": 1.5}, 0),
+        ([1.0, 0.5, -0.5], {"max_gross": 1.5}, 0),
+        ([1.2, -0.4, 0.2], {"max_short": 0.4, "max_gross": 1.5}, 1),  # a gross of 1.6
+    ],
+)
+def test_weights_beyond_the_limits_of_debt_and_short_positions_are_found(weights, limits, n_found):
+    row = {"policy": "a", "kind": "policy", "step": 0, "session": dt.date(2020, 1, 2)}
+    logs = pl.DataFrame([{**row, "target_weights": weights, "executed_weights": weights}])
+    assert len(off_portfolio(logs, RiskLimits(**limits))) == n_found
