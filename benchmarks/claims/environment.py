@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.claim import Goal, import_peer, report, time_rounds
+from nvtrader_pipelines.envs.actions import LeveredSimplexAction
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -26,6 +27,8 @@ def main() -> None:
     panel, generator = sample_panel(), np.random.default_rng(0)
     actions = generator.standard_normal((N_STEPS, N_PORTFOLIOS, len(panel.symbols) + 1)).astype(np.float32)
     specs = {f"every_{n}": EnvSpec(rebal_freq=n) for n in SESSIONS_BETWEEN}
+    levered = LeveredSimplexAction()  # targets of a gross of 2.5 on average, cut to 2 at each close
+    specs |= {f"levered_every_{n}": EnvSpec(rebal_freq=n, action=levered) for n in SESSIONS_BETWEEN}
     envs = {name: reset_env(panel, spec) for name, spec in specs.items()}
     for spec in specs.values():
         require_same_as_scalar(panel, spec, actions)
@@ -39,6 +42,15 @@ def main() -> None:
     note = describe(panel, envs["every_1"])
     report("environment_64x20", speed["every_1"], "steps/s", GOAL, note=f"a decision every session; {note}")
     report("environment_64x20_weekly", speed["every_5"], "steps/s", GOAL, note=f"a decision every 5 sessions; {note}")
+    for n in SESSIONS_BETWEEN:
+        report(
+            f"environment_levered_every_{n}",
+            speed[f"levered_every_{n}"],
+            "steps/s",
+            Goal(ratio_at_least=0.8),
+            ratio=speed[f"levered_every_{n}"] / speed[f"every_{n}"],
+            note=f"a gross of 1 to 4 with interest and a cap of 2 at each close, over the same without; {note}",
+        )
     report(
         "environment_over_gym_trading_env",
         speed["every_1"],

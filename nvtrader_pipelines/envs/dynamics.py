@@ -11,9 +11,10 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.transition import (
     AFTER_FILL,
     ALL_IN_PANEL,
-    ANY_CAPPED,
+    AT,
     BEFORE_CAP,
     BEFORE_FILL,
+    CAP_COST,
     CAP_TURNOVER,
     CASH,
     DELISTED,
@@ -23,6 +24,7 @@ from nvtrader_pipelines.envs.transition import (
     GROSS,
     GROWTH,
     HELD,
+    PLACE,
     PLAIN_ROWS,
     TRACKED_ROWS,
     TRADABLE,
@@ -31,6 +33,7 @@ from nvtrader_pipelines.envs.transition import (
     close_rows,
     drift_rows,
     hold_rows,
+    pay_cap_costs,
 )
 from nvtrader_pipelines.market.history import ReadOnlyArrays
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -131,12 +134,22 @@ class Transition:
     turnover: FloatArray  # (n,) one-way: half the sum of absolute trades
     cost: FloatArray  # (n,) fraction of equity paid at the fill
     tracked: Exposures | None = None  # of legs that track them
-    cap_trades: FloatArray | None = None  # (n, k, N) change of weight by the cap on gross at each close
+    capped: tuple[FloatArray, NDArray[np.int64]] | None = None  # (m, N) trades of the cap, and (m,) row * k + session
 
     @property
     def growth(self) -> FloatArray:
         """Equity at the end over equity at the start, net of cost, (n,)."""
         return self.session_growth.prod(axis=1)
+
+    @property
+    def cap_trades(self) -> FloatArray | None:
+        """Change of weight by the cap on gross at each close, (n, k, N); None if exposures are not tracked."""
+        if self.capped is None:
+            return None
+        trades, places = self.capped
+        every = np.zeros((self.session_growth.size, trades.shape[1]))
+        every[places] = trades
+        return every.reshape(*self.session_growth.shape, -1)
 
     @property
     def exposures(self) -> Exposures:
@@ -171,11 +184,13 @@ def drift(weights: FloatArray, period: HoldingPeriod, cost: CostFunction) -> Tra
         raise ValueError(f"drift needs a period of one session, but it has {period.n_sessions}")
     weights = np.ascontiguousarray(weights, np.float64)
     held, path, nothing = np.empty(weights.shape), np.empty((TRACKED_ROWS, len(weights), 1)), np.zeros(len(weights))
-    cap_trades = np.zeros((len(weights), 1, legs.returns.shape[2]))
+    cap_trades, capped = np.empty((len(weights), legs.returns.shape[2])), np.empty((2, len(weights)), np.int64)
     beyond = drift_rows(
-        weights, legs.returns, legs.charges, legs.condition, period.decided_at, legs.close_cap, held, path, cap_trades
-    )
+        weights, legs.returns, legs.charges, legs.condition, period.decided_at, legs.close_cap, held, path, cap_trades,
+        capped,
+    )  # fmt: skip
     _require_in_panel(beyond, period)
+    m = ALL_IN_PANEL - beyond
     return Transition(
         session_growth=path[GROWTH],
         session_cash=path[CASH],
@@ -185,8 +200,8 @@ def drift(weights: FloatArray, period: HoldingPeriod, cost: CostFunction) -> Tra
         trades=np.zeros_like(weights),
         turnover=nothing,
         cost=nothing,
-        tracked=_pay_cap_costs(path, cap_trades, period, cost if beyond == ANY_CAPPED else None),
-        cap_trades=cap_trades,
+        tracked=_pay_cap_costs(path, cap_trades[:m], capped[:, :m], cost),
+        capped=(cap_trades[:m], capped[PLACE, :m]),
     )
 
 
@@ -210,7 +225,7 @@ def hold(
         ValueError: if the shapes differ from one another or from the panel's.
         IndexError: if the period of a portfolio ends beyond the panel.
     """
-    portfolios, path, turnover, cap_trades, is_capped = _run_transition(weights, target, trade, period)
+    portfolios, path, turnover, cap_trades, capped = _run_transition(weights, target, trade, period)
     growth, trades = path[GROWTH], portfolios[TRADES]
     paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
     growth[:, 0] *= 1.0 - paid
@@ -224,44 +239,41 @@ def hold(
         trades=trades,
         turnover=turnover,
         cost=paid,
-        tracked=_pay_cap_costs(path, cap_trades, period, cost if is_capped else None) if is_tracked else None,
-        cap_trades=cap_trades if is_tracked else None,
+        tracked=_pay_cap_costs(path, cap_trades, capped, cost) if is_tracked else None,
+        capped=(cap_trades, capped[PLACE]) if is_tracked else None,
     )
 
 
 def _pay_cap_costs(
-    path: FloatArray, cap_trades: FloatArray, period: HoldingPeriod, cost: CostFunction | None
+    path: FloatArray, cap_trades: FloatArray, capped: NDArray[np.int64], cost: CostFunction
 ) -> Exposures:
-    """Take the costs of the cap's trades, None without any, from the growth of their sessions; returns exposures."""
-    if cost is not None:
-        n, n_sessions, n_symbols = cap_trades.shape
-        closed_at = (period.decided_at[:, None] + np.arange(1, n_sessions + 1)).ravel()
-        cap_cost = np.minimum(1.0, cost(cap_trades.reshape(-1, n_symbols), closed_at)).reshape(n, n_sessions)
-        path[GROWTH] *= 1.0 - cap_cost
-    else:
-        cap_cost = path[CAP_TURNOVER]  # zeros
-    return Exposures(path[BEFORE_CAP], path[GROSS], path[FINANCED], path[CAP_TURNOVER], cap_cost)
+    """Take the costs of the cap's trades (m, N) from the growth of their sessions; returns the exposures."""
+    if len(cap_trades):
+        pay_cap_costs(path, capped, cost(cap_trades, capped[AT]))
+    return Exposures(path[BEFORE_CAP], path[GROSS], path[FINANCED], path[CAP_TURNOVER], path[CAP_COST])
 
 
 def _run_transition(
     weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, bool]:
-    """Run `hold_rows`: portfolios (4, n, N+1), path (2 or 6, n, k), turnover (n,), the cap's trades (n, k, N) or none.
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.int64]]:
+    """Run `hold_rows`: portfolios (4, n, N+1), path (2 or 7, n, k), turnover (n,), and the cap's m trades.
 
-    The last value is whether the cap traded.
+    These are changes of weight (m, N), and places and sessions (2, m).
     """
     legs = period.legs
     _require_shapes(weights, target, trade, period)
     portfolios, turnover = np.empty((4, *weights.shape)), np.empty(len(weights))
     path = np.empty((TRACKED_ROWS if legs.tracks_exposure else PLAIN_ROWS, len(weights), period.n_sessions))
-    cap_trades = np.zeros((len(weights), period.n_sessions if legs.tracks_exposure else 0, weights.shape[1] - 1))
+    n_closes = path[0].size if legs.tracks_exposure else 0
+    cap_trades, capped = np.empty((n_closes, weights.shape[1] - 1)), np.empty((2, n_closes), np.int64)
     beyond = hold_rows(
         np.ascontiguousarray(weights, np.float64), np.ascontiguousarray(target, np.float64),
         np.ascontiguousarray(trade), legs.returns, legs.charges, legs.condition, period.decided_at, period.filled_at,
-        legs.close_cap, portfolios, path, turnover, cap_trades,
+        legs.close_cap, portfolios, path, turnover, cap_trades, capped,
     )  # fmt: skip
     _require_in_panel(beyond, period)
-    return portfolios, path, turnover, cap_trades, beyond == ANY_CAPPED
+    m = ALL_IN_PANEL - beyond
+    return portfolios, path, turnover, cap_trades[:m], capped[:, :m]
 
 
 def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.bool_], period: HoldingPeriod) -> None:
@@ -274,7 +286,7 @@ def _require_shapes(weights: FloatArray, target: FloatArray, trade: NDArray[np.b
 
 
 def _require_in_panel(beyond: int, period: HoldingPeriod) -> None:
-    if beyond not in (ALL_IN_PANEL, ANY_CAPPED):
+    if beyond > ALL_IN_PANEL:
         raise IndexError(
             f"{period.n_sessions} sessions after session {period.decided_at[beyond]} end beyond the panel of "
             f"{period.legs.returns.shape[1]}"

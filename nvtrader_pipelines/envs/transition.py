@@ -13,11 +13,11 @@ TRADABLE, DELISTED = 1, 2  # flags of a name's condition
 MARGIN, BORROW, EXCESS = 0, 1, 2  # columns of the charges: on debt, short value, gross above 1
 DRIFTED, EXECUTED, HELD, TRADES = 0, 1, 2, 3  # rows written for each portfolio
 GROWTH, CASH = 0, 1  # rows of a path
-BEFORE_CAP, GROSS, FINANCED, CAP_TURNOVER = 2, 3, 4, 5  # further rows, if exposures are tracked
-PLAIN_ROWS, TRACKED_ROWS = 2, 6
+BEFORE_CAP, GROSS, FINANCED, CAP_TURNOVER, CAP_COST = 2, 3, 4, 5, 6  # further rows, if exposures are tracked
+PLAIN_ROWS, TRACKED_ROWS = 2, 7
 FLOATS_PER_CACHE_LINE = 8  # float64
-ALL_IN_PANEL = -1  # no row ends beyond the panel
-ANY_CAPPED = -2  # nor does any, and the cap on gross traded
+ALL_IN_PANEL = -1  # no row ends beyond the panel; less the number of closes at which the cap on gross traded
+PLACE, AT = 0, 1  # of a close at which it traded: row * k + number of the session, and session of the panel
 
 # Rows are read and written in place by index: a view of each would cost more than its arithmetic.
 
@@ -111,12 +111,15 @@ def _track_close(  # noqa: PLR0913
     condition: Flags,
     at: int,
     closing: Floats,
+    capped: Ints,
+    m: int,
     path: Floats,
     k: int,
 ) -> bool:
     """Write the gross of row `i` at a close, and scale the row to the cap; returns whether it was above.
 
-    `short` is the short value before the session; without any, the gross is what is not cash.
+    The trades are written to row `m` of `closing` and `capped`. `short` is the short value before the session; without
+    any, the gross is what is not cash.
     """
     cash = held.shape[1] - 1
     gross = 1.0 - held[i, cash]
@@ -126,15 +129,17 @@ def _track_close(  # noqa: PLR0913
     path[BEFORE_CAP, i, k] = gross
     path[GROSS, i, k] = gross
     path[CAP_TURNOVER, i, k] = 0.0
+    path[CAP_COST, i, k] = 0.0
     if gross > close_cap:
-        _cap_gross(held, i, close_cap, condition, at, closing, path, k)
+        _cap_gross(held, i, close_cap, condition, at, closing, m, path, k)
+        capped[PLACE, m], capped[AT, m] = i * path.shape[2] + k, at
         return True
     return False
 
 
 @njit(cache=True, inline="always")
 def _cap_gross(  # noqa: PLR0913
-    held: Floats, i: int, close_cap: float, condition: Flags, at: int, closing: Floats, path: Floats, k: int
+    held: Floats, i: int, close_cap: float, condition: Flags, at: int, closing: Floats, m: int, path: Floats, k: int
 ) -> None:
     """Scale row `i` to the cap on gross; writes its gross after, turnover and trades.
 
@@ -148,7 +153,7 @@ def _cap_gross(  # noqa: PLR0913
     names, net, traded, gross = 0.0, 0.0, 0.0, 0.0
     for j in range(cash):
         change = (share - 1.0) * held[i, j] if condition[at, j] & TRADABLE else 0.0
-        closing[i, k, j] = change
+        closing[m, j] = change
         net += change
         traded += abs(change)
         held[i, j] += change
@@ -193,18 +198,19 @@ def hold_rows(  # noqa: PLR0913
     path: Floats,
     turnover: Floats,
     closing: Floats,
+    capped: Ints,
 ) -> int:
     """Trade n portfolios once and hold them for k sessions.
 
     Writes `portfolios` (4, n, N+1): drifted, executed, held at the end, trades; `path` (2, n, k): growth of each
-    session before costs, and cash at its close; and `turnover` (n,). A path of (6, n, k) tracks exposures: gross before
-    and after the cap on it at each close, financing, and the cap's turnover; its trades go to `closing` (n, k, N),
-    zeros.
-    Returns the first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL`, or
-    `ANY_CAPPED`.
+    session before costs, and cash at its close; and `turnover` (n,). A path of (7, n, k) tracks exposures: gross before
+    and after the cap on it at each close, financing, the cap's turnover, and no cost of it yet; its m trades go to the
+    first rows of `closing` (n * k, N) and `capped` (2, n * k).
+
+    Returns the first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL` - m.
     """
     n_sessions, cash, is_tracked = path.shape[2], returns.shape[2], len(path) == TRACKED_ROWS
-    is_capped = False
+    n_capped = 0
     for i in range(len(weights)):
         if decided_at[i] < 0 or decided_at[i] + n_sessions >= returns.shape[1]:
             return i
@@ -218,15 +224,28 @@ def hold_rows(  # noqa: PLR0913
         path[GROWTH, i, 0] = growth * grown
         if is_tracked:
             path[FINANCED, i, 0] = charge + growth * charged
-            is_capped |= _track_close(held, i, short, close_cap, condition, at, closing, path, 0)
+            n_capped += _track_close(held, i, short, close_cap, condition, at, closing, capped, n_capped, path, 0)
         path[CASH, i, 0] = held[i, cash]
         for later in range(1, n_sessions):
             path[GROWTH, i, later], charge, short = _drift(held, i, returns, charges, WHOLE, at + later, held, i)
             if is_tracked:
                 path[FINANCED, i, later] = charge
-                is_capped |= _track_close(held, i, short, close_cap, condition, at + later, closing, path, later)
+                n_capped += _track_close(
+                    held, i, short, close_cap, condition, at + later, closing, capped, n_capped, path, later
+                )
             path[CASH, i, later] = held[i, cash]
-    return ANY_CAPPED if is_capped else ALL_IN_PANEL
+    return ALL_IN_PANEL - n_capped
+
+
+@njit(cache=True)
+def pay_cap_costs(path: Floats, capped: Ints, costs: Floats) -> None:
+    """Write the costs (m,) of the cap's trades to a tracked path, and take them from its growth."""
+    n_sessions = path.shape[2]
+    for m in range(len(costs)):
+        i, k = capped[PLACE, m] // n_sessions, capped[PLACE, m] % n_sessions
+        cost = min(1.0, costs[m])
+        path[CAP_COST, i, k] = cost
+        path[GROWTH, i, k] *= 1.0 - cost
 
 
 @njit(cache=True)
@@ -262,22 +281,23 @@ def drift_rows(  # noqa: PLR0913
     held: Floats,
     path: Floats,
     closing: Floats,
+    capped: Ints,
 ) -> int:
     """Hold n portfolios for the session after `closed_at` (n,), without a fill.
 
-    Writes `held` (n, N+1), and a tracked `path` (6, n, 1) and `closing` (n, 1, N) as `hold_rows` does. Returns the
-    first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL`, or `ANY_CAPPED`.
+    Writes `held` (n, N+1), and a tracked `path` (7, n, 1), `closing` and `capped` as `hold_rows` does. Returns the
+    first row that ends beyond the panel, in which case nothing is written, or `ALL_IN_PANEL` - m.
     """
-    cash, is_capped = weights.shape[1] - 1, False
+    cash, n_capped = weights.shape[1] - 1, 0
     for i in range(len(weights)):
         if closed_at[i] < 0 or closed_at[i] + 1 >= returns.shape[1]:
             return i
     for i in range(len(weights)):
         at = closed_at[i] + 1
         path[GROWTH, i, 0], path[FINANCED, i, 0], short = _drift(weights, i, returns, charges, WHOLE, at, held, i)
-        is_capped |= _track_close(held, i, short, close_cap, condition, at, closing, path, 0)
+        n_capped += _track_close(held, i, short, close_cap, condition, at, closing, capped, n_capped, path, 0)
         path[CASH, i, 0] = held[i, cash]
-    return ANY_CAPPED if is_capped else ALL_IN_PANEL
+    return ALL_IN_PANEL - n_capped
 
 
 @njit(cache=True)
