@@ -7,13 +7,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.account import Account, opening_account
+from nvtrader_pipelines.envs.account import Account, count_since_loss, opening_account
 from nvtrader_pipelines.envs.dynamics import Transition, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
+from nvtrader_pipelines.envs.outcomes import outcomes_of
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_cost
+from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, IntArray
 
 ALL_FINITE = -1  # every equity is finite
 RUIN = 1e-6  # equity at or below which an account is ruined
@@ -41,9 +43,14 @@ class AccountStep(NamedTuple):
 
 
 class Accounts:
-    """n accounts, each at its own session, opened in cash with equity 1."""
+    """n accounts, each at its own session, opened in cash with equity 1.
 
-    def __init__(self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0) -> None:
+    With `tracks_losses`, they count the decisions since each name's last loss.
+    """
+
+    def __init__(
+        self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0, *, tracks_losses: bool = False
+    ) -> None:
         self.panel, self.spec = panel, spec
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
         self._legs = market_legs(
@@ -58,12 +65,16 @@ class Accounts:
         self.peak = np.ones(n_accounts)
         self.drawdown = np.zeros(n_accounts)  # loss from the peak, positive fractions
         self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS), order="F")  # contiguous by session
+        self._tracks_losses = tracks_losses
+        self._arrays = (*_ARRAYS, "since_loss") if tracks_losses else _ARRAYS
+        self.since_loss: IntArray = np.full((n_accounts, len(panel.symbols)), NEVER)
 
     def account(self, i: int) -> Account:
         """Return the state of one account; its arrays are read-only."""
         weights, recent_returns = self.weights[i], self.recent_returns[i]
-        weights.flags.writeable = recent_returns.flags.writeable = False
-        return Account(weights, float(self.equity[i]), float(self.peak[i]), recent_returns)
+        since_loss = self.since_loss[i]
+        weights.flags.writeable = recent_returns.flags.writeable = since_loss.flags.writeable = False
+        return Account(weights, float(self.equity[i]), float(self.peak[i]), recent_returns, since_loss)
 
     def open(self, rows: list[int], t: list[int]) -> None:
         """Reset the accounts to cash with equity 1, at sessions `t`."""
@@ -76,6 +87,7 @@ class Accounts:
         self.peak[rows] = 1.0
         self.drawdown[rows] = 0.0
         self.recent_returns[rows] = 0.0
+        self.since_loss[rows] = NEVER
         for term in self._terms.values():
             term.reset(rows)
 
@@ -92,6 +104,8 @@ class Accounts:
         lost = _settle_rows(transition.session_growth, self.equity, peak, self.recent_returns, path, ends)
         if lost != ALL_FINITE:
             raise self._non_finite_error(lost)
+        if self._tracks_losses:
+            self.since_loss = count_since_loss(self.since_loss, outcomes_of(held, transition, period))
         self.equity, self.peak, self.drawdown = ends
         self.weights = transition.weights
         self.t = decided_at + n_sessions
@@ -111,13 +125,13 @@ class Accounts:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all arrays that the next step depends on, with a row per account."""
-        own = {name: getattr(self, name).copy() for name in _ARRAYS}
+        own = {name: getattr(self, name).copy() for name in self._arrays}
         terms = [(kind, term.state()) for kind, term in self._terms.items()]
         return {**own, **{f"rewards.{kind}.{name}": array for kind, state in terms for name, array in state.items()}}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Continue from a `state` of the same number of accounts and the same spec."""
-        for name in _ARRAYS:
+        for name in self._arrays:
             setattr(self, name, state[name].copy())
         self.recent_returns = np.asfortranarray(self.recent_returns)
         self.drawdown = 1.0 - self.equity / self.peak

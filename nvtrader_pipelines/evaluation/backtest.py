@@ -17,6 +17,7 @@ from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
+from nvtrader_pipelines.evaluation.guard_telemetry import GUARDS
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -105,16 +106,13 @@ class Recorder:
         keys, filled = self._keys(), self._filled.frame() if len(self._filled) else pl.DataFrame(schema=_FILLED)
         terms = {name.removeprefix(_TERM): pl.col(name) for name in filled.columns if name.startswith(_TERM)}
         ruined = pl.col("equity") <= RUIN
-        parts = [
-            keys,
-            _policy_outputs(self._decisions),
-            self._steps.frame(),
-            filled,
-        ]
-        reasons = pl.col("reasons").replace("", None)
+        outputs = _policy_outputs(self._decisions)
+        parts = [keys, outputs, self._steps.frame(), filled]
+        guards = {"guards": pl.col("guards")} if "guards" in outputs.columns else {}
+        decided = {"reasons": pl.col("reasons").replace("", None), **guards}
         is_filled = pl.int_range(pl.len()) < len(filled)
         rows = pl.concat(parts, how="horizontal_extend").with_columns(
-            info=pl.when(is_filled).then(step_info(terms, reasons=reasons)).otherwise(step_info({}, reasons=reasons)),
+            info=pl.when(is_filled).then(step_info(terms, **decided)).otherwise(step_info({}, **decided)),
             symbols=pl.lit([*self._panel.symbols, CASH]),
             terminated=ruined,
             truncated=pl.col("is_last") & ~ruined,
@@ -189,7 +187,7 @@ def _with_own_action(decision: Decision) -> Decision:
 
 
 def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
-    """Observation hash, value, log probability, action and reasons per decision; null where a policy has none."""
+    """Observation hash, value, log probability, action, reasons and guards per decision; null where it has none."""
     numbers = {
         name: pl.Series([getattr(decision, name) for decision in decisions], dtype=TRAJECTORY[name])
         for name in ("observation_hash", "value", "log_prob")
@@ -199,7 +197,9 @@ def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
     flat = np.concatenate([np.zeros(0, dtype=np.float32), *(action for action in actions if action is not None)])
     missing = pa.array([action is None for action in actions])
     lists = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(flat), mask=missing)
-    return pl.DataFrame({**numbers, "action": lists, "reasons": [decision.reasons for decision in decisions]})
+    fired = [None if each.pipeline is None else each.pipeline.guards for each in decisions]
+    guards = {"guards": pl.Series([each and each._asdict() for each in fired], dtype=GUARDS)} if any(fired) else {}
+    return pl.DataFrame({**numbers, "action": lists, "reasons": [each.reasons for each in decisions], **guards})
 
 
 def _reward_term_rows(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
@@ -254,7 +254,7 @@ def walk(
     """
     _require_contiguous(folds)
     start, end = folds[0].test_first - 1, folds[-1].test_last
-    accounts = Accounts(panel, spec, len(policy_accounts), t=start)
+    accounts = Accounts(panel, spec, len(policy_accounts), t=start, tracks_losses=True)
     recorder = Recorder(panel, policy_accounts, phase)
     is_open_ended = phase == "forward"
     stop = end + is_open_ended

@@ -6,13 +6,15 @@ from datetime import date
 from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.envs.account import Account, count_since_loss
 from nvtrader_pipelines.execution.brokers.broker import Status
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, IntArray
 
 MIN_HOLDING = 1e-12  # of equity: smaller weights count as zero
 
@@ -50,6 +52,8 @@ class AccountState(BaseModel):
     expected: Mapping[str, float] | None = None  # expected shares by name, if they differ from the actual ones
     working: Mapping[str, float] = Field(default_factory=dict)  # filled shares of each order that was open at the close
     counted: Mapping[str, float] | None = None  # amounts of known cash activities by id; None: activities unknown
+    since_loss: Mapping[str, int] = Field(default_factory=dict)  # by name that lost, as of the last decision
+    outcomes: Mapping[str, tuple[float, float, float]] = Field(default_factory=dict)  # value, basis, cost since then
 
     @property
     def value(self) -> float:
@@ -77,7 +81,23 @@ class AccountState(BaseModel):
                 "use another account"
             )
         weights = np.array([held.get(name, 0.0) for name in names])
-        return Account(weights, self.equity, self.peak, np.array(self.recent_returns))
+        since_loss = count_since_loss(self.losses_by(symbols), self.outcomes_by(symbols))
+        return Account(weights, self.equity, self.peak, np.array(self.recent_returns), since_loss)
+
+    def losses_by(self, symbols: Sequence[str]) -> IntArray:
+        """Decisions since the last loss of a panel's names, as of the last decision, (N,)."""
+        return np.array([self.since_loss.get(symbol, NEVER) for symbol in symbols])
+
+    def outcomes_by(self, symbols: Sequence[str]) -> NDArray[np.float64]:
+        """Outcomes of a panel's names since the last decision, (3, N)."""
+        return np.array([self.outcomes.get(symbol, (0.0, 0.0, 0.0)) for symbol in symbols]).T
+
+    def with_outcomes(self, symbols: Sequence[str], since_loss: IntArray, outcomes: NDArray[np.float64]) -> Self:
+        """Return the state with the losses (N,) as of the last decision and the outcomes (3, N) since."""
+        counts, rows = since_loss.tolist(), map(tuple, outcomes.T.tolist())
+        lost = {name: n for name, n in zip(symbols, counts, strict=True) if n < NEVER}
+        changed = {name: row for name, row in zip(symbols, rows, strict=True) if any(row)}
+        return self.model_copy(update={"since_loss": lost, "outcomes": changed})
 
 
 class BookedOrder(BaseModel):

@@ -30,8 +30,8 @@ STEP = TableSchema(
     Column(
         "info",
         pl.String,
-        "JSON: reward_terms, termination that struck; of tests also reasons for cut or held weights; of trainings "
-        "through the pipeline, truncated: whether a limit cut the weights",
+        "JSON: reward_terms, termination that struck; of tests also reasons for cut or held weights, and guards; "
+        "of trainings through the pipeline, truncated: whether a limit cut the weights",
     ),
 )
 TRAJECTORY = TableSchema(

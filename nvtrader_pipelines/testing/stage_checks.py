@@ -9,6 +9,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
+from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 SESSIONS = (0, 31, 64, 140)
@@ -40,7 +41,8 @@ def _situation(panel: MarketPanel, t: int) -> tuple[Any, Situation]:
     generator = np.random.default_rng(t)
     proposal, held = simplex(generator, 2, len(panel.symbols))
     recent = generator.normal(0.0, 0.01, 63)
-    return proposal, Situation(panel, t, held, generator.uniform(0.0, 0.15), recent, FITTED, rebal_freq=5)
+    drawdown, since_loss = generator.uniform(0.0, 0.15), generator.choice([0, 1, 5, NEVER], len(panel.symbols))
+    return proposal, Situation(panel, t, held, drawdown, recent, FITTED, rebal_freq=5, since_loss=since_loss)
 
 
 def _alone(field: str, stage: Any) -> WeightPipeline:

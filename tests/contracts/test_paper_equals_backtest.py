@@ -9,12 +9,26 @@ import pytest
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
+from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
 from tests.contracts.families import FAMILIES, members
-from tests.execution.desks import ENVIRONMENT, Account, Deployed, MemoryBook, MemoryLog, Wishes, prices_of, spec_of
+from tests.execution.desks import (
+    ACCOUNT,
+    ENVIRONMENT,
+    Account,
+    Deployed,
+    MemoryBook,
+    MemoryLog,
+    Wishes,
+    prices_of,
+    spec_of,
+)
 from tests.markets import synthetic_panel
 from tests.panels import cut, eventful_panel
 from tests.portfolio.pipeline.situations import ALLOCATORS, FITTED, LIMITS, SELECTORS, TIMINGS
@@ -127,3 +141,21 @@ def test_paper_equals_back_test_on_panels_cut_at_each_session():
         account = Account(Deployed(known, spec, Wishes(), FITTED), log, book, prices=prices_of(known))
         account.open(t) if t < FIRST else account.session(t)
     assert_paper_equals_backtest(PANEL, spec, account)
+
+
+GUARDED = [LossShutdown(probe=0.02, cooldown=2), GymrlGuard(max_drawdown=0.02, max_turnover=0.9, probe=0.01)]
+
+
+@pytest.mark.parametrize("timing", GUARDED, ids=lambda timing: timing.kind)
+@pytest.mark.parametrize(
+    ("fill", "rebal_freq"), [("next_open", 1), ("next_open", 4), ("next_close", 1), ("same_close", 4)]
+)
+def test_paper_equals_back_test_with_names_shut_down(timing, fill, rebal_freq):
+    environment = {**ENVIRONMENT.model_dump(), "fill": fill, "rebal_freq": rebal_freq}
+    spec = spec_of(environment=environment, pipeline=DEFAULT.model_copy(update={"timing": timing}))
+    account = run_paper(PANEL, spec, rests=3)
+    assert_paper_equals_backtest(PANEL, spec, account, rests=3)
+    stages = [stage for each in Journal(account.log, ACCOUNT).records() for stage in each.plan.stages]
+    cut = [stage for stage in stages if "lost within" in stage.reason]
+    assert 2 < len(cut) < len(stages)
+    assert AccountState.model_validate_json(account.book.last().model_dump_json()) == account.book.last()

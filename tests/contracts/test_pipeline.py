@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
+from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, one_way_turnover
 from nvtrader_pipelines.testing.stage_checks import check_decision
 from tests.contracts.families import FAMILIES, members, simplex
 from tests.panels import cut, eventful_panel, with_other_future
 from tests.portfolio.pipeline.situations import (
     ALLOCATORS,
-    FITTED,
     LIMITS,
     SECTORS,
     SELECTORS,
@@ -74,6 +73,7 @@ def any_situation(seed, t):
         held=cash(N_SYMBOLS) if opened else held,
         drawdown=generator.uniform(0.0, 0.15),
         recent_returns=generator.normal(0.0, 0.01, 63),
+        since_loss=generator.choice([0, 1, 5, NEVER], N_SYMBOLS),
     )
 
 
@@ -137,7 +137,7 @@ def test_decision_is_reproducible_and_does_not_look_ahead(pipeline, t):
     assert bits(run(proposal, at)) == known
     assert (proposal.tobytes(), at.held.tobytes(), at.recent_returns.tobytes()) == inputs
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
-        elsewhere = situation(other, t, at.held, at.drawdown, at.recent_returns, FITTED)
+        elsewhere = replace(at, panel=other)
         assert bits(result_of(pipeline, proposal, elsewhere)) == known
 
 

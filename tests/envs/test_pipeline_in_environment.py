@@ -10,6 +10,8 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import StopProperly
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
+from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
+from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.panels import eventful_panel
@@ -104,3 +106,18 @@ def test_steps_of_many_portfolios_equal_single_ones():
             single = one.step(actions[[i]])
             assert single.reward[0] == step.reward[i]
             assert single.account.path[0].tolist() == step.account.path[i].tolist()
+
+
+def test_names_are_shut_down_in_training_through_the_pipeline():
+    shutdown = WeightPipeline(timing=LossShutdown(probe=0.02, cooldown=2), risk_limits=RiskLimits(max_position=0.5))
+    simulation, spec = simulation_of(pipeline=shutdown), EnvSpec(rebal_freq=5, episode_len=20)
+    seen, generator = 0, np.random.default_rng(1)
+    for _ in range(8):
+        is_shut = simulation.accounts.since_loss < 2
+        step = simulation.step(generator.normal(0.0, 0.3, (5, 7)))
+        assert (step.target[:, :-1][is_shut] <= 0.02).all()
+        seen += int(is_shut.sum())
+    assert seen > 0
+    untracked = PortfolioSimulation(PANEL, spec, 2)
+    untracked.step(np.zeros((2, 7)))
+    assert (untracked.accounts.since_loss == NEVER).all()

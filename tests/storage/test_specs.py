@@ -9,6 +9,7 @@ from nvtrader_pipelines.envs.terminations import StopProperly
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.sources import MarketSpec
 from nvtrader_pipelines.policies.advantages import ReinforcePlusPlusAdvantage
+from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.storage.document_differences import document_differences
 from nvtrader_pipelines.storage.documents import MAX_BYTES
 from nvtrader_pipelines.storage.errors import StorageError
@@ -125,6 +126,16 @@ def test_example_of_reinforce_plus_plus_holds_the_nemo_rl_settings():
     assert spec.agent.total_timesteps == 200_000
     assert spec.agent.advantage == ReinforcePlusPlusAdvantage(baseline="leave_one_out", global_normalization=True)
     assert spec.environment.stop_properly == StopProperly(coefficient=0.2, form="literal")
+
+
+def test_examples_of_guards_hold_the_initial_and_the_calibrated_thresholds():
+    initial, calibrated = (
+        read_experiment(EXAMPLES / "guards" / f"{name}.yaml").pipeline.timing for name in ("initial", "calibrated")
+    )
+    assert initial == GymrlGuard()
+    assert calibrated == GymrlGuard(
+        max_drawdown=0.036, leverage_scale=0.6, min_trailing_return=-0.03, max_turnover=0.55, probe=0.002
+    )
 
 
 def test_new_experiment_file_holds_the_defaults(home):

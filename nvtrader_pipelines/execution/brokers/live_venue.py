@@ -7,7 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.account import count_since_loss
 from nvtrader_pipelines.envs.accounts import opening_account_with_history
+from nvtrader_pipelines.envs.outcomes import MIN_POSITION
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
@@ -163,7 +165,7 @@ class LiveVenue(Venue):
         plan: RebalancePlan | None,
         in_force: PolicyInForce,
         *,
-        decided: bool,  # noqa: ARG002 - one signature
+        decided: bool,
         accepted: bool,
     ) -> AccountState:
         """Mark the broker's holdings to the close of session `t`, reconcile and store the state."""
@@ -185,8 +187,33 @@ class LiveVenue(Venue):
                 "cost": state.cost + sum(fill.cost for fill in fills.new) / before.value,
             }
         )
+        state = self._with_outcomes(state, before, fills, decided=decided)
         self._book.settle(state)
         return state
+
+    def _with_outcomes(
+        self, state: AccountState, before: AccountState, fills: FillsSinceClose, *, decided: bool
+    ) -> AccountState:
+        """Return the state with the outcomes since the last decision, of which the session after `before` adds its own.
+
+        A name earns its value less that at the close before and what was bought since; its fills' fees are its cost.
+        """
+        symbols = self._panel.symbols
+        since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
+        if decided:
+            since_loss, outcomes = count_since_loss(since_loss, outcomes), np.zeros_like(outcomes)
+        then, now = (
+            self._to_array({name: shares * each.prices[name] for name, shares in each.shares.items()})
+            for each in (before, state)
+        )
+        bought, paid = dict[str, float](), dict[str, float]()
+        for fill in fills.new:
+            value = fill.quantity * fill.price
+            bought[fill.symbol] = bought.get(fill.symbol, 0.0) + (value if fill.side == "buy" else -value)
+            paid[fill.symbol] = paid.get(fill.symbol, 0.0) + fill.cost
+        earned = np.where(np.maximum(then, now) > MIN_POSITION * before.value, now - then - self._to_array(bought), 0.0)
+        outcomes += np.stack([earned, np.zeros_like(earned), self._to_array(paid)]) / before.value
+        return state.with_outcomes(symbols, since_loss, outcomes)
 
     def _apply_splits(
         self, before: AccountState, shares: Mapping[str, float], fills: FillsSinceClose, actual: Mapping[str, float]

@@ -6,9 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.account import Account
+from nvtrader_pipelines.envs.account import Account, count_since_loss
 from nvtrader_pipelines.envs.accounts import opening_account_with_history, settle
-from nvtrader_pipelines.envs.dynamics import Transition
+from nvtrader_pipelines.envs.dynamics import Transition, holding_period
+from nvtrader_pipelines.envs.outcomes import outcomes_of
+from nvtrader_pipelines.envs.transition import WHOLE
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import Receipt
@@ -123,6 +125,7 @@ class SimulatedVenue(Venue):
             state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
             expected, cash = self._adjusted_shares(before, t - 1), before.weights[-1] * before.value
         self._require_session(np.array(state.weights), t)
+        state = self._with_outcomes(state, transition, t - 1, decided=decided)
         differences = [each.sentence for each in reconcile(expected, state.shares)]
         if not abs(cash - (held := state.weights[-1] * state.value)) <= CASH_TOLERANCE * state.value:
             differences.append(f"cash: {cash:.2f} expected, {held:.2f} held")
@@ -130,6 +133,20 @@ class SimulatedVenue(Venue):
         state = state.model_copy(update=update)
         self._book.settle(state)
         return state
+
+    def _with_outcomes(self, state: AccountState, transition: Transition, t: int, *, decided: bool) -> AccountState:
+        """Return the state with the outcomes since the last decision: that at the close of `t`, or an earlier one."""
+        before, symbols = self._require_open(), self._symbols
+        since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
+        if decided:
+            since_loss, period = (
+                count_since_loss(since_loss, outcomes),
+                holding_period(self._market.legs, np.array([t]), 1),
+            )
+            outcomes = outcomes_of(before.account(symbols).weights[None, :], transition, period)[:, 0]
+        else:
+            outcomes[0] *= 1.0 + self._market.legs.returns[WHOLE, t + 1]
+        return state.with_outcomes(symbols, since_loss, outcomes)
 
     def _adjusted_shares(self, before: AccountState, t: int) -> dict[str, float]:
         """Shares held at the close of session `t`, adjusted as its prices are now."""

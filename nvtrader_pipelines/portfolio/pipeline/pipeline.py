@@ -135,12 +135,13 @@ class WeightPipeline(Component):
             stages = [StageWeights("policy", proposal), StageWeights(self.selector.kind, selected, reason)]
             selection = Selection(selected, names, min(most, gross_exposure(proposal)), is_timed)
             stages.append(_apply(stages[-1], self.allocator.kind, allocate(selection, situation), situation))
-            stages.append(_apply(stages[-1], self.timing.kind, time(stages[-1].weights, situation), situation))
+            weights, reason, *guards = time(stages[-1].weights, situation)
+            stages.append(_apply(stages[-1], self.timing.kind, (weights, reason), situation))
             truncated = False
             for name, mark_truncated, adjust in limits:
                 stages.append(_apply(stages[-1], name, adjust(stages[-1].weights, situation), situation))
                 truncated |= mark_truncated and bool(stages[-1].reason)
-            return PipelineResult(tuple(stages), truncated)
+            return PipelineResult(tuple(stages), truncated, guards[0] if guards else None)
 
         return run
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,10 @@ from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
 ROUNDING = 1e-9  # tolerance of a weight or a sum of weights in every check
 MAX_LISTED = 5  # names in a reason
+NEVER = 255  # decisions since a name's last loss, if it did not lose or earned a profit since; the most counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,7 @@ class Situation:
     recent_returns: FloatArray  # (S,) the account's net session returns, latest last; 0 before it opened
     thresholds: Thresholds
     rebal_freq: int  # sessions between decisions
+    since_loss: IntArray | None = None  # (N,) decisions since each name's last loss, or `NEVER`; None: no name has lost
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +61,25 @@ class StageWeights:
     reason: str = ""  # what the stage changed and why; empty if nothing
 
 
+class Guards(NamedTuple):
+    """Guards of a timing that fired in a decision, and what they applied."""
+
+    drawdown: bool = False
+    negative_return: bool = False
+    turnover: bool = False
+    scale: float = 1.0  # of the weights
+    turnover_penalty: float | None = None  # that replaces the reward's, per unit of turnover; None: no other
+    n_shutdown: int = 0  # names cut to the probe
+    probe: float | None = None  # largest absolute weight of a name that lost lately; None: no loss shutdown
+
+
 @dataclass(frozen=True, eq=False)
 class PipelineResult:
     """Weights after each stage of a pipeline."""
 
     stages: tuple[StageWeights, ...]  # the proposal first
     truncated: bool  # whether a limit with mark_truncated cut the weights
+    guards: Guards | None = None  # of the timing; None: it has none
 
     @property
     def weights(self) -> FloatArray:
@@ -73,6 +90,7 @@ class PipelineResult:
 Select = Callable[[Situation], tuple[BoolArray, str]]  # (N,) names that may be held, and why not the others
 Allocate = Callable[[Selection, Situation], tuple[FloatArray, str]]  # selected names to weights, and the reason
 Adjust = Callable[[FloatArray, Situation], tuple[FloatArray, str]]  # weights to weights; the same array if unchanged
+Guard = Callable[[FloatArray, Situation], tuple[FloatArray, str, Guards]]  # the same of a timing with guards
 
 
 def add_cash(names: FloatArray) -> FloatArray:

@@ -1,19 +1,17 @@
 """Market timing: which share of the weights is invested, by state of market and account."""
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
-from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
+from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.stage import (
-    AccountPath,
     Adjust,
     FloatArray,
     Situation,
@@ -21,24 +19,10 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     scale_exposure,
 )
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
+from nvtrader_pipelines.portfolio.pipeline.unfitted_timing import UnfittedTiming
 
 
-class _UnfittedTiming(Component):
-    """Timing without thresholds."""
-
-    needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before use
-    needs_path: ClassVar[bool] = False  # whether fitting needs an account's path
-    history: ClassVar[int] = 0  # earlier sessions of the market that fitting needs
-
-    def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:
-        """Accept any training, since nothing is fitted."""
-
-    def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
-        """Return no thresholds."""
-        return Thresholds()
-
-
-class ConstantTiming(_UnfittedTiming):
+class ConstantTiming(UnfittedTiming):
     """Constant share of the weights."""
 
     kind: Literal["constant"] = "constant"
@@ -55,7 +39,7 @@ class ConstantTiming(_UnfittedTiming):
         return adjust
 
 
-class VolatilityTargetTiming(_UnfittedTiming):
+class VolatilityTargetTiming(UnfittedTiming):
     """Weights scaled down to a volatility target; the rest is cash.
 
     The volatility is that of the allocator's weights, had they been held over the last `window` sessions, where an
@@ -101,7 +85,7 @@ class VolatilityTargetTiming(_UnfittedTiming):
 
 
 Timing = Annotated[
-    ConstantTiming | TurbulenceTiming | RegimeGuard | VolatilityTargetTiming,
+    ConstantTiming | TurbulenceTiming | RegimeGuard | VolatilityTargetTiming | LossShutdown | GymrlGuard,
     Field(discriminator="kind"),
     Family("timings"),
 ]

@@ -8,6 +8,7 @@ import pytest
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from tests.execution.brokers.test_live_venue import Live
 from tests.execution.desks import ENVIRONMENT, Account, Deployed, spec_of
 from tests.markets import synthetic_panel
@@ -45,7 +46,9 @@ def test_policy_sees_equal_accounts_at_both_venues(states):
         np.testing.assert_allclose(told.weights, wanted.weights, atol=1e-12)
         assert (told.equity, told.peak) == pytest.approx((wanted.equity, wanted.peak), rel=1e-12)
         np.testing.assert_allclose(told.recent_returns, wanted.recent_returns, atol=1e-12)
+        assert told.since_loss.tolist() == wanted.since_loss.tolist()
     assert any(on_paper.equity < on_paper.peak for _, on_paper in states)
+    assert {0, 1, NEVER} <= {n for _, on_paper in states for n in on_paper.account(PANEL.symbols).since_loss.tolist()}
 
 
 def test_both_venues_store_equal_figures(states):

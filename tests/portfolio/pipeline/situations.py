@@ -11,6 +11,7 @@ from nvtrader_pipelines.portfolio.pipeline.allocators import (
     PolicyAction,
 )
 from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
+from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.portfolio.pipeline.limits import (
     GrossExposure,
     NetExposure,
@@ -19,6 +20,7 @@ from nvtrader_pipelines.portfolio.pipeline.limits import (
     SectorCap,
     TurnoverLimit,
 )
+from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.portfolio.pipeline.selectors import Liquidity, LowVolatility, MomentumTopK, StaticUniverse
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming, VolatilityTargetTiming
@@ -48,6 +50,8 @@ TIMINGS = [
     TurbulenceTiming(threshold=None, history=30, cooldown=2, cooldown_scale=0.3),
     RegimeGuard(),
     VolatilityTargetTiming(volatility=0.05),
+    LossShutdown(),
+    GymrlGuard(max_drawdown=0.05),
 ]
 LIMITS = [
     TurnoverLimit(),
@@ -66,12 +70,20 @@ def cash(n_symbols) -> np.ndarray:
 
 
 def situation(
-    panel: MarketPanel, t=100, held=None, drawdown=0.0, recent_returns=None, thresholds=FITTED, rebal_freq=5
+    panel: MarketPanel,
+    t=100,
+    held=None,
+    drawdown=0.0,
+    recent_returns=None,
+    thresholds=FITTED,
+    rebal_freq=5,
+    since_loss=None,
 ) -> Situation:
     """Build the situation at the close of session `t`, by default of a new account."""
     held = cash(len(panel.symbols)) if held is None else np.array(held)
     recent = np.zeros(63) if recent_returns is None else np.array(recent_returns)
-    return Situation(panel, t, held, drawdown, recent, thresholds, rebal_freq)
+    since = None if since_loss is None else np.array(since_loss)
+    return Situation(panel, t, held, drawdown, recent, thresholds, rebal_freq, since)
 
 
 def result_of(pipeline: WeightPipeline, proposal, at: Situation):
