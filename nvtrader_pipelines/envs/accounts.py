@@ -91,8 +91,16 @@ class Accounts:
         for term in self._terms.values():
             term.reset(rows)
 
-    def trade(self, target: NDArray[np.float64], is_trading: NDArray[np.bool_], n_sessions: int) -> AccountStep:
+    def trade(
+        self,
+        target: NDArray[np.float64],
+        is_trading: NDArray[np.bool_],
+        n_sessions: int,
+        turnover_penalties: NDArray[np.float64] | None = None,
+    ) -> AccountStep:
         """Trade accounts with `is_trading` (n,) to `target` (n, N+1); hold all for `n_sessions`.
+
+        Turnover penalties (n,) that are not NaN replace the weight of the reward's term.
 
         Raises:
             ValueError: if an account's equity becomes NaN or infinite.
@@ -119,6 +127,7 @@ class Accounts:
             recent_returns=self.recent_returns,
             equity=self.equity,
             peak=self.peak,
+            turnover_penalties=turnover_penalties,
         )
         terms = {kind: term(outcome) for kind, term in self._terms.items()}
         return AccountStep(transition=transition, path=path, peak=peak, reward_terms=terms)

@@ -103,15 +103,15 @@ class PortfolioSimulation:
     def step(self, actions: NDArray[np.floating]) -> Step:
         """Trade every portfolio to its action's weights and hold to the next decision."""
         accounts = self.accounts
-        target, is_trading, cut = self._to_weights(actions, accounts.t), self._all_trade, None
+        target, is_trading, cut, penalties = self._to_weights(actions, accounts.t), self._all_trade, None, None
         if self._pipeline is not None:
-            target, is_trading, cut = self._run_pipeline(*self._pipeline, target)
-        account = accounts.trade(target, is_trading, self.spec.rebal_freq)
+            target, is_trading, cut, penalties = self._run_pipeline(*self._pipeline, target)
+        account = accounts.trade(target, is_trading, self.spec.rebal_freq, penalties)
         steps, ends = np.empty_like(self.steps), np.empty((2, len(target)), dtype=np.bool_)
         _count_steps(self.steps, accounts.t, accounts.equity, RUIN, self.spec.episode_len, self._latest, steps, ends)
         self.steps, (terminated, over) = steps, ends
         triggered: dict[str, NDArray[np.bool_]] = {}
-        stopped = np.zeros(len(target), dtype=np.bool_) if cut is None or self.spec.stop_properly is None else cut
+        stopped = np.zeros(len(target), np.bool_) if cut is None or self.spec.stop_properly is None else cut.copy()
         if self.spec.terminations:
             view = EpisodeView(
                 path=account.path,
@@ -139,17 +139,24 @@ class PortfolioSimulation:
 
     def _run_pipeline(
         self, run: Run, thresholds: Thresholds, proposals: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return targets (n, N+1) after every stage, which portfolios trade, and whose weights a limit cut."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+        """Return targets (n, N+1) after every stage, which portfolios trade, whose weights a limit cut, and penalties.
+
+        Penalties (n,) are a guard's per unit of one-way turnover, in place of the reward's; NaN without one.
+        """
         accounts, rebal_freq = self.accounts, self.spec.rebal_freq
         n = len(proposals)
-        targets, is_trading, cut = proposals.copy(), np.ones(n, np.bool_), np.zeros(n, np.bool_)
+        targets, is_trading, cut, penalties = (
+            proposals.copy(), np.ones(n, np.bool_), np.zeros(n, np.bool_), np.full(n, np.nan)
+        )  # fmt: skip
         for i, t in enumerate(accounts.t.tolist()):
             account, proposal = accounts.account(i), proposals[i]
             result = run(proposal, situation_of(account, self.panel, t, thresholds, rebal_freq))
             targets[i], cut[i] = result.weights, result.truncated
             is_trading[i] = not holds(result.weights, proposal, account)
-        return targets, is_trading, cut
+            if result.guards is not None and result.guards.turnover_penalty is not None:
+                penalties[i] = 2.0 * result.guards.turnover_penalty
+        return targets, is_trading, cut, penalties
 
     @property
     def sessions(self) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ from nvtrader_pipelines.policies.baselines import (
     MinimumVariance,
 )
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's generators
 SourceName = Literal["sample", "landing", "yahoo"]  # kinds of `Source`
@@ -198,6 +199,16 @@ class ExperimentSpec(Component):
             raise ValueError(
                 f"environment.pipeline: {self.pipeline.timing.kind} has thresholds to be fitted to the path of the "
                 "trained account, which must be known before it is trained; set them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _guard_has_a_penalty_to_replace(self) -> Self:
+        timing, terms = self.pipeline.timing, [term.kind for term in self.environment.rewards]
+        if self.environment.pipeline and isinstance(timing, GymrlGuard) and "turnover_penalty" not in terms:
+            raise ValueError(
+                "environment.rewards: training through the gymrl_guard needs a turnover_penalty, which its guard on "
+                f"negative returns replaces, but has {terms}; add it"
             )
         return self
 

@@ -5,10 +5,12 @@ import pytest
 
 from nvtrader_pipelines.envs.account import situation_of
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.envs.rewards import LogGrowth, TurnoverPenalty
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.envs.terminations import StopProperly
+from nvtrader_pipelines.envs.terminations import DrawdownTermination, StopProperly
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
 from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
@@ -121,3 +123,24 @@ def test_names_are_shut_down_in_training_through_the_pipeline():
     untracked = PortfolioSimulation(PANEL, spec, 2)
     untracked.step(np.zeros((2, 7)))
     assert (untracked.accounts.since_loss == NEVER).all()
+
+
+def test_guard_on_negative_returns_replaces_the_turnover_penalty():
+    guard = GymrlGuard(min_trailing_return=1.0, max_drawdown=0.99, max_turnover=100.0, shutdown=None)
+    rewards = (LogGrowth(), TurnoverPenalty(weight=0.001))
+    spec = EnvSpec(pipeline=True, rebal_freq=5, rewards=rewards)
+    simulation = simulation_of(spec, WeightPipeline(timing=guard), n=2)
+    generator = np.random.default_rng(2)
+    first, second = (simulation.step(generator.normal(0.0, 2.0, (2, 7))) for _ in range(2))
+    for step, weight in ((first, 0.001), (second, 2.0 * 0.0075)):  # no return yet at the first
+        expected = -weight * step.account.transition.turnover
+        np.testing.assert_allclose(step.account.reward_terms["turnover_penalty"], expected, rtol=1e-15)
+
+
+def test_termination_is_no_cut_of_a_limit():
+    spec = EnvSpec(pipeline=True, rebal_freq=5, terminations=(DrawdownTermination(limit=1e-6),),
+                   stop_properly=StopProperly())  # fmt: skip
+    step = simulation_of(spec).step(np.zeros((5, 7)))
+    assert step.triggered["drawdown"].any()
+    assert step.truncated.any()
+    assert not step.cut.any()

@@ -17,13 +17,13 @@ from nvtrader_pipelines.evaluation.backtest import (
     backtest,
     walk,
 )
-from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
+from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio, reward_gaps
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
-from nvtrader_pipelines.portfolio.pipeline import Thresholds, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from tests.panels import DELISTED, INELIGIBLE, LAST_PRICE, MAX_GAP, NEVER, cut, eventful_panel, with_other_future
 
@@ -92,7 +92,7 @@ def test_record_has_one_row_per_step_session_and_term():
 def test_every_identity_of_a_record_holds(fill):
     record = walked(spec=SPEC.model_copy(update={"fill": fill}))
     assert equity_gaps(record.equity_curves).is_empty()
-    assert off_simplex(record.action_logs).is_empty()
+    assert off_portfolio(record.action_logs, RiskLimits()).is_empty()
     assert reward_gaps(record.trajectories, record.reward_decomposition).is_empty()
 
 

@@ -5,10 +5,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
+from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio, reward_gaps
 from nvtrader_pipelines.experiments.recorded_folds import fold_dates
 from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, TABLES, planned
 from tests.markets import synthetic_panel
@@ -89,7 +90,7 @@ def test_a_replay_keeps_every_identity_and_its_verdict_is_over_all_of_it(plan, r
     window = (day(plan, 600), day(plan, 660))
     store = replayed(run, replay_plan(EXPERIMENT, plan.panel, parent, window))
     assert equity_gaps(store.record.equity_curves).is_empty()
-    assert off_simplex(store.record.action_logs).is_empty()
+    assert off_portfolio(store.record.action_logs, RiskLimits()).is_empty()
     assert reward_gaps(store.record.trajectories, store.record.reward_decomposition).is_empty()
     assert set(store.verdict["period"]) == {"all"}
     assert set(store.verdict["kind"]) == {"policy", "ensemble", "baseline"}

@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps
+from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio, reward_gaps
 from nvtrader_pipelines.experiments.runtime import TrainingProgress, training_curves
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.baselines import MinimumVariance
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.experiments.memory import MemoryStore, runtime
 from tests.experiments.small import EXPERIMENT, KEYS, TABLES, planned, trained
 from tests.markets import synthetic_panel
@@ -193,7 +194,7 @@ def test_all_accounts_walk_through_the_same_sessions(plan, record):
 
 def test_a_judged_run_keeps_every_identity(record):
     assert equity_gaps(record.equity_curves).is_empty()
-    assert off_simplex(record.action_logs).is_empty()
+    assert off_portfolio(record.action_logs, RiskLimits()).is_empty()
     assert reward_gaps(record.trajectories, record.reward_decomposition).is_empty()
 
 
@@ -245,7 +246,7 @@ def test_sessions_before_the_reported_period_are_walked_as_without_one(reported,
 
 def test_accounts_opened_anew_keep_every_identity(reopened):
     assert equity_gaps(reopened.equity_curves).is_empty()
-    assert off_simplex(reopened.action_logs).is_empty()
+    assert off_portfolio(reopened.action_logs, RiskLimits()).is_empty()
     assert reward_gaps(reopened.trajectories, reopened.reward_decomposition).is_empty()
     steps = reopened.trajectories.filter(policy="tiny").sort("step")
     assert steps["step"].to_list() == list(range(len(steps)))

@@ -8,12 +8,13 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.envs.account import opening_account
-from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_simplex, reward_gaps, training_leaks
+from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio, reward_gaps, training_leaks
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.train_walk_judge import forward_run, replay_run
@@ -82,7 +83,7 @@ def test_tables_have_a_verdict_per_block_and_meet_the_identities(rows, store, ru
     verdict = rows[EVALUATIONS.name]
     assert set(verdict["fold"].drop_nulls()) == {0, 1, 2, 3}
     assert set(verdict.filter(pl.col("period") == "all")["policy"]) >= {*PATHS, "small"}
-    assert off_simplex(rows[ACTION_LOGS.name]).is_empty()
+    assert off_portfolio(rows[ACTION_LOGS.name], RiskLimits()).is_empty()
     assert equity_gaps(rows[EQUITY_CURVES.name]).is_empty()
     assert reward_gaps(rows["rl.trajectories"], rows["rl.reward_decomposition"]).is_empty()
     assert store.ledger.run(run.run_id).status == "done"

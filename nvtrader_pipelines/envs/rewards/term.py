@@ -25,6 +25,7 @@ class StepOutcome(NamedTuple):
     recent_returns: NDArray[np.float64]  # (n, RECENT_SESSIONS) net session returns, latest last
     equity: NDArray[np.float64]  # (n,) at the last close
     peak: NDArray[np.float64]  # (n,) highest equity of the episode so far
+    turnover_penalties: NDArray[np.float64] | None = None  # (n,) weights of a guard; NaN where there is none
 
 
 class RewardFunction(Protocol):

@@ -13,14 +13,24 @@ from nvtrader_pipelines.portfolio.costs import no_cost
 
 
 class TurnoverPenalty(Component):
-    """One-way turnover of the step's trade, beyond the costs already paid in the net return."""
+    """One-way turnover of the step's trade, beyond the costs already paid in the net return.
+
+    In training through the pipeline, a guard may replace the weight.
+    """
 
     kind: Literal["turnover_penalty"] = "turnover_penalty"
     weight: PositiveFloat = 0.01  # reward per unit of one-way turnover
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature
         """Return the term for one panel."""
-        return Stateless(lambda outcome: -self.weight * outcome.transition.turnover)
+
+        def penalty(outcome: StepOutcome) -> NDArray[np.float64]:
+            guards, turnover = outcome.turnover_penalties, outcome.transition.turnover
+            if guards is None:
+                return -self.weight * turnover
+            return -np.where(np.isnan(guards), self.weight, guards) * turnover
+
+        return Stateless(penalty)
 
 
 class ImplementationShortfall(Component):

@@ -24,9 +24,10 @@ class GymrlGuard(UnfittedTiming):
     """Loss shutdown and the three guards of gymrl, with set thresholds; a guard fires at its threshold or beyond.
 
     The shutdown cuts first. A drawdown then scales the weights by `leverage_scale`. A compounded return over the last
-    `window` sessions at or below `min_trailing_return` replaces the turnover penalty of the reward: it changes no
-    weight, so it is recorded and does nothing for a trained policy. A turnover at or above `max_turnover`, after the
-    shutdown and before the scaling, cuts the names in their shutdown to `probe`. No guard raises a weight.
+    `window` sessions at or below `min_trailing_return` replaces the turnover penalty of the reward in training through
+    the pipeline; it changes no weight, so of a trained policy it is only recorded. A turnover at or above
+    `max_turnover`, after the shutdown and before the scaling, cuts the names in their shutdown to `probe`. No guard
+    raises a weight.
 
     `regime_guard` is our own version: its thresholds may be fitted in training, a low return lowers exposure, and a
     high turnover slows trading.
