@@ -27,6 +27,7 @@ def limit_breaches(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataF
     stages = _stages(target_weights.filter(last))
     return stages.filter(
         ~(pl.col("largest") <= limits.max_position + ROUNDING)
+        | ~(pl.col("shortest") >= -limits.max_short - ROUNDING)
         | ~(pl.col("gross") <= limits.max_gross + ROUNDING)
         | ~pl.col("net").is_between(limits.min_net - ROUNDING, limits.max_net + ROUNDING)
     )
@@ -53,6 +54,7 @@ def _stages(target_weights: pl.DataFrame) -> pl.DataFrame:
         sum=weight.sum(),
         smallest=weight.min() + 0.0 * weight.sum(),  # the extremes of polars ignore NaN
         largest=names.abs().max() + 0.0 * weight.sum(),
+        shortest=names.min() + 0.0 * weight.sum(),
         gross=names.abs().sum(),
         net=names.sum(),
     )

@@ -65,6 +65,7 @@ def test_invalid_stage_sums_allows_shorts_and_debt_of_levered_plans(weights, wro
         ((0.6, 0.1, 0.3), True),  # one name
         ((0.5, 0.45, 0.05), True),  # gross
         ((0.1, 0.05, 0.85), True),  # net
+        ((0.4, -0.1, 0.7), True),  # short
         ((NAN, 0.3, 0.2), True),
         ((0.3, 0.3, None), True),
     ],

@@ -103,11 +103,26 @@ class SimulatedMarket:
         target = np.append(names, cash if self.is_levered else max(0.0, cash))
         condition = self.legs.condition.copy()
         condition[self.filled_at(t), ~self.delisted(t)] |= np.uint8(TRADABLE)  # names without a price pay no cost
-        period = holding_period(replace(self.legs, condition=condition), np.array([t]), 1)
+        legs = replace(self.legs, condition=condition, close_cap=np.inf)
+        period = holding_period(legs, np.array([t]), 1)
         transition = hold(account.weights[None, :], target[None, :], np.array([True]), period, _constant_cost(cost))
+        transition = self._cap_gross(transition, t) if self.is_levered else transition
         trades = np.append(bought, -bought.sum())
         turnover = 0.5 * np.abs(trades).sum()
         return replace(transition, trades=trades[None, :], turnover=np.array([turnover]))
+
+    def _cap_gross(self, transition: Transition, t: int) -> Transition:
+        """Add the trades of the cap on gross at the close, which names without a price do not take part in."""
+        legs = replace(self.legs, returns=np.zeros_like(self.legs.returns), charges=np.zeros_like(self.legs.charges))
+        capped = drift(transition.weights, holding_period(legs, np.array([t]), 1), self.cost)
+        return replace(
+            transition,
+            session_growth=transition.session_growth * capped.session_growth,
+            session_cash=capped.session_cash,
+            weights=capped.weights,
+            tracked=capped.exposures._replace(financing=transition.exposures.financing),
+            cap_trades=capped.cap_trades,
+        )
 
     def cost_of(self, bought: FloatArray, t: int) -> float:
         """Cost of a decision's trades (N,), a fraction of equity."""

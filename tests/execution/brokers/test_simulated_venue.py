@@ -332,6 +332,18 @@ def test_cash_at_gross_two_matches_an_independent_ledger(action, account_spec):
     assert all(fill.quantity == pytest.approx(round(fill.quantity), abs=1e-6) for fill in whole)
 
 
+@pytest.mark.parametrize("account_spec", [SimulatedAccountSpec(), WHOLE])
+def test_cap_at_the_close_keeps_the_shares_of_a_name_without_a_price(account_spec):
+    account = account_at_gross_two(LEVERED, account_spec=account_spec, rebal_freq=1)
+    account.open(FIRST - 1).trade(FIRST, GAP[1])
+    states = [account.book.states[EVENTFUL.sessions[t].astype("O")] for t in range(GAP[0] - 1, GAP[1])]
+    for before, state in itertools.pairwise(states):
+        paid = state.cap_cost if account_spec is WHOLE else 1.0 - (1.0 - state.cap_cost) * (1.0 - state.cost)
+        held = before.shares[EVENTFUL.symbols[GAPPY]] * (1.0 - paid)
+        assert state.shares[EVENTFUL.symbols[GAPPY]] == pytest.approx(held, rel=1e-9)
+    assert max(state.cap_turnover for state in states[1:]) > 0.0
+
+
 def test_tampered_share_of_a_short_position_is_a_difference():
     account = account_at_gross_two(account_spec=SimulatedAccountSpec())
     *_, state = account.open(FIRST - 1).trade(FIRST, FIRST + 3)
