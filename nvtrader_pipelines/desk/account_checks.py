@@ -68,6 +68,15 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found)
 
 
+def _levered_plans(desk: Desk) -> list[str]:
+    """Ids of plans whose policies may sell short or borrow."""
+    plans, levered = read_account_rows(desk, REBALANCE_PLAN), list[str]()
+    for (key,), version in plans.partition_by("partition_key", as_dict=True).items():
+        if desk.store.ledger.read(str(key)).environment.is_levered:
+            levered += version["plan_id"].to_list()
+    return levered
+
+
 def _no_nan(table: Table) -> AccountCheck:
     """Condition that no number is null; tables store NaN as null."""
     return AccountCheck(
@@ -83,8 +92,8 @@ ROW_CHECKS = (
     AccountCheck(
         TARGET_WEIGHTS,
         "weights_sum_to_one",
-        "Weights after every stage are non-negative and sum to one.",
-        lambda _, rows: invalid_stage_sums(rows),
+        "Weights after every stage sum to one, and are non-negative in plans of long-only policies.",
+        lambda desk, rows: invalid_stage_sums(rows, _levered_plans(desk)),
     ),
 )
 ACCOUNT_CHECKS = (

@@ -265,7 +265,8 @@ def open_desk_market(store: Store, active: ActivePolicy, name: str, now: datetim
     """Open the market of an account for the active policy.
 
     Raises:
-        ExecutionError: if no session of the market has ended.
+        ExecutionError: if no session of the market has ended, or the account is at a broker and the policy may sell
+            short or borrow.
         StorageError: if the policy's files changed, it was never tested to the end, it cannot decide on the current
             market, or the account, the limits or the market cannot be read.
     """
@@ -275,6 +276,7 @@ def open_desk_market(store: Store, active: ActivePolicy, name: str, now: datetim
         deployment = open_deployment(store, active.run_id, active.policy)
     except ValueError as error:
         raise market_mismatch_error(run, active.policy, error) from error
+    _require_tradable(name, account, deployment)
     return DeskMarket(
         name=name,
         account=account,
@@ -312,16 +314,28 @@ def refresh(store: Store, market: DeskMarket, now: datetime) -> DeskMarket:
     """Return a copy with the account, limits and compliance data read again from their files.
 
     Raises:
-        ExecutionError: if no session has ended.
+        ExecutionError: if no session has ended, or the account is at a broker and the policy may sell short or borrow.
         StorageError: if a file cannot be read.
     """
+    account = read_account(store.home, market.name)
+    _require_tradable(market.name, account, market.deployment)
     return replace(
         market,
-        account=read_account(store.home, market.name),
+        account=account,
         limits=_limits(store, market.deployment),
         compliance=read_compliance(store.home),
         n_ended=_n_ended(market.panel, now),
     )
+
+
+def _require_tradable(name: str, account: AccountSpec, deployment: Deployment) -> None:
+    """Raise if an account at a broker would trade a policy that may sell short or borrow."""
+    if isinstance(account, AlpacaAccountSpec) and deployment.spec.environment.is_levered:
+        raise ExecutionError(
+            f"an account at a broker is long-only, but {deployment.policy} of run {deployment.run_id}, which {name} "
+            f"would trade, may sell short or borrow (action: {deployment.spec.environment.action.kind}); activate a "
+            "policy on the simplex, or trade a simulated account"
+        )
 
 
 def cache_key(store: Store, active: ActivePolicy, source: str) -> object:

@@ -130,7 +130,7 @@ def state_rows(account: str, states: Iterable[AccountState]) -> list[Row]:
         _account_columns(account, state.session)
         | state.model_dump(
             include={"plan_id", "policy", "run_id", "spec_hash", "equity", "net_return", "turnover", "cost"}
-            | {"flow", "income"}
+            | {"flow", "income", "gross_before_cap", "financing", "cap_turnover", "cap_cost"}
         )
         | {
             "snapshot_ids": _json(state.snapshot_ids),
@@ -139,6 +139,7 @@ def state_rows(account: str, states: Iterable[AccountState]) -> list[Row]:
             "cash": state.weights[-1],
             "symbols": list(state.symbols),
             "weights": list(state.weights),
+            "gross": state.gross,
             "n_differences": len(state.differences),
             "differences": list(state.differences),
         }

@@ -230,6 +230,8 @@ def hold(
     paid = np.minimum(1.0, cost(trades[:, :-1], period.filled_at))
     growth[:, 0] *= 1.0 - paid
     is_tracked = period.legs.tracks_exposure
+    if is_tracked and period.legs.fill == "same_close":
+        path[FINANCED, :, 0] *= 1.0 - paid  # charged on what is left after the fill
     return Transition(
         session_growth=growth,
         session_cash=path[CASH],

@@ -109,7 +109,8 @@ class Recorder:
         outputs = _policy_outputs(self._decisions)
         parts = [keys, outputs, self._steps.frame(), filled]
         guards = {"guards": pl.col("guards")} if "guards" in outputs.columns else {}
-        decided = {"reasons": pl.col("reasons").replace("", None), **guards}
+        ruin = pl.when(ruined).then(pl.lit("ruin"))
+        decided = {"termination": ruin, "reasons": pl.col("reasons").replace("", None), **guards}
         is_filled = pl.int_range(pl.len()) < len(filled)
         rows = pl.concat(parts, how="horizontal_extend").with_columns(
             info=pl.when(is_filled).then(step_info(terms, **decided)).otherwise(step_info({}, **decided)),
@@ -238,8 +239,8 @@ def walk(
 
     The first decision is made at the close before the first test session; a decision belongs to the fold of the
     session after it. Held weights carry over between folds, so a change of policy pays its turnover. The environment's
-    terminations end episodes, not the walk. A paper walk has no end: nothing in it is truncated, and a decision due at
-    the last close is an order not filled yet.
+    terminations end episodes, not the walk. An account that lost all is in cash to its end. A paper walk has no end:
+    nothing in it is truncated, and a decision due at the last close is an order not filled yet.
 
     Args:
         panel: market.
@@ -264,9 +265,10 @@ def walk(
         decisions = [
             each.policies[position].decide(panel, t, accounts.account(i)) for i, each in enumerate(policy_accounts)
         ]
-        target = np.stack([accounts.weights[i] if d.target is None else d.target for i, d in enumerate(decisions)])
+        targets = [each.target if accounts.equity[i] > 0.0 else None for i, each in enumerate(decisions)]
+        target = np.stack([accounts.weights[i] if each is None else each for i, each in enumerate(targets)])
         n_sessions = next_t - t  # 0: an order at the last close
-        is_trading = np.array([decision.target is not None for decision in decisions])
+        is_trading = np.array([each is not None for each in targets])
         outcome = accounts.trade(target, is_trading, n_sessions) if n_sessions else None
         filled_at = t if accounts.fill == "same_close" else t + 1
         step = WalkStep(

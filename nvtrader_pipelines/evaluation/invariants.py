@@ -9,6 +9,7 @@ from nvtrader_pipelines.market.calendar import all_sessions
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 
 TOLERANCE = 1e-9
+TINY = 1e-300  # equity of an account that lost all, to divide by
 STEP = ["policy", "step"]
 
 
@@ -47,7 +48,7 @@ def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
     grown = (
         equity_curves.sort("policy", "session")
         .with_columns((1.0 + pl.col("net_return")).cum_prod().over("policy").alias("product"))
-        .with_columns((pl.col("equity") / pl.col("product") - 1.0).abs().alias("gap"))
+        .with_columns(((pl.col("equity") - pl.col("product")).abs() / pl.max_horizontal("product", TINY)).alias("gap"))
     )
     off = pl.col("gap").is_null() | pl.col("gap").is_nan() | (pl.col("gap") > TOLERANCE)
     return grown.filter(off).select("policy", "session", "equity", "product", "gap")

@@ -40,6 +40,10 @@ class AccountState(BaseModel):
     net_return: float = 0.0  # over the session, net of costs, without cash flows
     turnover: float = 0.0  # one-way, at this session's fill
     cost: float = 0.0  # fraction of equity, at this session's fill, with the fees booked since the last close
+    gross_before_cap: float | None = None  # of names, before the cap at the close; None of a long-only account
+    financing: float = 0.0  # paid in the session, a fraction of equity at the close before
+    cap_turnover: float = 0.0  # one-way, of the cap's trades at the close
+    cap_cost: float = 0.0  # of these trades, a fraction of equity
     flow: float = 0.0  # account currency paid in, or (negative) out, since the last close
     income: float = 0.0  # dividends and interest booked since the last close, account currency, part of the return
     plan_id: str | None = None  # plan whose orders were filled in this session
@@ -61,6 +65,11 @@ class AccountState(BaseModel):
         return self.equity * self.capital
 
     @property
+    def gross(self) -> float:
+        """Sum of absolute weights of names."""
+        return sum(map(abs, self.weights[:-1]))
+
+    @property
     def drawdown(self) -> float:
         """Loss from the running maximum of equity, a positive fraction."""
         return 1.0 - self.equity / self.peak
@@ -73,7 +82,7 @@ class AccountState(BaseModel):
         """
         names = (*symbols, CASH)
         held = dict(zip(self.symbols, self.weights, strict=True))
-        unknown = [name for name, weight in held.items() if name not in names and weight > MIN_HOLDING]
+        unknown = [name for name, weight in held.items() if name not in names and abs(weight) > MIN_HOLDING]
         if unknown:
             raise ExecutionError(
                 f"the account must hold names of the active policy's market only, but holds {', '.join(unknown)}; "

@@ -79,8 +79,9 @@ def _names(plan: RebalancePlan) -> list[tuple[str, float, float]]:
 
 
 def _purchases(plan: RebalancePlan) -> list[tuple[str, float]]:
-    """Names whose weight increases, and the increase."""
-    return [(name, target - held) for name, held, target in _names(plan) if target - held > ROUNDING]
+    """Names whose long position increases, and the increase; covering a short position is no purchase."""
+    changes = [(name, max(0.0, target) - max(0.0, held)) for name, held, target in _names(plan)]
+    return [(name, more) for name, more in changes if more > ROUNDING]
 
 
 def _positions(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:

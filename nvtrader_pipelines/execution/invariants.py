@@ -1,5 +1,7 @@
 """Invariants of an account's rows; each function returns the rows that violate one."""
 
+from collections.abc import Collection
+
 import polars as pl
 
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -9,10 +11,14 @@ from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 STAGE_KEYS = ("account", "session", "plan_id", "step", "stage")
 
 
-def invalid_stage_sums(target_weights: pl.DataFrame) -> pl.DataFrame:
-    """Stages of `portfolio.target_weights` with a negative weight or a sum other than one."""
+def invalid_stage_sums(target_weights: pl.DataFrame, levered: Collection[str] = ()) -> pl.DataFrame:
+    """Stages of `portfolio.target_weights` with a sum other than one, or a negative weight of a long-only plan.
+
+    `levered` are the ids of plans that may have short positions and debt.
+    """
     stages = _stages(target_weights)
-    return stages.filter(~((pl.col("sum") - 1.0).abs() <= ROUNDING) | ~(pl.col("smallest") >= -ROUNDING))
+    is_negative = ~(pl.col("smallest") >= -ROUNDING) & ~pl.col("plan_id").is_in(list(levered))
+    return stages.filter(~((pl.col("sum") - 1.0).abs() <= ROUNDING) | is_negative)
 
 
 def limit_breaches(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataFrame:
@@ -21,6 +27,7 @@ def limit_breaches(target_weights: pl.DataFrame, limits: RiskLimits) -> pl.DataF
     stages = _stages(target_weights.filter(last))
     return stages.filter(
         ~(pl.col("largest") <= limits.max_position + ROUNDING)
+        | ~(pl.col("shortest") >= -limits.max_short - ROUNDING)
         | ~(pl.col("gross") <= limits.max_gross + ROUNDING)
         | ~pl.col("net").is_between(limits.min_net - ROUNDING, limits.max_net + ROUNDING)
     )
@@ -47,6 +54,7 @@ def _stages(target_weights: pl.DataFrame) -> pl.DataFrame:
         sum=weight.sum(),
         smallest=weight.min() + 0.0 * weight.sum(),  # the extremes of polars ignore NaN
         largest=names.abs().max() + 0.0 * weight.sum(),
+        shortest=names.min() + 0.0 * weight.sum(),
         gross=names.abs().sum(),
         net=names.sum(),
     )

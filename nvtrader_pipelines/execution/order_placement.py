@@ -127,8 +127,12 @@ class OrderPlacement:
         return self._journal.append(*events)
 
     def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
-        """Place an order, unless it buys a banned name, whose holding may have drifted below its target."""
-        ban = self._controls.purchase_bans(order.session).get(order.symbol) if order.side == "buy" else None
+        """Place an order, unless it buys a banned name, whose holding may have drifted below its target.
+
+        A purchase that only covers a short position is placed.
+        """
+        is_purchase = order.side == "buy" and order.target_weight > 0.0
+        ban = self._controls.purchase_bans(order.session).get(order.symbol) if is_purchase else None
         if ban is not None:
             return self._journal.append(self._withdraw_order(plan, order, ban))
         receipt = self._venue.submit(order)

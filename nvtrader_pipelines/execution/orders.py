@@ -67,7 +67,8 @@ class Ticket:
 def make_orders(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -> tuple[Order, ...]:
     """Make one order per name that changes, sells first, in the order of the plan's symbols.
 
-    With `whole_shares`, quantities are rounded toward zero, except that a complete sale includes the fraction.
+    With `whole_shares`, quantities are rounded toward zero, except that an order that closes a position includes the
+    fraction.
     Orders worth less than `min_order`, in account currency, are dropped.
 
     Raises:
@@ -84,7 +85,7 @@ def make_orders(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -
                 f"{quote}; check its bar"
             )
         quantity = abs(float(shares))
-        if whole_shares and not (target == 0.0 and shares < 0.0):
+        if whole_shares and target != 0.0:
             quantity = float(np.floor(quantity + ROUNDING))
         if quantity > 0.0 and quantity * quote >= min_order:
             found.append(_order(ticket, symbol, quantity if shares > 0.0 else -quantity, float(quote), target))

@@ -16,7 +16,7 @@ from nvtrader_pipelines.storage.home import Home
 
 LIMITS, SECTORS, LOSS_SALES = "limits.yaml", "sectors.csv", "loss_sales.csv"
 # Limits that block a plan; restricted names block too, and those of the desk and the spec are joined.
-HARD = ("max_position", "max_gross", "max_net", "wash_sale_days")
+HARD = ("max_position", "max_short", "max_gross", "max_net", "min_net", "wash_sale_days")
 
 
 def read_limits(home: Home) -> RiskLimits:

@@ -23,6 +23,7 @@ from tests.execution.desks import (
     ENVIRONMENT,
     Account,
     Deployed,
+    LeveredWishes,
     MemoryBook,
     MemoryLog,
     Wishes,
@@ -37,6 +38,9 @@ pytestmark = pytest.mark.slow
 PANEL = eventful_panel()
 FIRST, LAST = 25, 75  # sessions traded: a listing, a gap and a delisting are among them
 DEFAULT = WeightPipeline(risk_limits=RiskLimits(max_position=0.5, max_gross=0.9))
+GROSS_TWO = WeightPipeline(risk_limits=RiskLimits(max_position=1.0, max_short=1.0, max_gross=2, max_net=2, min_net=-2))
+LEVERED = {"kind": "levered_simplex", "close_cap": 1.7, "intraday_cap": 2.0}
+LONG_SHORT = {"kind": "long_short", "gross": 2.0, "close_cap": 1.7}
 LAST_LIMITS = (PositionCap(), GrossExposure())
 
 
@@ -78,9 +82,9 @@ def run_backtest(panel, spec, policies, first=FIRST, last=LAST):
     return dict(log.select("session", "target_weights").iter_rows()), curve["equity"].to_list()
 
 
-def assert_paper_equals_backtest(panel, spec, account, rests=0):
+def assert_paper_equals_backtest(panel, spec, account, rests=0, policy=None):
     """Assert that the paper account has the weights and the equity of the back-test."""
-    targets, equity = run_backtest(panel, spec, [Wishes(0, rests), Wishes(1)])
+    targets, equity = run_backtest(panel, spec, [policy or Wishes(0, rests), Wishes(1)])
     traded, closes = account.targets(), [account.book.states[panel.sessions[t].item()] for t in range(FIRST, LAST + 1)]
     resting = {panel.sessions[t].item() for t in range(len(panel.sessions)) if rests and t % rests == 0}
     assert traded.keys() | {panel.sessions[LAST].item()} >= targets.keys() - resting
@@ -92,9 +96,9 @@ def assert_paper_equals_backtest(panel, spec, account, rests=0):
     assert len(account.book.filled) > len(traded)
 
 
-def run_paper(panel, spec, rests=0, **options):
+def run_paper(panel, spec, rests=0, policy=None, **options):
     """Trade a paper account session by session."""
-    account = Account(Deployed(panel, spec, Wishes(0, rests), FITTED), **options).open(FIRST - 1)
+    account = Account(Deployed(panel, spec, policy or Wishes(0, rests), FITTED), **options).open(FIRST - 1)
     account.trade(FIRST, LAST)
     return account
 
@@ -123,6 +127,23 @@ def test_every_pipeline_stage_is_tested_on_both_paths():
 def test_paper_equals_back_test_at_every_fill_frequency_and_gap(panel, fill, rebal_freq):
     spec = spec_of(environment={**ENVIRONMENT.model_dump(), "fill": fill, "rebal_freq": rebal_freq}, pipeline=DEFAULT)
     assert_paper_equals_backtest(panel, spec, run_paper(panel, spec, rests=3), rests=3)
+
+
+@pytest.mark.parametrize("rebal_freq", [1, 4])
+@pytest.mark.parametrize("financing", ["margin_loan", "gross_above_one"])
+@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+@pytest.mark.parametrize("action", [LEVERED, LONG_SHORT], ids=["levered", "long-short"])
+def test_paper_equals_back_test_at_gross_two_and_short(action, fill, financing, rebal_freq):
+    environment = ENVIRONMENT.model_dump() | {"fill": fill, "rebal_freq": rebal_freq, "action": action}
+    spec = spec_of(environment=environment | {"financing": {"kind": financing}}, pipeline=GROSS_TWO)
+    policy = LeveredWishes(rests=3, is_short=action is LONG_SHORT)
+    account = run_paper(PANEL, spec, rests=3, policy=policy)
+    assert_paper_equals_backtest(PANEL, spec, account, rests=3, policy=policy)
+    states = list(account.book.states.values())
+    assert max(state.gross_before_cap for state in states[1:]) > 1.9
+    assert max(state.gross for state in states) <= 1.7 + 1e-12
+    assert min(min(state.shares.values(), default=0.0) for state in states) < 0.0 or action is LEVERED
+    assert min(sum(getattr(state, name) for state in states) for name in ("financing", "cap_turnover", "cap_cost")) > 0
 
 
 def test_paper_equals_back_test_with_all_cost_models():

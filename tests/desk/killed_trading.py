@@ -13,19 +13,26 @@ import numpy as np
 
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.execution.desks import ACCOUNT, Account, Deployed, Fused, prices_of, spec_of
+from tests.execution.desks import ACCOUNT, Account, Deployed, Fused, LeveredWishes, prices_of, spec_of
 from tests.panels import GAP, eventful_panel
 
 N_KILLS, MAX_EFFECTS = 20, 9
 FIRST, LAST = GAP[0] - 4, GAP[0] + 14  # sessions; in one of them a wanted name has no price
+ENVIRONMENT = {"rebal_freq": 2, "lookback": 5, "episode_len": 20}
 SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
+IN_PART = SimulatedAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2)
 ACCOUNTS = {  # filled in full, and in part
     "fractions": SimulatedAccountSpec(),
-    "whole": SimulatedAccountSpec(whole_shares=True, slippage_bps=5.0, volume_share=0.2),
+    "whole": IN_PART,
+    "short": SimulatedAccountSpec(),
+    "levered": IN_PART,
 }
+GROSS_TWO = WeightPipeline(risk_limits=RiskLimits(max_position=1.0, max_short=1.0, max_gross=2, max_net=2, min_net=-2))
+LEVERED = {"levered": {"kind": "levered_simplex", "close_cap": 1.8}, "short": {"kind": "long_short", "gross": 2.0}}
 
 
 class Fuse:
@@ -49,7 +56,11 @@ class Fuse:
 def open_account(folder, kind, fuse):
     """Open the account as a new process does."""
     home, panel = Home(Path(folder)), eventful_panel()
-    deployed = Deployed(panel, spec_of(environment={"rebal_freq": 2, "lookback": 5, "episode_len": 20}))
+    spec, policy = spec_of(environment=ENVIRONMENT), None
+    if kind in LEVERED:
+        spec = spec_of(environment=ENVIRONMENT | {"action": LEVERED[kind]}, pipeline=GROSS_TWO)
+        policy = LeveredWishes(is_short=kind == "short")
+    deployed = Deployed(panel, spec, policy)
     stores = Fused(Store(home).audit, fuse), Fused(SqliteBook(home, ACCOUNT), fuse)
     prices = prices_of(panel, volume=6000.0)
     return Account(deployed, *stores, account_spec=ACCOUNTS[kind], prices=prices, findings=lambda plan, t: (SOFT,))

@@ -11,7 +11,7 @@ import pytest
 
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.home import Home
-from tests.desk.killed_trading import ACCOUNTS, N_KILLS
+from tests.desk.killed_trading import ACCOUNTS, LEVERED, N_KILLS
 
 SEED = 7
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,7 @@ def test_account_killed_twenty_times_ends_as_an_unkilled_one(traded, kind):
     assert found["ended"] == [-signal.SIGKILL] * N_KILLS + [0]
     whole, killed = found["whole"], found["killed"]
     assert whole["fills"]
+    assert (max(sum(map(abs, state["weights"][:-1])) for state in whole["states"]) > 1.2) == (kind in LEVERED)
     for what in ("states", "orders", "fills", "events"):
         assert killed[what] == whole[what]
     assert killed["n_events"] == len(killed["events"]) == whole["n_events"]

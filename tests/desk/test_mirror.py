@@ -6,6 +6,7 @@ import pytest
 
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.mirror import mirror
+from nvtrader_pipelines.desk.portfolio_rows import state_rows
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.runs.run_tables import complete_run
@@ -163,7 +164,16 @@ def test_book_states_are_rows_per_close(store, home):
     first, second = sorted(rows(store, PORTFOLIO_STATE), key=lambda row: row["session"])
     assert (first["year"], first["plan_id"], first["n_differences"]) == (2021, None, 0)
     assert (second["value"], second["drawdown"], second["cash"]) == (1.1e6, pytest.approx(0.12), 0.0)
+    assert (second["gross_before_cap"], second["financing"]) == (None, 0.0)
     assert (second["plan_id"], second["differences"]) == (PLAN.plan_id, ["A: 1 share"])
+
+
+def test_state_row_of_a_levered_account_has_gross_and_financing():
+    weights = (0.8, -0.4, 0.9, 0.0, 0.0, -0.3)
+    figures = {"gross_before_cap": 2.4, "financing": 0.0002, "cap_turnover": 0.15, "cap_cost": 0.0001}
+    (row,) = state_rows("paper", [a_state(date(2022, 1, 3), weights=weights, **figures)])
+    assert row["gross"] == pytest.approx(2.1)
+    assert {name: row[name] for name in figures} == figures
 
 
 @pytest.mark.parametrize("replaced", [[], [a_state(date(2022, 1, 3), equity=1.2)], [a_state(date(2022, 1, 4))]])

@@ -9,6 +9,7 @@ import pytest
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_all_orders
 from nvtrader_pipelines.desk.portfolio_rows import fill_rows, order_rows, state_rows
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
@@ -51,6 +52,15 @@ def test_broker_account_with_stale_bars_is_refused(home):
     for at in (evening, evening + dt.timedelta(hours=14)):  # before the next session's close
         with pytest.raises(ExecutionError, match="needs Alpaca's keys"):
             desk(store, "live", at).due()
+    assert not book_path(store.home, "live").exists()
+
+
+def test_levered_policy_is_refused_at_a_broker_before_any_request(home, monkeypatch):
+    store, _ = home
+    add_account(store, "live", "alpaca")
+    monkeypatch.setattr(EnvSpec, "is_levered", property(lambda spec: True))
+    with pytest.raises(ExecutionError, match="at a broker is long-only"):
+        live(store).due()
     assert not book_path(store.home, "live").exists()
 
 

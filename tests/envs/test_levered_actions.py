@@ -135,6 +135,15 @@ def test_value_falls_as_a_rate_rises_and_financing_is_never_negative(seed, more,
         assert (many.growth < few.growth)[pays].all()
 
 
+def test_financing_of_a_fill_at_the_close_is_charged_after_its_cost():
+    financing, target = Financing(margin_rate=3.6), np.array([[1.0, 0.5, -0.5]])
+    legs = market_legs(BASE, "same_close", financing, tracks_exposure=True)
+    period = holding_period(legs, np.array([10]), 1)
+    done = hold(np.array([[0.0, 0.0, 1.0]]), target, np.array([True]), period, proportional_cost(0.01))
+    days = int((BASE.sessions[11] - BASE.sessions[10]) / np.timedelta64(1, "D"))
+    np.testing.assert_allclose(done.exposures.financing, [[0.985 * days * 0.01 * 0.5]], rtol=1e-12)
+
+
 def test_financing_on_gross_above_one_charges_short_positions_too():
     panel = two_names([[0.0, 0.0]] * 3)
     legs = market_legs(panel, "next_close", GrossFinancing(rate=0.36), tracks_exposure=True)

@@ -5,6 +5,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.envs.actions import LeveredSimplexAction
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -340,3 +341,24 @@ def test_second_decision_comes_after_the_first_hold(first_hold):
 def test_folds_that_leave_a_gap_are_refused():
     with pytest.raises(ValueError, match="fold 1 starts at 65"):
         walked(folds=[FOLDS[0], Fold(1, 20, 56, 65, 99)])
+
+
+def test_levered_account_that_lost_all_is_cash_of_equity_zero_to_the_end():
+    class AtFour:
+        def decide(self, panel, t, account):
+            return Decision(target=np.array([4.0 / 6.0] * 6 + [-3.0]))
+
+    returns = np.zeros_like(PANEL.close_returns)
+    returns[70] = -0.3
+    crash = replace(PANEL, close_returns=returns, overnight_returns=None, tradable=np.ones_like(PANEL.tradable))
+    spec = SPEC.model_copy(update={"action": LeveredSimplexAction(close_cap=4.0), "fill": "next_close"})
+    record = walked(crash, spec=spec, who=[PolicyAccount("four", "policy", (0, 0), (AtFour(), AtFour()))])
+    curve, steps = record.equity_curves, record.trajectories
+    lost = curve.filter(pl.col("equity") == 0.0)
+    assert 0 < len(lost) < len(curve)
+    assert curve["equity"].min() == 0.0
+    assert lost.select("cash", "gross", "turnover").unique().rows() == [(1.0, 0.0, 0.0)]
+    assert equity_gaps(curve).is_empty()
+    ended = steps.filter("terminated")
+    assert set(ended["info"].str.json_path_match("$.termination")) == {"ruin"}
+    assert set(steps.filter(~pl.col("terminated"))["info"].str.json_path_match("$.termination")) == {None}

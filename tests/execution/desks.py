@@ -40,6 +40,22 @@ class Wishes:
         return Decision(target=wanted / wanted.sum())
 
 
+class LeveredWishes(Wishes):
+    """Wants the same names at a gross of `gross`; with `is_short`, half of the names are sold short."""
+
+    def __init__(self, gross=2.0, seed=0, rests=0, *, is_short=False):
+        super().__init__(seed, rests)
+        self.gross, self.is_short = gross, is_short
+
+    def decide(self, panel, t, account):
+        target = super().decide(panel, t, account).target
+        if target is None:
+            return Decision(target=None)
+        sides = np.random.default_rng([self.seed, t, 1]).choice((-1.0, 1.0), len(target) - 1) if self.is_short else 1.0
+        names = self.gross * sides * target[:-1] / target[:-1].sum()
+        return Decision(target=np.append(names, 1.0 - names.sum()))
+
+
 class Wants:
     """Wants the same weights at every decision."""
 

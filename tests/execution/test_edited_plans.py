@@ -11,6 +11,7 @@ from nvtrader_pipelines.execution.edited_plans import edited_weights, make_edite
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.execution.desks import Deployed, spec_of
 from tests.execution.plans import AT, a_plan, constructed, judged
 from tests.markets import synthetic_panel, with_values
@@ -60,6 +61,48 @@ def test_edited_weights_are_a_portfolio(pair):
         return
     assert weights.min() >= 0.0
     assert abs(weights.sum() - 1.0) < 1e-12
+
+
+LEVERED = RiskLimits(max_position=1.0, max_short=0.5, max_gross=2.0, max_net=2.0, min_net=-2.0)
+
+
+@pytest.mark.parametrize(
+    ("edits", "weights"),
+    [
+        ({"A": 1.0, "B": 1.0}, (1.0, 1.0, -1.0)),
+        ({"A": -0.5, "B": 0.5}, (-0.5, 0.5, 1.0)),
+        ({"A": 0.9, "B": 0.9, "cash": -0.8}, (0.9, 0.9, -0.8)),
+        ({"A": -0.5, "B": -0.5, "cash": 2.0}, (-0.5, -0.5, 2.0)),
+    ],
+)
+def test_edited_weights_of_a_levered_account_may_be_short_and_in_debt(edits, weights):
+    np.testing.assert_allclose(edited_weights(PLAN, edits, LEVERED), weights, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("edits", "named"),
+    [
+        ({"A": -0.6}, "from -0.5 to 1, but that of A is -0.6"),
+        ({"cash": -1.1}, "from -1 to 3, but that of cash is -1.1"),
+        ({"A": 1.0, "B": 1.0, "cash": -0.9}, "sum to 1.1"),
+    ],
+)
+def test_edited_weights_beyond_the_limits_of_a_levered_account_raise(edits, named):
+    with pytest.raises(ExecutionError, match=named):
+        edited_weights(PLAN, edits, LEVERED)
+
+
+def test_edited_plan_of_a_levered_policy_sells_short():
+    environment = {"action": {"kind": "long_short", "gross": 2.0}}
+    deployed = Deployed(synthetic_panel(60, 2), spec_of(environment=environment, pipeline={"risk_limits": LEVERED}))
+    first, second = deployed.panel.symbols
+    edited = make_edited_plan(deployed, 30, opening_account(2), parent_of(deployed, 30), {first: 0.9, second: -0.5})
+    np.testing.assert_allclose(edited.target, (0.9, -0.5, 0.6))
+    unlisted = with_values(deployed.panel, "eligible", (30, 1), False)
+    with pytest.raises(ExecutionError, match=f"but {second} had none"):
+        make_edited_plan(
+            Deployed(unlisted, deployed.spec), 30, opening_account(2), parent_of(deployed, 30), {second: -0.5}
+        )
 
 
 LIMITS = [{"kind": "partial_adjustment"}, {"kind": "position_cap", "max_position": 0.2}, {"kind": "gross_exposure"}]

@@ -51,6 +51,12 @@ def test_invalid_stage_sums_finds_negative_or_unnormalized_weights(weights, wron
     assert found.select("plan_id", "step").rows() == ([("plan", 1)] if wrong else [])
 
 
+@pytest.mark.parametrize(("weights", "wrong"), [((1.5, -0.4, -0.1), False), ((1.5, -0.4, 0.0), True)])
+def test_invalid_stage_sums_allows_shorts_and_debt_of_levered_plans(weights, wrong):
+    assert len(invalid_stage_sums(decision(weights), ["plan"])) == wrong
+    assert len(invalid_stage_sums(decision(weights), ["other"])) == 1
+
+
 @pytest.mark.parametrize(
     ("weights", "wrong"),
     [
@@ -59,6 +65,7 @@ def test_invalid_stage_sums_finds_negative_or_unnormalized_weights(weights, wron
         ((0.6, 0.1, 0.3), True),  # one name
         ((0.5, 0.45, 0.05), True),  # gross
         ((0.1, 0.05, 0.85), True),  # net
+        ((0.4, -0.1, 0.7), True),  # short
         ((NAN, 0.3, 0.2), True),
         ((0.3, 0.3, None), True),
     ],

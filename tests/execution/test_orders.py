@@ -50,6 +50,7 @@ def test_order_holds_plan_quote_and_exact_target():
 def test_whole_shares_round_down_and_complete_sales_keep_fractions():
     made = make_orders(ticket(1.9, -2.9, -2.9, 0.9), whole_shares=True)
     assert placed(made) == [("BBB", "sell", 2.0), ("CCC", "sell", 2.9), ("AAA", "buy", 1.0)]
+    assert placed(make_orders(ticket(0.0, 0.0, 2.9, 0.0), whole_shares=True)) == [("CCC", "buy", 2.9)]  # covers a short
     assert placed(make_orders(ticket(2.9999999, 0.0, 0.0, 0.0), whole_shares=True)) == [("AAA", "buy", 3.0)]
 
 

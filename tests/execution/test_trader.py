@@ -361,7 +361,7 @@ def test_settle_raises_if_the_new_policy_lacks_a_bought_name():
     traded.trader.execute(11)
     traded.deployed = Deployed(replace(PANEL, symbols=("AAA", "BBB", "CCC", "EEE")), SPEC, Wants(0, 0, 0, 0, 1))
     traded.trader = traded.hired()
-    with pytest.raises(ExecutionError, match="bought DDD"):
+    with pytest.raises(ExecutionError, match="traded DDD"):
         traded.session(11)
     assert traded.book.last().session == PANEL.sessions[10].item()
 

@@ -112,9 +112,15 @@ def test_states_are_stored_once_per_session_and_exactly(book, home):
     again.close()
 
 
+LATER_FIELDS = (
+    *("flow", "income", "expected", "working", "counted"),
+    *("gross_before_cap", "financing", "cap_turnover", "cap_cost"),
+)
+
+
 def test_state_without_later_fields_is_read_with_defaults(book, home):
     book.settle(state())
-    later = ", ".join(f"'$.{name}'" for name in ("flow", "income", "expected", "working", "counted"))
+    later = ", ".join(f"'$.{name}'" for name in LATER_FIELDS)
     with closing(sqlite3.connect(book_path(home, "paper"))) as file, file:
         file.execute(f"UPDATE states SET document = json_remove(document, {later})")
     assert book.last() == state(counted=None)

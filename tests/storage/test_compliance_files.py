@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nvtrader_pipelines.execution.compliance import tightest_limits
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import StorageError
@@ -148,6 +149,9 @@ def test_dangling_symlink_is_refused_rather_than_missing(home, desk, name):
         ({}, {"max_position": 0.1}, "risk_limits.max_position is 0.25, looser than the desk's 0.1"),
         ({}, {"max_gross": 0.3}, "risk_limits.max_gross is 1.0, looser than the desk's 0.3"),
         ({"max_net": 0.9}, {"max_net": 0.8}, "risk_limits.max_net is 0.9, looser than the desk's 0.8"),
+        ({"max_gross": 2.0}, {}, "risk_limits.max_gross is 2.0, looser than the desk's 1.0"),
+        ({"max_short": 0.5}, {}, "risk_limits.max_short is 0.5, looser than the desk's 0.0"),
+        ({"min_net": -1.0}, {}, "risk_limits.min_net is -1.0, looser than the desk's 0.0"),
         ({"wash_sale_days": 10}, {}, "risk_limits.wash_sale_days is 10, looser than the desk's 30"),
     ],
 )
@@ -159,6 +163,13 @@ def test_limits_looser_than_the_desk_are_refused_with_both_figures(own, desk_lim
 @pytest.mark.parametrize("own", [{}, {"max_position": 0.1}, {"wash_sale_days": 60}, {"max_sector": 0.9}])
 def test_limits_as_tight_as_the_desk_pass(own):
     require_not_looser(RiskLimits(**own), RiskLimits())
+
+
+def test_desk_file_raises_gross_to_four_and_allows_short_positions(home, desk):
+    desk("limits.yaml", "max_gross: 4\nmax_short: 1\nmax_net: 4\nmin_net: -4\n")
+    levered = RiskLimits(max_gross=2.0, max_net=2.0, max_short=0.5, min_net=-1.0)
+    require_not_looser(levered, read_limits(home))
+    assert tightest_limits(levered, read_limits(home)) == levered
 
 
 def test_every_symbol_of_the_sample_has_a_gics_sector():

@@ -45,14 +45,15 @@ class FillSimulator:
         """Return the trades of a plan decided at the close of session `t`.
 
         Raises:
-            ExecutionError: if the plan is of another session, short, or over names without a price.
+            ExecutionError: if the plan is of another session, over names without a price, or short or in debt where
+                the environment is long-only.
         """
         market, spec = self._market, self._spec
         self._require_plan(plan, t)
         plan = self._with_market_names(plan)
         target = np.array(plan.target)
         prices, tradable = market.fill_prices(t), market.tradable(t)
-        held = np.maximum(account.weights[:-1], target[:-1]) > MIN_HOLDING
+        held = np.maximum(np.abs(account.weights[:-1]), np.abs(target[:-1])) > MIN_HOLDING
         require_prices(self._symbols, held, prices, market.fill_session(t))
         value = market.growth_to_fill(account, t) * account.equity * capital
         transition = market.hold(account, t, target)
@@ -116,13 +117,14 @@ class FillSimulator:
         bought = self.trade_values(orders, filled)
         if self._is_complete(bought, planned):
             return filled
-        share = self._market.affordable_share(account, t, bought / planned.value)
+        left, cost = planned.transition.executed[0, -1], planned.transition.cost[0]
+        share = self._market.affordable_share(account, t, bought / planned.value, left * (1.0 - cost))
         paid = {symbol: shares * share if shares > 0.0 else shares for symbol, shares in filled.items()}
         if not self._spec.whole_shares:
             return paid
-        sold_out = {each.symbol: each.quantity for each in orders if each.side == "sell" and each.target_weight == 0.0}
+        exits = {each.symbol: each.quantity for each in orders if each.target_weight == 0.0}
         return {
-            symbol: shares if -shares == sold_out.get(symbol) else float(np.trunc(shares + np.copysign(1e-6, shares)))
+            symbol: shares if abs(shares) == exits.get(symbol) else float(np.trunc(shares + np.copysign(1e-6, shares)))
             for symbol, shares in paid.items()
         }
 
@@ -179,10 +181,10 @@ class FillSimulator:
         if plan.symbols == names:
             return plan
         target = dict(zip(plan.symbols, plan.target, strict=True))
-        unknown = [name for name, weight in target.items() if weight > MIN_HOLDING and name not in names]
+        unknown = [name for name, weight in target.items() if abs(weight) > MIN_HOLDING and name not in names]
         if unknown:
             raise ExecutionError(
-                f"plan {plan.plan_id} bought {', '.join(unknown)}, which the market of the active policy does not "
+                f"plan {plan.plan_id} traded {', '.join(unknown)}, which the market of the active policy does not "
                 "have; activate the policy that made it until its session is settled"
             )
         last = Stage(name=plan.stages[-1].name, weights=tuple(to_vector(names, target).tolist()))
@@ -195,7 +197,7 @@ class FillSimulator:
                 f"a plan must fill in the session after its decision, but plan {plan.plan_id} is of {plan.session} and "
                 f"the account is settled at {session}; wait for the next plan"
             )
-        if min(plan.target) < -MIN_HOLDING:
+        if not self._market.is_levered and min(plan.target) < -MIN_HOLDING:
             raise ExecutionError(
                 f"a simulated account holds no short positions and no debt, but plan {plan.plan_id} targets "
                 f"{plan.symbols[int(np.argmin(plan.target))]} at {min(plan.target):.6g}; use a policy on the simplex"

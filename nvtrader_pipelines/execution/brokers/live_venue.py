@@ -74,11 +74,12 @@ class LiveVenue(Venue):
         broker confirms it they count as filled, so no two plans trade the same shares.
 
         Raises:
-            ExecutionError: if the plan is over other names, a name that is held or targeted has a bar without a price,
-                or the account is in debt.
+            ExecutionError: if the plan is over other names, short or in debt, a name that is held or targeted has a bar
+                without a price, or the account is short or in debt.
         """
         session, symbols = self._session(t), self._panel.symbols
         self._require_names(plan)
+        _require_long_only(plan)
         earlier = [each.order for each in self._book.open_orders() if each.order.plan_id != plan.plan_id]
         _cancel_orders(self._broker, self._book, earlier, REPLACED)
         holdings, pending = self._holdings(session), self._to_array(open_quantities(self._broker, self._book, plan))
@@ -278,6 +279,16 @@ class LiveVenue(Venue):
 
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
+
+
+def _require_long_only(plan: RebalancePlan) -> None:
+    """Raise if a plan has a short position or debt, which accounts at a broker do not trade."""
+    if min(plan.target) < -MIN_HOLDING:
+        raise ExecutionError(
+            f"an account at a broker holds no short positions and no debt, but plan {plan.plan_id} targets "
+            f"{plan.symbols[int(np.argmin(plan.target))]} at {min(plan.target):.6g}; reject it, and activate a policy "
+            "on the simplex or trade a simulated account"
+        )
 
 
 def _scale_buys(shares: NDArray[np.float64], prices: NDArray[np.float64], cash: float) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Legs, Transition, drift, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.envs.transition import DELISTED, TRADABLE
+from nvtrader_pipelines.envs.transition import BEFORE_FILL, DELISTED, TRADABLE
 from nvtrader_pipelines.execution.book import MIN_HOLDING
 from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -45,6 +45,11 @@ class SimulatedMarket:
             tracks_exposure=environment.is_levered,
         )
         return cls(panel, legs, prices, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
+
+    @property
+    def is_levered(self) -> bool:
+        """Whether the account may have short positions and debt."""
+        return self.legs.tracks_exposure
 
     def filled_at(self, t: int) -> int:
         """Position of the session whose prices fill the orders of a decision."""
@@ -79,8 +84,11 @@ class SimulatedMarket:
 
     def growth_to_fill(self, account: Account, t: int) -> float:
         """Growth of equity from the close of a decision to just before its fill."""
-        returns = self.legs.before_fill[t + 1]
-        return float(account.weights[:-1] @ (1.0 + returns) + account.weights[-1])
+        weights, cash = account.weights[:-1], account.weights[-1]
+        short = np.maximum(-weights, 0.0).sum()
+        bases = np.array([max(0.0, -cash), short, max(0.0, 2.0 * short - cash)])  # debt, short value, gross above 1
+        charge = self.legs.charges[BEFORE_FILL, t + 1] @ bases
+        return max(0.0, float(weights @ (1.0 + self.legs.before_fill[t + 1]) + cash - charge))
 
     def partial_fill(self, account: Account, t: int, bought: FloatArray) -> Transition:
         """Return the transition after a partly filled decision at session `t`; cash pays the costs.
@@ -89,26 +97,43 @@ class SimulatedMarket:
         """
         drifted, cost = self.hold(account, t, None).drifted[0, :-1], self.cost_of(bought, t)
         held = np.where(self.delisted(t), 0.0, drifted + bought)
-        names = np.where(held > MIN_HOLDING, held, 0.0) / (1.0 - cost)
-        target = np.append(names, max(0.0, 1.0 - names.sum()))
+        size = np.abs(held) if self.is_levered else held
+        names = np.where(size > MIN_HOLDING, held, 0.0) / (1.0 - cost)
+        cash = 1.0 - names.sum()
+        target = np.append(names, cash if self.is_levered else max(0.0, cash))
         condition = self.legs.condition.copy()
         condition[self.filled_at(t), ~self.delisted(t)] |= np.uint8(TRADABLE)  # names without a price pay no cost
-        period = holding_period(replace(self.legs, condition=condition), np.array([t]), 1)
+        legs = replace(self.legs, condition=condition, close_cap=np.inf)
+        period = holding_period(legs, np.array([t]), 1)
         transition = hold(account.weights[None, :], target[None, :], np.array([True]), period, _constant_cost(cost))
+        transition = self._cap_gross(transition, t) if self.is_levered else transition
         trades = np.append(bought, -bought.sum())
         turnover = 0.5 * np.abs(trades).sum()
         return replace(transition, trades=trades[None, :], turnover=np.array([turnover]))
+
+    def _cap_gross(self, transition: Transition, t: int) -> Transition:
+        """Add the trades of the cap on gross at the close, which names without a price do not take part in."""
+        legs = replace(self.legs, returns=np.zeros_like(self.legs.returns), charges=np.zeros_like(self.legs.charges))
+        capped = drift(transition.weights, holding_period(legs, np.array([t]), 1), self.cost)
+        return replace(
+            transition,
+            session_growth=transition.session_growth * capped.session_growth,
+            session_cash=capped.session_cash,
+            weights=capped.weights,
+            tracked=capped.exposures._replace(financing=transition.exposures.financing),
+            capped=capped.capped,
+        )
 
     def cost_of(self, bought: FloatArray, t: int) -> float:
         """Cost of a decision's trades (N,), a fraction of equity."""
         return min(1.0 - 1e-9, float(self.cost(bought[None, :], np.array([self.filled_at(t)]))[0]))
 
-    def affordable_share(self, account: Account, t: int, bought: FloatArray) -> float:
-        """Share of the purchases in `bought` (N,) that cash pays for after all sales and costs."""
+    def affordable_share(self, account: Account, t: int, bought: FloatArray, planned_cash: float) -> float:
+        """Share of the purchases in `bought` (N,) that cash and a planned debt pay for after all sales and costs."""
         drifted = self.hold(account, t, None).drifted[0]
         purchases, paid_out = np.maximum(bought, 0.0).sum(), drifted[:-1][self.delisted(t)].sum()
-        room = drifted[-1] + paid_out - np.minimum(bought, 0.0).sum() - self.cost_of(bought, t)
-        return 1.0 if purchases <= room + MIN_HOLDING else max(0.0, room / purchases)
+        room = drifted[-1] + paid_out - np.minimum(bought, 0.0).sum() - self.cost_of(bought, t) - min(0.0, planned_cash)
+        return 1.0 if purchases <= max(0.0, room) + MIN_HOLDING else max(0.0, room) / purchases
 
     def _period(self, t: int, frozen: Flags | None) -> HoldingPeriod:
         legs = self.legs

@@ -1,6 +1,6 @@
 """Simulated account: stored in a book and filled by the bars, at the spec's timing, costs and slippage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -55,7 +55,7 @@ class SimulatedVenue(Venue):
         """
         account = self._account_at(t)
         planned = self._simulator.planned_trades(plan, account, self._require_open().capital, t)
-        self._require_session(np.maximum(account.weights, plan.target), t + 1)
+        self._require_session(np.maximum(np.abs(account.weights), np.abs(plan.target)), t + 1)
         halted = ~self._market.tradable(t) & ~self._market.delisted(t)
         changed = np.abs(np.array(plan.target[:-1]) - planned.transition.drifted[0, :-1]) > MIN_HOLDING
         reason = NO_PRICE.format(session=self._market.fill_session(t))
@@ -109,28 +109,29 @@ class SimulatedVenue(Venue):
             return before
         account, fills = self._account_at(t - 1), self._book.fills(plan.plan_id) if plan is not None else []
         self._require_session(account.weights, t)
+        figures = {}
         if decided:
             orders = self.plan_orders(plan.plan_id) if plan is not None and fills else []
             bought = self._simulator.trade_values(orders, {fill.symbol: signed_quantity(fill) for fill in fills})
             transition, paid = self._simulator.transition(plan, bought, account, before.capital, t - 1)
-            growth = float(transition.session_growth[0, 0])
-            state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
             figures = {"turnover": float(transition.turnover[0]), "cost": float(transition.cost[0])}
-            state = state.model_copy(update=figures | ({"plan_id": plan.plan_id} if plan is not None and fills else {}))
+            figures |= {"plan_id": plan.plan_id} if plan is not None and fills else {}
             expected = self._expected_shares(before, bought, paid, t - 1)
             cash = self._expected_cash(before, fills, transition, paid, t - 1)
         else:
             transition = self._market.drift(account, t - 1)
-            growth = float(transition.session_growth[0, 0])
-            state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
             expected, cash = self._adjusted_shares(before, t - 1), before.weights[-1] * before.value
+        growth = float(transition.session_growth[0, 0])
+        state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
         self._require_session(np.array(state.weights), t)
         state = self._with_outcomes(state, transition, t - 1, decided=decided)
+        cash -= float(transition.exposures.financing[0, 0]) * before.value
+        expected, cash = self._expected_after_cap(expected, cash, transition, state)
         differences = [each.sentence for each in reconcile(expected, state.shares)]
         if not abs(cash - (held := state.weights[-1] * state.value)) <= CASH_TOLERANCE * state.value:
             differences.append(f"cash: {cash:.2f} expected, {held:.2f} held")
-        update = {"net_return": float(state.recent_returns[-1]), "differences": tuple(differences)}
-        state = state.model_copy(update=update)
+        figures |= {"net_return": float(state.recent_returns[-1]), "differences": tuple(differences)}
+        state = state.model_copy(update=figures | _exposure_figures(transition))
         self._book.settle(state)
         return state
 
@@ -179,12 +180,27 @@ class SimulatedVenue(Venue):
         spent = sum(signed_quantity(fill) * fill.price + fill.cost for fill in fills)
         return before.weights[-1] * before.value - spent + float(held[delisted].sum()) + given
 
+    def _expected_after_cap(
+        self, shares: Mapping[str, float], cash: float, transition: Transition, state: AccountState
+    ) -> tuple[dict[str, float], float]:
+        """Shares and cash after the trades of the cap on gross at a close; none if the account lost all."""
+        if state.equity == 0.0:
+            return {}, 0.0
+        if transition.cap_trades is None:
+            return dict(shares), cash
+        left = 1.0 - float(transition.exposures.cap_cost[0, 0])
+        closes = self._market.prices.last_closes[self._market.panel.index_of(np.datetime64(state.session))]
+        held, changes = {name: n * left for name, n in shares.items()}, transition.cap_trades[0, 0] * state.value
+        for j in np.flatnonzero(changes):
+            held[self._symbols[j]] += float(changes[j] / closes[j])
+        return held, cash * left - float(changes.sum())
+
     def _make_state(self, t: int, account: Account, in_force: PolicyInForce) -> AccountState:
         """Make the state of the account at the close of session `t`."""
         panel, before = self._market.panel, self._book.last()
         session = panel.sessions[t].item()
         capital = before.capital if before is not None else self._spec.capital
-        held = np.flatnonzero(account.weights[:-1] > MIN_HOLDING)
+        held = np.flatnonzero(np.abs(account.weights[:-1]) > MIN_HOLDING)
         closes = self._market.prices.last_closes[t]
         value = account.equity * capital
         return AccountState(
@@ -214,17 +230,19 @@ class SimulatedVenue(Venue):
                 "sessions in order"
             )
         account = state.account(self._symbols)
-        if account.weights[-1] < -MIN_HOLDING:
+        if not self._market.is_levered and account.weights.min() < -MIN_HOLDING:
+            name = (*self._symbols, CASH)[int(np.argmin(account.weights))]
             raise ExecutionError(
-                f"a simulated account must have no debt, but its cash is {account.weights[-1]:.6g} of equity at "
-                f"{session}; trade another account"
+                f"a simulated account of a long-only policy must have no short positions and no debt, but {name} is "
+                f"{account.weights.min():.6g} of equity at {session}; activate a policy that trades both, empty the "
+                "account by `nvtrader portfolio reset`, or use another account"
             )
         return account
 
     def _require_session(self, weights: FloatArray, t: int) -> None:
         """Raise unless weights (N+1,) can be marked to the close of session `t` with finite returns."""
         market, session = self._market, self._market.panel.sessions[t].item()
-        held, tradable = weights[:-1] > MIN_HOLDING, market.panel.tradable[t]
+        held, tradable = np.abs(weights[:-1]) > MIN_HOLDING, market.panel.tradable[t]
         require_prices(self._symbols, held & tradable, market.prices.closes[t], session)
         require_prices(self._symbols, held, market.prices.last_closes[t], session)
         finite = np.isfinite(market.legs.returns[:, t]).all(axis=0)
@@ -233,3 +251,16 @@ class SimulatedVenue(Venue):
                 f"the return of {self._symbols[int(np.argmin(finite))]} on {session} must be finite, but is not; "
                 "check its bars of that session and run the market job"
             )
+
+
+def _exposure_figures(transition: Transition) -> dict[str, float]:
+    """Figures of a levered account's session; none of a long-only one."""
+    if transition.tracked is None:
+        return {}
+    exposures = transition.tracked
+    return {
+        "gross_before_cap": float(exposures.before_cap[0, 0]),
+        "financing": float(exposures.financing[0, 0]),
+        "cap_turnover": float(exposures.cap_turnover[0, 0]),
+        "cap_cost": float(exposures.cap_cost[0, 0]),
+    }

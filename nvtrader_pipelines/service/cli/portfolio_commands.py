@@ -13,6 +13,8 @@ from nvtrader_pipelines.service.open_home import open_store
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan
 
+RUIN = "; the account lost all and trades nothing more: nvtrader portfolio reset empties it"
+
 app = typer.Typer(name="portfolio", help="State of an account, differences from its expected holdings, and its reset.")
 
 
@@ -94,13 +96,22 @@ def _print_positions(snapshot: "AccountSnapshot") -> None:
     print_part("positions", rows, "all in cash")
 
 
+def _gross_line(snapshot: "AccountSnapshot") -> str:
+    return (
+        f"{snapshot.gross:.1%} in long and short positions, {snapshot.gross_before_cap:.1%} before the cap; "
+        f"financing of {snapshot.financing:.3%} paid that session"
+    )
+
+
 def _book_lines(snapshot: "AccountSnapshot") -> dict[str, str]:
+    lost_all = snapshot.equity == 0.0
     return {
         "session": str(snapshot.session),
-        "equity": f"{snapshot.value:,.2f}, {snapshot.equity - 1:+.2%} since the opening",
+        "equity": f"{snapshot.value:,.2f}, {snapshot.equity - 1:+.2%} since the opening{RUIN if lost_all else ''}",
         "that session": f"{snapshot.net_return:+.2%}",
         "drawdown": f"{snapshot.drawdown:.1%}",
         "cash": f"{snapshot.cash:,.2f} ({snapshot.cash_weight:.1%})",
+        **({} if snapshot.gross_before_cap is None else {"gross": _gross_line(snapshot)}),
         "reconciliation": _reconciliation_line(snapshot),
     }
 

@@ -83,6 +83,9 @@ class AccountSnapshot(Document):
     drawdown: float | None = None
     cash: float | None = None  # account currency
     cash_weight: float | None = None
+    gross: float | None = None  # sum of absolute weights of names
+    gross_before_cap: float | None = None  # before the cap at the close; None of a long-only account
+    financing: float | None = None  # paid in the session, a fraction of equity
     policy: str | None = None  # in force at that close
     run_id: str | None = None
     positions: tuple[Position, ...] = ()  # largest weight first
@@ -225,6 +228,7 @@ def _holdings(facts: AccountFacts) -> dict[str, object]:
     state = facts.states[-1]
     weights = dict(zip(state.symbols, state.weights, strict=True))
     names = ("session", "equity", "value", "capital", "net_return", "drawdown", "policy", "run_id", "differences")
+    names += ("gross", "gross_before_cap", "financing")
     positions = [
         Position(
             symbol=name,

@@ -7,8 +7,9 @@ import pytest
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.fill_simulation import NO_PRICE
+from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from tests.execution.desks import Account, Deployed, Wants, Wishes, prices_of, spec_of
+from tests.execution.desks import Account, Deployed, LeveredWishes, Wants, Wishes, prices_of, spec_of
 from tests.markets import synthetic_panel
 from tests.panels import GAP, GAPPY, cut, eventful_panel
 
@@ -17,6 +18,10 @@ FREE = EnvSpec(lookback=5, episode_len=20, rebal_freq=2, turnover_cost_bps=0.0)
 DEAR = FREE.model_copy(update={"turnover_cost_bps": 20.0})
 EVENTFUL, FIRST, LAST = eventful_panel(), 25, 70
 WHOLE = SimulatedAccountSpec(whole_shares=True)
+GROSS_TWO = WeightPipeline(risk_limits=RiskLimits(max_position=1.0, max_short=1.0, max_gross=2, max_net=2, min_net=-2))
+LEVERED = {"kind": "levered_simplex", "close_cap": 1.5, "intraday_cap": 2.0}
+LONG_SHORT = {"kind": "long_short", "gross": 2.0, "close_cap": 1.5}
+FINANCING = {"kind": "margin_loan", "margin_rate": 0.5, "borrow_fee": 0.1}
 STEADY = synthetic_panel(100, 5)
 PLACES = {name: j for j, name in enumerate(EVENTFUL.symbols)}
 
@@ -275,3 +280,115 @@ def test_corrected_history_adjusts_shares_without_differences():
     assert not any(state.differences for state in states)
     before = first.book.at(panel.sessions[half].item()).shares
     assert states[0].shares == pytest.approx({name: 2.0 * shares for name, shares in before.items()}, rel=1e-9)
+
+
+def account_at_gross_two(action=LONG_SHORT, policy=None, panel=EVENTFUL, account_spec=WHOLE, **environment):
+    """An unopened account with a levered policy."""
+    environment = DEAR.model_dump() | {"action": action, "financing": FINANCING} | environment
+    policy = policy or LeveredWishes(is_short=action is LONG_SHORT)
+    deployed = Deployed(panel, spec_of(environment=environment, pipeline=GROSS_TWO), policy)
+    return Account(deployed, account_spec=account_spec, prices=prices_of(panel, volume=30_000.0))
+
+
+def clerk_at_gross_two(account):
+    """Cash by session as a clerk keeps it: fills, interest on debt and shorts, and the shares sold at the close."""
+    panel, prices = account.deployed.panel, account.prices.last_closes
+    sessions, states = [each.astype("O") for each in panel.sessions], account.book.states
+    cash, kept = account.account_spec.capital, {}
+    for t in range(FIRST, LAST + 1):
+        before, state = states[sessions[t - 1]], states[sessions[t]]
+        worth = {name: n * prices[t - 1, PLACES[name]] for name, n in before.shares.items()}
+        short, days = sum(max(0.0, -each) for each in worth.values()), (sessions[t] - sessions[t - 1]).days
+        fee = days / 360.0 * (0.5 * max(0.0, -cash) + 0.1 * short)
+        fills = [fill for fill in account.book.filled.values() if fill.session == sessions[t]]
+        signed = {fill.symbol: fill.quantity if fill.side == "buy" else -fill.quantity for fill in fills}
+        cash -= fee + sum(signed[fill.symbol] * fill.price + fill.cost for fill in fills)
+        for name in {*before.shares, *signed}:
+            held = before.shares.get(name, 0.0) + signed.get(name, 0.0)
+            left, close = state.shares.get(name, 0.0), prices[t, PLACES[name]]
+            cash += (held - left) * close  # sold by the cap, or paid out; the shares that pay for a cost are not
+        if before.shares:
+            assert state.financing * before.value == pytest.approx(fee, rel=1e-9)
+        cash -= state.cap_cost / (1.0 - state.cap_cost) * state.value
+        kept[t] = cash
+    return kept
+
+
+@pytest.mark.parametrize("action", [LEVERED, LONG_SHORT], ids=["levered", "long-short"])
+@pytest.mark.parametrize(
+    "account_spec", [WHOLE, SimulatedAccountSpec(whole_shares=True, slippage_bps=10.0, volume_share=0.2)]
+)
+def test_cash_at_gross_two_matches_an_independent_ledger(action, account_spec):
+    account = account_at_gross_two(action, account_spec=account_spec)
+    account.open(FIRST - 1).trade(FIRST, LAST)
+    for t, cash in clerk_at_gross_two(account).items():
+        state = account.book.states[EVENTFUL.sessions[t].astype("O")]
+        assert state.weights[-1] * state.value == pytest.approx(cash, abs=1e-8 * account.account_spec.capital)
+        assert state.differences == ()
+    states = list(account.book.states.values())
+    assert max(state.gross for state in states) == pytest.approx(1.5)
+    assert max(state.cap_turnover for state in states) > 0.0
+    whole = [fill for key, fill in account.book.filled.items() if account.book.placed[key].order.target_weight != 0.0]
+    assert all(fill.quantity == pytest.approx(round(fill.quantity), abs=1e-6) for fill in whole)
+
+
+@pytest.mark.parametrize("account_spec", [SimulatedAccountSpec(), WHOLE])
+def test_cap_at_the_close_keeps_the_shares_of_a_name_without_a_price(account_spec):
+    account = account_at_gross_two(LEVERED, account_spec=account_spec, rebal_freq=1)
+    account.open(FIRST - 1).trade(FIRST, GAP[1])
+    states = [account.book.states[EVENTFUL.sessions[t].astype("O")] for t in range(GAP[0] - 1, GAP[1])]
+    for before, state in itertools.pairwise(states):
+        paid = state.cap_cost if account_spec is WHOLE else 1.0 - (1.0 - state.cap_cost) * (1.0 - state.cost)
+        held = before.shares[EVENTFUL.symbols[GAPPY]] * (1.0 - paid)
+        assert state.shares[EVENTFUL.symbols[GAPPY]] == pytest.approx(held, rel=1e-9)
+    assert max(state.cap_turnover for state in states[1:]) > 0.0
+
+
+def test_tampered_share_of_a_short_position_is_a_difference():
+    account = account_at_gross_two(account_spec=SimulatedAccountSpec())
+    *_, state = account.open(FIRST - 1).trade(FIRST, FIRST + 3)
+    name, held = min(state.shares.items(), key=lambda pair: pair[1])
+    account.book.states[state.session] = state.model_copy(update={"shares": {**state.shares, name: held - 1.0}})
+    account.trader.execute(FIRST + 4)
+    again = account.trader.settle(FIRST + 4)
+    assert held < 0.0
+    assert [each.partition(":")[0] for each in again.differences] == [name]
+
+
+def test_short_position_is_covered_completely_with_a_fraction():
+    panel, policy = synthetic_panel(60, 2), Wants(1.0, -1.0, 1.0)
+    account = account_at_gross_two(LONG_SHORT, policy, panel).open(10)
+    account.trade(11, 13)
+    held = account.book.last().shares[panel.symbols[1]]
+    assert held < 0.0
+    assert abs(held - round(held)) > 1e-3
+    policy.weights = np.array([0.5, 0.0, 0.5])
+    account.trade(14, 15)
+    assert account.book.last().shares.keys() == {panel.symbols[0]}
+
+
+@pytest.mark.parametrize("fill", ["next_open", "same_close"])
+def test_ruined_account_is_cash_of_equity_zero_and_settles_on(fill):
+    panel = synthetic_panel(60, 2)
+    returns, overnight = panel.close_returns.copy(), panel.overnight_returns.copy()
+    returns[13], overnight[13] = -0.75, -0.72
+    panel = replace(panel, close_returns=returns, overnight_returns=overnight)
+    account = account_at_gross_two(LEVERED, Wants(0.9, 0.9, -0.8), panel, SimulatedAccountSpec(), fill=fill)
+    states = account.open(10).trade(11, 16)
+    assert [state.equity for state in states][2:] == [0.0] * 4
+    assert [state.net_return for state in states][2:] == [-1.0, 0.0, 0.0, 0.0]
+    for state in states[2:]:
+        assert state.weights == (0.0, 0.0, 1.0)
+        assert state.shares == {}
+    assert not any(state.differences for state in states)
+    assert max(fill.session for fill in account.book.filled.values()) <= states[1].session
+
+
+def test_long_only_environment_refuses_an_account_with_a_short_position():
+    account = account_at_gross_two(account_spec=SimulatedAccountSpec())
+    state = account.open(FIRST - 1).session(FIRST)
+    account.deployed = Deployed(EVENTFUL, spec_of(environment=DEAR.model_dump(), pipeline=PIPELINE), Wishes())
+    account.trader = account.hired()
+    with pytest.raises(ExecutionError, match="no short positions and no debt"):
+        account.session(FIRST + 1)
+    assert account.book.last() == state

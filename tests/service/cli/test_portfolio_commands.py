@@ -1,3 +1,4 @@
+import datetime as dt
 import json
 from contextlib import suppress
 
@@ -6,7 +7,7 @@ import pytest
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
 from nvtrader_pipelines.service.cli.trade_command import require_history
-from nvtrader_pipelines.storage.account_book import book_path
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from tests.promotion.activations import put_unreadable
@@ -64,6 +65,27 @@ def test_portfolio_shows_shares_weights_and_waiting_plans(home, invoke):
     assert f"waits for you {waiting.plan_id}" in shown
     positions = shown.index("symbol shares price value weight %")
     assert shown[positions + 1 : positions + 3] == ["AAA 5400 50 270,000 25", "BBB 5400 50 270,000 25"]
+
+
+def append_state(home, state, **changes):
+    SqliteBook(home, "paper").settle(state.model_copy(update={"session": SESSION + dt.timedelta(days=9), **changes}))
+
+
+def test_portfolio_shows_gross_and_financing_of_a_levered_account(home, invoke):
+    *_, last = write_book(home, 1.0, 1.2)
+    append_state(home, last, weights=(0.9, -0.4, 0.7, -0.2), gross_before_cap=2.25, financing=0.00025)
+    (line,) = [each for each in lines(invoke("portfolio").stdout) if each.startswith("gross")]
+    assert {"200.0%", "225.0%", "0.025%"} <= set(line.split())
+    shown = json.loads(invoke("portfolio", "--json").stdout)
+    assert (shown["gross"], shown["financing"]) == (pytest.approx(2.0), 0.00025)
+
+
+def test_portfolio_of_a_ruined_account_names_the_reset(home, invoke):
+    *_, last = write_book(home, 1.0, 1.2)
+    append_state(home, last, weights=(0.0, 0.0, 0.0, 1.0), equity=0.0, shares={}, prices={}, net_return=-1.0)
+    (line,) = [each for each in lines(invoke("portfolio").stdout) if each.startswith("equity")]
+    assert line.startswith("equity 0.00, -100.00% since the opening")
+    assert "nvtrader portfolio reset" in line
 
 
 def test_portfolio_with_missing_book_exits_with_3(home, invoke):
