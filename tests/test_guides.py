@@ -27,7 +27,7 @@ from nvtrader_pipelines.research.space_file import read_bounds
 from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.python_api import Pipeline
-from nvtrader_pipelines.storage.compliance_files import read_compliance
+from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_entrant, read_experiments, read_market
@@ -59,6 +59,7 @@ SHORTER = {  # trainings and tests of seconds in place of those that a guide sho
 END = "END-OF-BLOCK"
 SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
 VENV = Path(sys.executable).parent
+LIMITS = "max_gross: 4\nmax_net: 4\n"  # of a desk that allows every experiment of a guide
 WITHOUT_HOME = {"mean-cvar", "weight-pipeline"}  # guides whose Python needs no home
 RECORDING = """
 nvtrader() { printf '%s\\x1f' "$@" >> calls; printf '\\x1e' >> calls; echo "$ANSWER"; }
@@ -75,6 +76,7 @@ READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, whi
     "data/contests.yaml": lambda home, _: read_contests(home),
     "data/promotion.yaml": lambda home, _: read_gate(home),
     "data/compliance/sectors.csv": lambda home, _: read_compliance(home),
+    "data/compliance/limits.yaml": lambda home, _: read_limits(home),
     "data/accounts/*.yaml": lambda home, path: read_account(home, path.stem),
     "data/autoresearch/*.yaml": lambda _, path: read_bounds(path),
     "data/entrants/*.yaml": lambda _, path: read_entrant(path),
@@ -177,6 +179,8 @@ def documents(guide: Path) -> list[str]:
 def versions(files: list[str], folder: Path) -> set[str]:
     """Partition keys of the experiments in these files and of their variants."""
     (folder / "data/experiments").mkdir(parents=True)
+    (folder / "data/compliance").mkdir()
+    (folder / "data/compliance/limits.yaml").write_text(LIMITS)
     subprocess.run(["bash", "-euc", "".join(map(document, files))], cwd=folder, check=True)
     found = read_experiments(Home(folder))
     assert found.problems == {}

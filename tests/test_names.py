@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 import nvtrader_pipelines.envs  # noqa: F401 - registers the environment
-from nvtrader_pipelines.components.component import aliases_of, kind_of, members
+from nvtrader_pipelines.components.component import aliases_of, kind_of, members, whole_document
 from nvtrader_pipelines.experiments.designs import value_at
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.cli.app import app
@@ -65,7 +65,7 @@ def spans(cell: str) -> list[str]:
 def has_field(path: str) -> bool:
     """Whether an experiment has a field at a dotted path."""
     try:
-        value_at(ExperimentSpec(name="a").model_dump(mode="json"), path)
+        value_at(whole_document(ExperimentSpec(name="a")), path)
     except (KeyError, TypeError):
         return False
     return True

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, to_jsonable_python
 
 
 def _conversion_errors(data: Any, found: Any, loc: tuple[str | int, ...]) -> Iterator[InitErrorDetails]:
@@ -76,6 +76,17 @@ def canonical_json(component: BaseModel) -> str:
     """
     content = _drop_zero_signs(component.model_dump(mode="json"))
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def whole_document(value: Any) -> Any:
+    """Value as JSON, a component with every field, also those that its dump leaves out at their default."""
+    if isinstance(value, BaseModel):
+        return {name: whole_document(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {name: whole_document(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [whole_document(part) for part in value]
+    return to_jsonable_python(value)
 
 
 def content_hash(component: BaseModel) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from nvtrader_pipelines.components.component import Component, content_hash
+from nvtrader_pipelines.components.component import Component, content_hash, whole_document
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.envs.actions import ResidualAction
@@ -238,7 +238,7 @@ class ExperimentSpec(Component):
         """Build every variant of an ablation, and store values as the field parses them."""
         if isinstance(self.design, AblationDesign):
             path = self.design.field
-            values = tuple(value_at(variant.model_dump(mode="json"), path) for variant in self.variants())
+            values = tuple(value_at(whole_document(variant), path) for variant in self.variants())
             object.__setattr__(self, "design", AblationDesign(field=path, values=values))  # still being validated
             self.variants()  # parsed values reveal two spellings of one variant
         return self
@@ -251,7 +251,7 @@ class ExperimentSpec(Component):
         """
         if not isinstance(self.design, AblationDesign):
             return (self,)
-        documents = self.design.documents(self.model_dump(mode="json"))
+        documents = self.design.documents(whole_document(self))
         return tuple(self._variant(*each) for each in zip(self.design.values, documents, strict=True))
 
     @classmethod

@@ -156,9 +156,11 @@ def _losses(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def _cash(axes: Axes, rows: pl.DataFrame) -> EndLabel:
-    axes.fill_between(_days(rows), rows["cash"], step="post", color=OTHERS_GREY, linewidth=0)
-    axes.set_ylim(0.0, 1.0)
-    axes.set_yticks([0.0, 1.0])
+    weights = rows["cash"].to_numpy()
+    axes.fill_between(_days(rows), weights, step="post", color=OTHERS_GREY, linewidth=0)
+    lowest, highest = min(0.0, float(np.floor(weights.min()))), max(1.0, float(np.ceil(weights.max())))
+    axes.set_ylim(lowest, highest)
+    axes.set_yticks(sorted({lowest, 0.0, highest}))
     axes.set_ylabel("cash")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     return EndLabel(rows["cash"][-1], f"now {rows['cash'][-1]:.1%}", OTHERS_GREY)
@@ -209,7 +211,7 @@ def _reasons(steps: pl.DataFrame) -> str:
 def _largest(symbols: list[str], weights: FloatArray) -> tuple[list[str], FloatArray]:
     """Names and weights (names, columns): the largest ones, the sum of the others, cash."""
     cash = symbols.index(CASH)
-    order = np.argsort(-weights.max(axis=1), kind="stable").tolist()
+    order = np.argsort(-np.abs(weights).max(axis=1), kind="stable").tolist()
     held = [i for i in order if i != cash and weights[i].any()]
     shown, others = held[:_MAX_NAMES], held[_MAX_NAMES:]
     names, rows = [symbols[i] for i in shown], [weights[i] for i in shown]

@@ -96,6 +96,18 @@ def test_dates_can_be_values_as_yaml_reads_them_or_as_text():
     assert ablation("splitter", ({"kind": "walk_forward"}, splitter)).variants()[1].splitter.test_first.year == 2005
 
 
+@pytest.mark.parametrize(
+    ("field", "values", "reached"),
+    [
+        ("environment.pipeline", (False, True), lambda spec: spec.environment.pipeline),
+        ("environment.financing.margin_rate", (0.02, 0.05), lambda spec: spec.environment.financing.margin_rate),
+        ("pipeline.risk_limits.max_short", (0.0, 0.1), lambda spec: spec.pipeline.risk_limits.max_short),
+    ],
+)
+def test_an_ablation_varies_fields_that_are_not_dumped_at_their_default(field, values, reached):
+    assert tuple(reached(variant) for variant in ablation(field, values).variants()) == values
+
+
 def test_the_default_ablation_is_valid():
     assert len(ExperimentSpec(name="base", design=AblationDesign()).variants()) == 2
 
