@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.desk.decision_outcomes import open_market
-from nvtrader_pipelines.envs.dynamics import market_legs
-from nvtrader_pipelines.envs.fill_timing import resolve_fill
+from nvtrader_pipelines.envs.accounts import environment_legs
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import proposing_policy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
@@ -67,8 +66,7 @@ def _candidate_pairs(store: Store, plan: RunPlan, run: SealedRun) -> pl.DataFram
     """Pairs of the policy's proposals and those of rules and of chance, in the training of every fold."""
     spec, panel, archives = plan.spec, plan.panel, store.policies.read_run(run)
     environment = spec.environment
-    legs = market_legs(panel, resolve_fill(environment.fill, panel))
-    market = OutcomeMarket(panel, legs, total_cost(environment.cost_models, panel))
+    market = OutcomeMarket(panel, environment_legs(panel, environment), total_cost(environment.cost_models, panel))
     windows = {fold.index: normalize_windows(plan.training_window(fold)) for fold in plan.folds}
     first = min(window[0][0] for window in windows.values())
     last = max(window[-1][1] for window in windows.values())

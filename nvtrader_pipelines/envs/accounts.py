@@ -8,7 +8,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account, count_since_loss, opening_account
-from nvtrader_pipelines.envs.dynamics import Transition, hold, holding_period, market_legs
+from nvtrader_pipelines.envs.dynamics import Legs, Transition, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.outcomes import outcomes_of
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
@@ -45,17 +45,15 @@ class AccountStep(NamedTuple):
 class Accounts:
     """n accounts, each at its own session, opened in cash with equity 1.
 
-    With `tracks_losses`, they count the decisions since each name's last loss.
+    With `tracks_positions`, steps have exposures, and decisions since each name's last loss are counted.
     """
 
     def __init__(
-        self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0, *, tracks_losses: bool = False
+        self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0, *, tracks_positions: bool = False
     ) -> None:
         self.panel, self.spec = panel, spec
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
-        self._legs = market_legs(
-            panel, self.fill, spec.financing, close_cap=spec.close_cap, tracks_exposure=spec.is_levered
-        )
+        self._legs = environment_legs(panel, spec, tracks_exposure=tracks_positions)
         self._cost = total_cost(spec.cost_models, panel)
         self._terms = {term.kind: term.start(panel, n_accounts) for term in spec.reward_terms}
         self.t = np.full(n_accounts, t, dtype=np.int64)
@@ -65,8 +63,8 @@ class Accounts:
         self.peak = np.ones(n_accounts)
         self.drawdown = np.zeros(n_accounts)  # loss from the peak, positive fractions
         self.recent_returns = np.zeros((n_accounts, RECENT_SESSIONS), order="F")  # contiguous by session
-        self._tracks_losses = tracks_losses
-        self._arrays = (*_ARRAYS, "since_loss") if tracks_losses else _ARRAYS
+        self._tracks_positions = tracks_positions
+        self._arrays = (*_ARRAYS, "since_loss") if tracks_positions else _ARRAYS
         self.since_loss: IntArray = np.full((n_accounts, len(panel.symbols)), NEVER)
 
     def account(self, i: int) -> Account:
@@ -112,7 +110,7 @@ class Accounts:
         lost = _settle_rows(transition.session_growth, self.equity, peak, self.recent_returns, path, ends)
         if lost != ALL_FINITE:
             raise self._non_finite_error(lost)
-        if self._tracks_losses:
+        if self._tracks_positions:
             self.since_loss = count_since_loss(self.since_loss, outcomes_of(held, transition, period))
         self.equity, self.peak, self.drawdown = ends
         self.weights = transition.weights
@@ -152,6 +150,13 @@ class Accounts:
             f"equity of account {i} is not finite after the decision of {self.panel.sessions[self.t[i]]}: the target "
             "weights or the panel's returns are not; check the data and whether the training diverged"
         )
+
+
+def environment_legs(panel: MarketPanel, spec: EnvSpec, *, tracks_exposure: bool = False) -> Legs:
+    """Returns, charges and cap on gross of the environment's accounts; exposures are tracked if it is levered."""
+    fill = resolve_fill(spec.fill, panel)
+    is_tracked = tracks_exposure or spec.is_levered
+    return market_legs(panel, fill, spec.financing, close_cap=spec.close_cap, tracks_exposure=is_tracked)
 
 
 def opening_account_with_history(n_symbols: int) -> Account:

@@ -255,7 +255,7 @@ def walk(
     """
     _require_contiguous(folds)
     start, end = folds[0].test_first - 1, folds[-1].test_last
-    accounts = Accounts(panel, spec, len(policy_accounts), t=start, tracks_losses=True)
+    accounts = Accounts(panel, spec, len(policy_accounts), t=start, tracks_positions=True)
     recorder = Recorder(panel, policy_accounts, phase)
     is_open_ended = phase == "forward"
     stop = end + is_open_ended

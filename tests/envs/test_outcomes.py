@@ -20,7 +20,7 @@ def env(fill="same_close", bps=0.0):
 
 def counts_after(panel, targets, spec, n_sessions=1):
     """Decisions since each name's last loss after each decision of one account."""
-    accounts, counts = Accounts(panel, spec, 1, tracks_losses=True), []
+    accounts, counts = Accounts(panel, spec, 1, tracks_positions=True), []
     for target in targets:
         accounts.trade(np.array([target]), np.array([True]), n_sessions)
         counts.append(accounts.account(0).since_loss.tolist())
@@ -90,8 +90,8 @@ def test_position_without_a_return_yet_does_not_lose_its_cost():
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
 def test_many_accounts_lose_as_each_alone(fill):
     panel, spec = eventful_panel(), env(fill, bps=10.0)
-    together = Accounts(panel, spec, 4, t=20, tracks_losses=True)
-    alone = [Accounts(panel, spec, 1, t=20, tracks_losses=True) for _ in range(4)]
+    together = Accounts(panel, spec, 4, t=20, tracks_positions=True)
+    alone = [Accounts(panel, spec, 1, t=20, tracks_positions=True) for _ in range(4)]
     generator, seen = np.random.default_rng(3), set()
     for _ in range(12):
         targets, is_trading = generator.dirichlet(np.ones(7), 4), generator.random(4) < 0.7
@@ -107,7 +107,7 @@ def test_losses_do_not_depend_on_later_returns():
     panel = eventful_panel()
     other = replace(panel, close_returns=np.where(np.arange(160)[:, None] > 40, 0.5, panel.close_returns))
     for each in (panel, other):
-        accounts = Accounts(each, env(), 1, t=20, tracks_losses=True)
+        accounts = Accounts(each, env(), 1, t=20, tracks_positions=True)
         for _ in range(4):
             accounts.trade(np.full((1, 7), 1.0 / 7), np.array([True]), 5)
         if each is panel:
@@ -118,7 +118,7 @@ def test_losses_do_not_depend_on_later_returns():
 
 def test_reopened_account_has_never_lost_and_state_restores_losses():
     panel = two_names(np.full((8, 2), -0.01))
-    accounts, other = (Accounts(panel, env(), 2, tracks_losses=True) for _ in range(2))
+    accounts, other = (Accounts(panel, env(), 2, tracks_positions=True) for _ in range(2))
     accounts.trade(np.array([[0.5, 0.0, 0.5]] * 2), np.array([True, True]), 1)
     other.restore(accounts.state())
     accounts.open([1], [3])
@@ -134,6 +134,6 @@ def test_accounts_that_track_no_losses_have_never_lost():
 
 def test_situation_has_the_losses_of_the_account():
     panel = two_names(np.full((4, 2), -0.01))
-    accounts = Accounts(panel, env(), 1, tracks_losses=True)
+    accounts = Accounts(panel, env(), 1, tracks_positions=True)
     accounts.trade(np.array([[0.5, 0.0, 0.5]]), np.array([True]), 1)
     assert situation_of(accounts.account(0), panel, 1, Thresholds(), 1).since_loss.tolist() == [0, NEVER]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Legs, Transition, drift, hold, holding_period, market_legs
-from nvtrader_pipelines.envs.fill_timing import resolve_fill
+from nvtrader_pipelines.envs.accounts import environment_legs
+from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Legs, Transition, drift, hold, holding_period
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.transition import BEFORE_FILL, DELISTED, TRADABLE
 from nvtrader_pipelines.execution.book import MIN_HOLDING
@@ -37,13 +37,7 @@ class SimulatedMarket:
     ) -> Self:
         """Make the market of an experiment's environment."""
         fees = total_cost(environment.cost_models, panel) if environment.cost_models else no_cost
-        legs = market_legs(
-            panel,
-            resolve_fill(environment.fill, panel),
-            environment.financing,
-            close_cap=environment.close_cap,
-            tracks_exposure=environment.is_levered,
-        )
+        legs = environment_legs(panel, environment)
         return cls(panel, legs, prices, _with_slippage(fees, slippage_bps * 1e-4) if slippage_bps else fees)
 
     @property

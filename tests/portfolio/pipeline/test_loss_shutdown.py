@@ -60,7 +60,7 @@ def test_account_returns_to_its_weights_after_the_cooldown(cooldown):
     panel, spec = two_names(returns), EnvSpec(fill="same_close", turnover_cost_bps=0.0, vol_penalty=0.0)
     pipeline = WeightPipeline(timing=LossShutdown(cooldown=cooldown), risk_limits=RiskLimits(max_position=0.5))
     policy = PipelinedPolicy(Wants(0.4, 0.4, 0.2), pipeline, Thresholds(), 1)
-    accounts, held = Accounts(panel, spec, 1, tracks_losses=True), []
+    accounts, held = Accounts(panel, spec, 1, tracks_positions=True), []
     for t in range(cooldown + 3):
         target = policy.decide(panel, t, accounts.account(0)).target
         target = accounts.weights[0] if target is None else target
