@@ -31,6 +31,7 @@ from nvtrader_pipelines.service.documents.experiment_facts import (
     ValidatedExperiment,
 )
 from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
+from nvtrader_pipelines.service.documents.guard_facts import GuardsDocument
 from nvtrader_pipelines.service.documents.home_facts import (
     BackupDocument,
     ChannelMessage,
@@ -108,6 +109,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader runs replay": WalkDocument,
     "nvtrader runs forward": WalkDocument,
     "nvtrader runs delete": DeletedRun,
+    "nvtrader guards compare": GuardsDocument,
     "nvtrader scoreboard": RankedEntrant,  # rows
     "nvtrader scoreboard update": RankedEntrant,  # rows
     "nvtrader scoreboard --history NAME": ScoredEntrant,  # rows

@@ -39,7 +39,7 @@ class GuardTelemetry:
     @property
     def has_fired(self) -> bool:
         """Whether a guard that changes weights fired in some decision."""
-        return max(self.drawdown_rate, self.turnover_rate, self.shutdown_rate) > 0.0
+        return max(self.drawdown_rate, self.turnover_rate, self.shutdown_rate) > 0.0 or self.min_scale < 1.0
 
 
 def guard_telemetry(info: pl.Series, gross: NDArray[np.float64] | None = None) -> GuardTelemetry:
@@ -57,7 +57,7 @@ def guard_telemetry(info: pl.Series, gross: NDArray[np.float64] | None = None) -
     if guards.is_empty():
         raise ValueError(
             f"telemetry needs decisions of a timing with guards, but none of {len(info)} has guards; choose the timing "
-            "loss_shutdown or gymrl_guard"
+            "loss_shutdown, gymrl_guard or regime_guard"
         )
     rate = guards.select(
         pl.col("drawdown", "negative_return", "turnover").mean(),

@@ -43,7 +43,7 @@ def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
     if plan.run_id != run.run_id:
         raise StorageError(
             f"the policies of {run.partition_key} were trained as run {run.run_id}, but its spec, market snapshots and "
-            f"code now make run {plan.run_id}; materialize trained_policy again"
+            f"code now make run {plan.run_id}; run `nvtrader experiments run {plan.spec.name}` again"
         )
     return plan
 

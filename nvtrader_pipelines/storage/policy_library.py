@@ -113,7 +113,8 @@ class PolicyLibrary:
         """
         pointer = self.home.policies / partition_key / LATEST
         if not pointer.exists():
-            raise StorageError(f"{partition_key} has no trained policies; train them with `nvtrader materialize`")
+            name = partition_key.partition("@")[0]
+            raise StorageError(f"{partition_key} has no trained policies; run `nvtrader experiments run {name}` first")
         try:
             run_id = json.loads(pointer.read_bytes())["run_id"]
         except (ValueError, LookupError, TypeError) as error:

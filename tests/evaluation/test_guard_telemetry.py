@@ -55,6 +55,10 @@ def test_penalty_alone_is_no_guard_that_fired():
     assert (found.has_fired, found.mean_gross, found.penalty_rate) == (False, None, 1.0)
 
 
+def test_negative_return_that_scales_the_weights_has_fired():
+    assert guard_telemetry(info_of(Guards(negative_return=True, scale=0.5))).has_fired
+
+
 def test_telemetry_without_guards_is_refused():
     with pytest.raises(ValueError, match="none of 1 has guards"):
         guard_telemetry(info_of(None))

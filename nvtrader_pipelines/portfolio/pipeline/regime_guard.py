@@ -12,8 +12,9 @@ from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
-    Adjust,
     FloatArray,
+    Guard,
+    Guards,
     Situation,
     gross_exposure,
     move_towards,
@@ -114,16 +115,18 @@ class RegimeGuard(Component):
             found["trailing_return"] = min(0.0, found["trailing_return"])
         return Thresholds(**found)
 
-    def start(self, panel: MarketPanel) -> Adjust:
+    def start(self, panel: MarketPanel) -> Guard:
         """Return the stage for one panel."""
 
-        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
+        def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str, Guards]:
             held = restrict_to(situation.held, panel.eligible[situation.t])
-            share, cause = self._remaining_share(situation)
+            shares = self._remaining_shares(situation)
+            share, cause = min(shares.values(), default=(1.0, ""))
             # Scale before the turnover is compared, since the held weights are scaled already.
             target = scale_exposure(weights, share) if share < 1.0 else weights
             stepped, slowed = self._limit_turnover(target, held, situation)
-            return stepped, "; ".join(reason for reason in (cause, slowed) if reason)
+            guards = Guards("drawdown" in shares, "trailing_return" in shares, turnover=bool(slowed), scale=share)
+            return stepped, "; ".join(reason for reason in (cause, slowed) if reason), guards
 
         return adjust
 
@@ -141,20 +144,21 @@ class RegimeGuard(Component):
             stepped = scale_exposure(stepped, wanted / gross)
         return stepped, f"turnover of {turnover:.1%}, above {most:.1%}: {self.turnover_share:.0%} of the way"
 
-    def _remaining_share(self, situation: Situation) -> tuple[float, str]:
-        """Return the share of the weights that remains, and the reason."""
-        shares = [(1.0, "")]
+    def _remaining_shares(self, situation: Situation) -> dict[str, tuple[float, str]]:
+        """Share of the weights that each guard leaves, and the reason, by the guards that fired."""
+        shares = {}
         if self.drawdown_share < 1.0:
             most = self._threshold("drawdown", situation.thresholds)
             if situation.drawdown > most:
-                shares.append((self.drawdown_share, f"drawdown of {situation.drawdown:.1%}, above {most:.1%}"))
+                cause = f"drawdown of {situation.drawdown:.1%}, above {most:.1%}"
+                shares["drawdown"] = self.drawdown_share, f"{cause}: {self.drawdown_share:.0%} of the weights"
         if self.trailing_return_share < 1.0:
             least = self._threshold("trailing_return", situation.thresholds)
             earned = float(np.prod(1.0 + situation.recent_returns[-self.window :])) - 1.0
             if earned < least:
-                shares.append((self.trailing_return_share, f"return of {earned:.1%}, below {least:.1%}"))
-        share, cause = min(shares)
-        return share, f"{cause}: {share:.0%} of the weights" if cause else ""
+                cause, share = f"return of {earned:.1%}, below {least:.1%}", self.trailing_return_share
+                shares["trailing_return"] = share, f"{cause}: {share:.0%} of the weights"
+        return shares
 
     def _thresholds_to_fit(self) -> list[str]:
         """Thresholds of active guards that are null."""

@@ -13,6 +13,7 @@ from nvtrader_pipelines.service.cli import (
     backup_commands,
     component_commands,
     experiment_commands,
+    guard_commands,
     halt_commands,
     plan_commands,
     policy_commands,
@@ -45,7 +46,7 @@ app = typer.Typer(
     add_completion=False,
 )
 for commands in (
-    *(experiment_commands, run_commands, policy_commands, component_commands, scoreboard_commands),
+    *(experiment_commands, run_commands, guard_commands, policy_commands, component_commands, scoreboard_commands),
     *(train_command, research_commands, trade_command, portfolio_commands, plan_commands, preference_commands),
     *(halt_commands, serve_command, backup_commands),
 ):

@@ -7,7 +7,7 @@ from nvtrader_pipelines.service.cli.exit_codes import JsonErrorGroup
 
 PANELS: Mapping[str, Sequence[str]] = {
     "Research": ("ingest", "components", "schema", "experiments", "train", "materialize", "mlflow", "research"),
-    "Results": ("runs", "scoreboard", "report", "tables", "sql"),
+    "Results": ("runs", "guards", "scoreboard", "report", "tables", "sql"),
     "Trading": ("policies", "trade", "portfolio", "plans", "preferences", "halt", "resume"),
     "Home": ("init", "status", "ui", "serve", "doctor", "notify", "backup", "restore"),
 }

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 from nvtrader_pipelines.portfolio.pipeline import AccountPath, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.regime_guard import MAX_WINDOW, RegimeGuard
-from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
+from nvtrader_pipelines.portfolio.pipeline.stage import Guards, one_way_turnover
 from tests.markets import synthetic_panel
 from tests.panels import INELIGIBLE, eventful_panel
 from tests.portfolio.pipeline.situations import cash, situation, stage
@@ -48,6 +48,19 @@ def test_return_below_its_threshold_scales_the_weights():
     assert found.reason == "return of -4.0%, below -3.0%: 50% of the weights"
     returns[-1] = 0.0
     assert apply_guard(guard, recent_returns=returns).reason == ""
+
+
+def test_guards_of_a_decision_are_those_that_fired():
+    guard = RegimeGuard(max_drawdown=0.05, drawdown_share=0.6, min_trailing_return=-0.03, max_turnover=0.9)
+    account = {"thresholds": Thresholds(), "held": PROPOSAL, "drawdown": 0.06}
+    run = WeightPipeline(timing=guard).start(PANEL)
+    assert run(PROPOSAL, situation(PANEL, **account)).guards == Guards(drawdown=True, scale=0.6)
+    losses = np.append(QUIET[1:], -0.1)
+    both = run(PROPOSAL, situation(PANEL, **account, recent_returns=losses)).guards
+    assert both == Guards(drawdown=True, negative_return=True, scale=0.5)
+    slow = WeightPipeline(timing=RegimeGuard(**{**OFF, "turnover_share": 0.5}, max_turnover=0.1)).start(PANEL)
+    held = np.array([0.4, 0.2, 0.0, 0.4])
+    assert slow(PROPOSAL, situation(PANEL, thresholds=Thresholds(), held=held)).guards == Guards(turnover=True)
 
 
 def test_new_account_has_no_loss():

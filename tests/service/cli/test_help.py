@@ -15,7 +15,7 @@ from nvtrader_pipelines.service.cli.options import EPILOG
 
 ROOT = typer.main.get_command(app)
 WITHOUT_FORMAT = {("ui",), ("serve",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case
-GROUPS_ONLY = {(), ("experiments",), ("preferences",), ("research",)}  # print nothing but their help
+GROUPS_ONLY = {(), ("experiments",), ("guards",), ("preferences",), ("research",)}  # print nothing but their help
 
 
 def walk(command: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -1,0 +1,82 @@
+"""Page of the comparison of a run's guards."""
+
+from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.guard_comparison import GuardSlice
+from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
+from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.service.cli.output import format_cell, print_line, print_lines, print_table
+from nvtrader_pipelines.service.cli.table_layout import CellTable
+from nvtrader_pipelines.service.documents.guard_facts import GuardsDocument
+
+MAX_SLICES = 8  # of the page, which fits a screen
+DIFFERENCES = ("mean over slices", "return", "95 %", "deepest drawdown", "its 95 %")
+SLICES = (
+    *("start", "end", "guarded", "unguarded", "baseline", "max DD", "unguarded max DD"),
+    *("dd/neg/turn/shut %", "mean scale", "least scale", "mean gross", "max gross", "penalty share", "penalty"),
+)
+
+
+def print_guards(document: GuardsDocument) -> None:
+    """Print the verdict, the telemetry, and the slices in which the guards changed the return most."""
+    slices = document.slices
+    print_line(f"{document.partition_key}: {document.readiness}; {document.reason}", "bold")
+    print_line(
+        f"run {short_id(document.run_id)}, {len(slices)} slices of {document.n_sessions} sessions from "
+        f"{slices[0].first_session} to {slices[-1].last_session}; baseline {document.baseline}"
+        f"{', the best in hindsight' if document.is_best_baseline else ''}"
+    )
+    differences = {
+        "guarded less unguarded": (document.return_difference, document.drawdown_difference),
+        "guarded less baseline": (document.baseline_return_difference, document.baseline_drawdown_difference),
+    }
+    cells = [(name, *(cell for each in pair for cell in _interval_cells(each))) for name, pair in differences.items()]
+    print_table(CellTable(DIFFERENCES, cells, numeric=range(1, len(DIFFERENCES))))
+    _print_telemetry(document.telemetry)
+    largest = sorted(slices, key=lambda each: -abs(each.guarded_return - each.unguarded_return))[:MAX_SLICES]
+    cells = [_slice_cells(each) for each in sorted(largest, key=lambda each: each.first_session)]
+    title = f"the {MAX_SLICES} slices that the guards changed most; --json has all {len(slices)}"
+    print_table(
+        CellTable(SLICES, cells, numeric=range(2, len(SLICES))), title if len(slices) > MAX_SLICES else "slices"
+    )
+    if document.picture:
+        print_line(f"picture  {document.picture}")
+
+
+def _print_telemetry(telemetry: GuardTelemetry) -> None:
+    """Print the figures of the guards over all slices."""
+    fired = {
+        "drawdown": telemetry.drawdown_rate,
+        "negative return": telemetry.negative_return_rate,
+        "turnover": telemetry.turnover_rate,
+        "shutdown": telemetry.shutdown_rate,
+    }
+    rates = ", ".join(f"{name} {rate:.1%}" for name, rate in fired.items())
+    mean = "" if telemetry.mean_penalty is None else f", by {format_cell(telemetry.mean_penalty)} on average"
+    lines = {
+        "fired": f"{rates} of {telemetry.n_decisions:,} decisions",
+        "scale": f"{telemetry.mean_scale:.3f} on average, at least {telemetry.min_scale:.3f}",
+        "turnover penalty": f"replaced in {telemetry.penalty_rate:.1%} of decisions{mean}",
+        "gross": f"{telemetry.mean_gross:.3f} on average, at most {telemetry.max_gross:.3f}",
+    }
+    print_lines(lines)
+
+
+def _interval_cells(interval: Interval) -> tuple[str, str]:
+    return f"{interval.point:+.2%}", f"{interval.low:+.2%} to {interval.high:+.2%}"
+
+
+def _slice_cells(each: GuardSlice) -> tuple[str, ...]:
+    """Cells of `SLICES`."""
+    telemetry = each.telemetry
+    fired = (telemetry.drawdown_rate, telemetry.negative_return_rate, telemetry.turnover_rate, telemetry.shutdown_rate)
+    return (
+        str(each.first_session),
+        str(each.last_session),
+        *(f"{value:+.1%}" for value in (each.guarded_return, each.unguarded_return, each.baseline_return)),
+        *(f"{value:.1%}" for value in (each.guarded_drawdown, each.unguarded_drawdown)),
+        "/".join(f"{100.0 * rate:.0f}" for rate in fired),
+        *(f"{value:.2f}" for value in (telemetry.mean_scale, telemetry.min_scale)),
+        *(f"{value:.2f}" for value in (telemetry.mean_gross, telemetry.max_gross)),
+        f"{telemetry.penalty_rate:.0%}",
+        format_cell(telemetry.mean_penalty),
+    )
