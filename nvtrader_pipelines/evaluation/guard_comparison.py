@@ -125,9 +125,11 @@ def guard_readiness(
         return "harmful", "the guards cost return: the interval of the difference lies below 0"
     if return_difference.low > 0.0:
         return "ready", "the guards raise the return: the interval of the difference lies above 0"
-    if drawdown_difference.high < 0.0:
-        return "ready", "the guards lower the drawdown, and their cost in return, if any, is not proven"
-    return "open", "neither a higher return nor a lower drawdown is proven"
+    if drawdown_difference.high >= 0.0:
+        return "open", "neither a higher return nor a lower drawdown is proven"
+    if return_difference.point < 0.0:
+        return "open", "the guards lower the drawdown, but the mean return is lower, too"
+    return "ready", "the guards lower the drawdown, and the mean return is no lower"
 
 
 def _slice(record: BacktestRecord, baseline: str) -> GuardSlice:

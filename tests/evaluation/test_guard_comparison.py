@@ -95,7 +95,8 @@ def test_mean_interval_of_equal_differences_is_a_point():
     ("earned", "lost", "fired", "word"),
     [
         ((0.001, 0.02), (-0.01, 0.01), True, "ready"),
-        ((-0.01, 0.001), (-0.02, -0.001), True, "ready"),
+        ((-0.01, 0.02), (-0.02, -0.001), True, "ready"),
+        ((-0.01, 0.001), (-0.02, -0.001), True, "open"),  # a lower mean return
         ((-0.02, -0.001), (-0.02, -0.001), True, "harmful"),
         ((-0.01, 0.01), (-0.01, 0.01), True, "open"),
         ((-0.01, 0.01), (0.001, 0.02), True, "open"),
