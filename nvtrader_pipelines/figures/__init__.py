@@ -2,6 +2,7 @@
 
 from nvtrader_pipelines.figures.comparison_figure import comparison_figure
 from nvtrader_pipelines.figures.equity import equity_figure
+from nvtrader_pipelines.figures.exposure_figure import exposure_figure
 from nvtrader_pipelines.figures.learning import learning_figure
 from nvtrader_pipelines.figures.portfolio_figures import account_figures, plan_figures, stages_figures
 from nvtrader_pipelines.figures.prudex_compass import prudex_figures
@@ -20,6 +21,7 @@ __all__ = [
     "account_figures",
     "comparison_figure",
     "equity_figure",
+    "exposure_figure",
     "importance_figure",
     "learning_figure",
     "plan_figures",
