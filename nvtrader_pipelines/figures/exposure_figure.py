@@ -97,9 +97,9 @@ def _draw_financing(axes: Axes, curve: pl.DataFrame) -> list[EndLabel]:
     axes.plot(date2num(curve["session"].to_numpy()), paid, color=GREEN, linewidth=1.6)
     axes.set_ylim(bottom=0.0)
     axes.set_ylabel("financing,\ncumulative")
-    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_locator(MaxNLocator(4, prune="lower"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    return [EndLabel(float(paid[-1]), f"{paid[-1]:.0%} of equity", GREEN)]
+    return [EndLabel(float(paid[-1]), f"{paid[-1]:.1%} of equity", GREEN)]
 
 
 def _draw_guards(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
@@ -120,5 +120,5 @@ def _draw_scale(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
     axes.step(date2num(decisions["session"].to_numpy()), scale, where="post", color=VERMILION, linewidth=1.2)
     axes.set_ylim(0.0, 1.08)
     axes.set_ylabel("scale of\nweights")
-    axes.set_yticks([0.0, 0.5, 1.0])
+    axes.set_yticks([0.5, 1.0])
     return [EndLabel(float(scale[-1]), f"scale, mean {scale.mean():.2f}", VERMILION)]

@@ -309,6 +309,14 @@ def test_a_portfolio_of_few_names_and_one_decision_has_a_weights_figure():
     assert figures.weights_figure(action_logs(n_names=2, n_decisions=1), "Weights over time").png()
 
 
+def test_weights_of_a_levered_portfolio_have_debt_below_zero():
+    levered = action_logs(n_names=2, n_decisions=2).with_columns(executed_weights=pl.lit([0.9, 0.6, -0.5]))
+    axes = figures.weights_figure(levered, "Weights over time").figure.axes[0]
+    assert axes.get_ylim() == pytest.approx((-0.5, 1.5))
+    axes = figures.weights_figure(action_logs(), "Weights over time").figure.axes[0]
+    assert axes.get_ylim() == (0.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("figure", "record"), [(figures.weights_figure, action_logs), (figures.reward_terms_figure, decomposition)]
 )

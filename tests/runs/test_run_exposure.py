@@ -1,38 +1,20 @@
 """Leverage and guards of a stored run."""
 
-import json
-
-import polars as pl
 import pytest
 
-from nvtrader_pipelines.portfolio.pipeline.stage import Guards
 from nvtrader_pipelines.runs.run_exposure import read_guard_telemetry, read_leverage
 from nvtrader_pipelines.runs.run_pictures import exposure_pictures
 from nvtrader_pipelines.service.cli.pages.run_pages import exposure_facts
 from nvtrader_pipelines.service.documents.run_facts import run_document
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
-from tests.homes import KEY, copy_home
-
-
-def run_of(store):
-    return store.ledger.run(store.policies.read_latest(KEY).run_id)
-
-
-def read_account(store, table):
-    return store.tables.read(table, {"run_id": [run_of(store).run_id], "kind": ["ensemble"]})
+from tests.homes import KEY, copy_home, expose_run, read_account, run_of
 
 
 @pytest.fixture
 def exposed(built_home, tmp_path):
     """Store of a home whose run is levered, with guards."""
-    store = Store(copy_home(built_home, tmp_path / "home"))
-    where = {"run_id": [run_of(store).run_id], "kind": ["ensemble"]}
-    closes = read_account(store, EQUITY_CURVES).with_columns(gross=1.5, financing=0.0001)
-    store.tables.replace(EQUITY_CURVES, closes, where)
-    info = json.dumps({"guards": Guards(drawdown=True, scale=0.5)._asdict()})
-    store.tables.replace(TRAJECTORIES, read_account(store, TRAJECTORIES).with_columns(info=pl.lit(info)), where)
-    return store
+    return expose_run(copy_home(built_home, tmp_path / "home"))
 
 
 def test_run_of_long_only_account_without_guards_has_no_exposure(built_home):
