@@ -57,7 +57,7 @@ const CHARTS = {
   },
   async gross() {
     const { gross: { sessions, gross, before_cap } } = await readCurves();
-    const lines = [["--c-sky", "before the cap", before_cap], ["--c-policy", "at the close", gross]].filter((line, i) => i || before_cap.some((value, j) => value > gross[j]));
+    const lines = [["--c-equal", "before the cap", before_cap], ["--c-policy", "at the close", gross]].filter((line, i) => i || before_cap.some((value, j) => value > gross[j]));
     key("gross", lines.map(([tone, name, values]) => [tone, "solid", name, `at most ${format(Math.max(...values))}`]));
     return [lines.map(([tone, name, y]) => ({ x: sessions, y, mode: "lines", name, line: { color: color(tone), width: 1.25 }, hovertemplate: "%{x}: %{y:.2f}<extra>%{fullData.name}</extra>" })), layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ nticks: 6, title: titled("gross") }) })];
   },
