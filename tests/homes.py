@@ -1,5 +1,6 @@
 """Small home folders: three synthetic names over three years, and an experiment of seconds."""
 
+import json
 import os
 import pty
 import shutil
@@ -17,13 +18,17 @@ import yaml
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
+from nvtrader_pipelines.portfolio.pipeline.stage import Guards
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import (
     ACTIVE_POLICY,
     BARS,
     DELIVERIES,
+    EQUITY_CURVES,
     MARKET_PANEL,
     PROMOTION_DECISIONS,
     RATIO_CURVE,
@@ -31,6 +36,7 @@ from nvtrader_pipelines.storage.tables import (
     SCOREBOARD,
     SCORECARDS,
     TABLES,
+    TRAJECTORIES,
 )
 from tests.markets import synthetic_bars
 
@@ -130,6 +136,29 @@ def copy_home(home: Home, root: Path) -> Home:
     """Copy a home, so that a test may write it."""
     shutil.copytree(home.root, root)
     return Home(root)
+
+
+def run_of(store: Store) -> LedgerRun:
+    """Run of a built home's experiment."""
+    return store.ledger.run(store.policies.read_latest(KEY).run_id)
+
+
+def read_account(store: Store, table: Table) -> pl.DataFrame:
+    """Rows of the account of a built home's run."""
+    return store.tables.read(table, {"run_id": [run_of(store).run_id], "kind": ["ensemble"]})
+
+
+def expose_run(home: Home) -> Store:
+    """Make the run of a built home levered, with a guard that fired in every decision."""
+    store = Store(home)
+    info = json.dumps({"guards": Guards(drawdown=True, scale=0.5)._asdict()})
+    for table, columns in {
+        EQUITY_CURVES: {"gross": 1.5, "gross_before_cap": 1.6, "financing": 0.0001},
+        TRAJECTORIES: {"info": pl.lit(info)},
+    }.items():
+        rows = read_account(store, table).with_columns(**columns)
+        store.tables.replace(table, rows, {"run_id": [run_of(store).run_id], "kind": ["ensemble"]})
+    return store
 
 
 def run_on_terminal(home: Home, *arguments: str, command: Path) -> tuple[int, str]:

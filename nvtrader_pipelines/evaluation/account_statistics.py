@@ -49,6 +49,21 @@ def effective_names(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
+class Leverage:
+    """Gross of an account at its closes, and what its debt and short positions cost."""
+
+    mean_gross: float
+    max_gross: float
+    financing_per_year: float  # interest and borrow fees, fraction of equity
+
+
+def leverage(gross: NDArray[np.float64], financing: NDArray[np.float64]) -> Leverage:
+    """Leverage of an account, from gross at each close (n,) and financing per session (n,)."""
+    closes, paid = _require_finite("gross", gross), _require_finite("financing", financing)
+    return Leverage(float(closes.mean()), float(closes.max()), float(paid.mean()) * SESSIONS_PER_YEAR)
+
+
+@dataclass(frozen=True)
 class ExecutionLatency:
     """Seconds between a decision's data and its weights."""
 

@@ -42,6 +42,17 @@ class GuardTelemetry:
         return max(self.drawdown_rate, self.turnover_rate, self.shutdown_rate) > 0.0 or self.min_scale < 1.0
 
 
+def decode_guards(info: pl.Series) -> pl.Series:
+    """Guards of decisions from the column `info` of their rows; null where a decision has none."""
+    return info.str.json_decode(pl.Struct({"guards": GUARDS})).struct.field("guards")
+
+
+def guard_rows(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the decisions that have guards: account, step, session and guards."""
+    keys = decisions.select("policy", "kind", "fold", "step", "session")
+    return keys.with_columns(decode_guards(decisions["info"])).drop_nulls("guards").unnest("guards")
+
+
 def guard_telemetry(info: pl.Series, gross: NDArray[np.float64] | None = None) -> GuardTelemetry:
     """Summarize the guards of an account from the column `info` of its trajectory.
 
@@ -52,8 +63,7 @@ def guard_telemetry(info: pl.Series, gross: NDArray[np.float64] | None = None) -
     Raises:
         ValueError: if no decision has guards.
     """
-    decoded = info.str.json_decode(pl.Struct({"guards": GUARDS})).struct.field("guards")
-    guards = decoded.drop_nulls().struct.unnest()
+    guards = decode_guards(info).drop_nulls().struct.unnest()
     if guards.is_empty():
         raise ValueError(
             f"telemetry needs decisions of a timing with guards, but none of {len(info)} has guards; choose the timing "

@@ -2,6 +2,7 @@
 
 from nvtrader_pipelines.figures.comparison_figure import comparison_figure
 from nvtrader_pipelines.figures.equity import equity_figure
+from nvtrader_pipelines.figures.exposure_figure import exposure_figure
 from nvtrader_pipelines.figures.guard_figure import guard_slices_figure
 from nvtrader_pipelines.figures.learning import learning_figure
 from nvtrader_pipelines.figures.portfolio_figures import account_figures, plan_figures, stages_figures
@@ -21,6 +22,7 @@ __all__ = [
     "account_figures",
     "comparison_figure",
     "equity_figure",
+    "exposure_figure",
     "guard_slices_figure",
     "importance_figure",
     "learning_figure",

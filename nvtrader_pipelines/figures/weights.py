@@ -27,12 +27,13 @@ from nvtrader_pipelines.figures.canvas import (
     select_account,
 )
 from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
 _COLORS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW)
 
 
 def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = None) -> Picture:
-    """Draw executed weights as stacked areas: the seven largest on average, the others, cash.
+    """Draw executed weights as stacked areas: the seven largest on average, the others, cash; debt is below zero.
 
     The logs have session, symbols (cash last) and executed_weights; with several accounts (policy, kind), the ensemble
     is drawn.
@@ -49,9 +50,13 @@ def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = Non
     figure = new_figure(title, note)
     axes = panel(figure, 0.095, 0.13, 0.82, 0.88)
     colors = [color for _, color, _ in bands]
-    heights = [height for _, _, height in bands]
-    axes.stackplot(sessions, heights, colors=colors, step="post", linewidth=0)
+    heights = np.array([height for _, _, height in bands])
+    above, below = heights.clip(0.0, None), heights.clip(None, 0.0)
+    axes.stackplot(sessions, above, colors=colors, step="post", linewidth=0)
     _finish(axes)
+    if (below < -ROUNDING).any():
+        axes.stackplot(sessions, below, colors=colors, step="post", linewidth=0)
+        axes.set_ylim(below.sum(axis=0).min(), above.sum(axis=0).max())
     label_ends(axes, _labels(bands))
     figure.text(0.836, 0.93, "mean weight", fontsize=TEXT, color=GREY)
     return Picture(figure)
@@ -80,7 +85,8 @@ def _bands(names: list[str], weights: NDArray[np.float64]) -> list[_Band]:
 
 def _labels(bands: list[_Band]) -> list[EndLabel]:
     """A label at the middle of each band's last height."""
-    ends = np.cumsum([height[-1] for _, _, height in bands])
+    last = np.array([height[-1] for _, _, height in bands])
+    ends = np.where(last < 0.0, last.clip(None, 0.0).cumsum(), last.clip(0.0, None).cumsum())
     return [
         EndLabel(end - height[-1] / 2.0, f"{name}  {height[:-1].mean():.1%}", color)
         for (name, color, height), end in zip(bands, ends.tolist(), strict=True)

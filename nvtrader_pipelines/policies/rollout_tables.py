@@ -30,8 +30,9 @@ STEP = TableSchema(
     Column(
         "info",
         pl.String,
-        "JSON: reward_terms, termination that struck; of tests also reasons for cut or held weights, and guards; "
-        "of trainings through the pipeline, truncated: whether a limit cut the weights",
+        "JSON: reward_terms, termination that struck; of tests also reasons for cut or held weights, and guards: which "
+        "guards of the timing fired and what they applied (columns of rl.guards), null without guards; of trainings "
+        "through the pipeline also truncated: whether a limit cut the weights",
     ),
 )
 TRAJECTORY = TableSchema(

@@ -1,5 +1,6 @@
-"""Pictures of runs on request: a comparison on shared sessions, and a tear sheet."""
+"""Pictures of runs: exposure, and on request a comparison on shared sessions and a tear sheet."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +9,21 @@ from pathlib import Path
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.guard_telemetry import guard_rows
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.session_windows import session_windows, window_distribution
 from nvtrader_pipelines.evaluation.shared_sessions import select_shared_sessions, shared_curves, shared_figures
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.figures import comparison_figure, session_windows_figure, tear_sheet_figure
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.figures import (
+    comparison_figure,
+    exposure_figure,
+    session_windows_figure,
+    tear_sheet_figure,
+)
+from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.picture_files import write_picture
@@ -77,6 +86,25 @@ def account_labels(runs: Sequence[LedgerRun]) -> list[str]:
     return [
         f"{name} {short_id(run.run_id)}" if counts[name] > 1 else name for name, run in zip(names, runs, strict=True)
     ]
+
+
+def exposure_pictures(
+    spec: ExperimentSpec, curves: pl.DataFrame, trajectories: pl.DataFrame, note: str
+) -> dict[str, Picture]:
+    """Draw the exposure of an experiment's account by name; nothing if it is long-only without guards.
+
+    Args:
+        spec: the experiment.
+        curves: rows of `rl.equity_curves`.
+        trajectories: rows of `rl.trajectories`.
+        note: below the panels.
+    """
+    guards = guard_rows(trajectories.filter(kind="ensemble"))
+    if not spec.environment.is_levered and guards.is_empty():
+        return {}
+    limits = {"cap at the close": spec.environment.close_cap, "limit of targets": spec.pipeline.max_gross}
+    finite = {name: limit for name, limit in limits.items() if math.isfinite(limit)}
+    return {"exposure": exposure_figure(curves, guards, finite, f"{spec.name}: exposure over time", note)}
 
 
 def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:

@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nvtrader_pipelines.evaluation.account_statistics import (
+    Leverage,
     cost_per_year,
     effective_names,
     execution_latency,
     exposure,
+    leverage,
     turnover_per_year,
 )
 
@@ -36,6 +38,10 @@ def test_unequal_holdings_are_fewer_names(weights):
 
 def test_effective_names_of_short_positions_and_cash():
     assert effective_names(np.array([[0.5, -0.5], [0.0, 0.0], [0.3, 0.0]])).tolist() == [2.0, 0.0, 1.0]
+
+
+def test_leverage_has_mean_and_highest_gross_and_financing_of_a_year():
+    assert leverage(np.array([1.0, 1.5, 2.0]), np.full(3, 0.0001)) == Leverage(1.5, 2.0, pytest.approx(0.0252))
 
 
 def test_execution_latency_is_the_median_and_the_99th_percentile():

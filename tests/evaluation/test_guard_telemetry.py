@@ -7,7 +7,7 @@ import pytest
 
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
-from nvtrader_pipelines.evaluation.guard_telemetry import GUARDS, GuardTelemetry, guard_telemetry
+from nvtrader_pipelines.evaluation.guard_telemetry import GUARDS, GuardTelemetry, guard_rows, guard_telemetry
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
@@ -81,6 +81,9 @@ def test_walk_records_the_guards_of_each_decision():
     ]
     rows = backtest(panel, spec, [Block(0, 1, 5)], accounts).trajectories.sort("step")
     own, other = (rows.filter(policy=name)["info"] for name in ("guarded", "equal_weight"))
+    assert guard_rows(rows).select("policy", "step", "n_shutdown").rows() == [
+        ("guarded", step, n) for step, n in enumerate([0, 1, 2, 1, 1])
+    ]
     assert [json.loads(each)["guards"]["n_shutdown"] for each in own] == [0, 1, 2, 1, 1]
     assert [json.loads(each)["guards"]["drawdown"] for each in own] == [False, True, True, True, True]
     assert {json.loads(each)["guards"] for each in other} == {None}

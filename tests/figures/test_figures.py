@@ -8,12 +8,14 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines import figures
+from nvtrader_pipelines.evaluation.guard_telemetry import GUARDS
 from nvtrader_pipelines.evaluation.regime_evaluation import SegmentIntervals, evaluate_regimes
 from nvtrader_pipelines.evaluation.shared_sessions import shared_curves
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.figures.regime_figures import regimes_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figure
 from nvtrader_pipelines.market.regimes import regime_labels
+from nvtrader_pipelines.portfolio.pipeline.stage import Guards
 from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
 from tests.figures.pictures import pixels
 from tests.markets import csv_file, market_tables, synthetic_bars, synthetic_sessions
@@ -144,7 +146,24 @@ def shared(n_sessions=200, n_accounts=8):
     return shared_curves(pl.concat(rows))
 
 
+def exposures(gross=1.5):
+    """Closes of an account with this gross, which is a tenth higher before the cap where it is levered."""
+    days = synthetic_sessions(60).tolist()
+    before, financing = (1.1 * gross, 0.0001) if gross > 1.0 else (gross, 0.0)
+    return pl.DataFrame({"session": days}).with_columns(
+        gross=gross, gross_before_cap=before, financing=pl.lit(financing)
+    )
+
+
+def fired_guards(n_decisions=60, scale=0.5):
+    """Decisions with guards, of which every second was in a drawdown."""
+    rows = [Guards(drawdown=i % 2 == 0, scale=scale, n_shutdown=i % 3)._asdict() for i in range(n_decisions)]
+    days = pl.Series("session", synthetic_sessions(60).tolist()[:n_decisions])
+    return pl.DataFrame(rows, schema=dict(GUARDS)).insert_column(0, days)
+
+
 FIGURES = {
+    "exposure": lambda note: figures.exposure_figure(exposures(), fired_guards(), {"cap": 1.5}, "ppo", note).png(),
     "comparison": lambda note: figures.comparison_figure(shared(), "8 runs", note).png(),
     "scoreboard": lambda note: scoreboard_figure(board().drop_nulls("rank"), note).png(),
     "regimes": lambda note: regimes_figure(regimes(), "Regimes", note).png(),
@@ -157,6 +176,21 @@ FIGURES = {
         decomposition(), "Reward by term, summed over time", note
     ).png(),
 }
+
+
+@pytest.mark.parametrize(
+    ("gross", "guards", "panels"),
+    [
+        (1.5, fired_guards(0), ["gross", "financing"]),
+        (0.9, fired_guards(scale=1.0), ["gross", "guards"]),
+        (0.9, fired_guards(scale=0.5), ["gross", "guards", "scale"]),
+        (1.5, fired_guards(scale=0.5), ["gross", "financing", "guards", "scale"]),
+    ],
+)
+def test_exposure_has_panels_for_what_the_account_has(gross, guards, panels):
+    axes = figures.exposure_figure(exposures(gross), guards, {}, "ppo").figure.axes
+    assert [re.split(r"\W", each.get_ylabel())[0] for each in axes] == panels
+    assert len(axes[0].lines) == (2 if gross > 1.0 else 1)
 
 
 def test_a_scoreboard_without_anybody_ranked_has_no_figure():
@@ -273,6 +307,14 @@ def test_ratio_curve_shows_reported_period_if_there_is_one():
 
 def test_a_portfolio_of_few_names_and_one_decision_has_a_weights_figure():
     assert figures.weights_figure(action_logs(n_names=2, n_decisions=1), "Weights over time").png()
+
+
+def test_weights_of_a_levered_portfolio_have_debt_below_zero():
+    levered = action_logs(n_names=2, n_decisions=2).with_columns(executed_weights=pl.lit([0.9, 0.6, -0.5]))
+    axes = figures.weights_figure(levered, "Weights over time").figure.axes[0]
+    assert axes.get_ylim() == pytest.approx((-0.5, 1.5))
+    axes = figures.weights_figure(action_logs(), "Weights over time").figure.axes[0]
+    assert axes.get_ylim() == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
+from nvtrader_pipelines.runs.run_pictures import exposure_pictures
 from nvtrader_pipelines.runs.train_walk_judge import walk_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -27,7 +28,7 @@ ACTION_LOGS_KEY = dg.AssetKey(["rl", "action_logs"])
 
 DESCRIPTIONS = {
     TRAJECTORIES: "One row per account and decision: hash of the observation, action, reward.",
-    EQUITY_CURVES: "One row per account and session: equity after costs, drawdown, turnover, cost, cash.",
+    EQUITY_CURVES: "One row per account and session: equity after costs, drawdown, turnover, cost, gross, financing.",
     ACTION_LOGS: "One row per account and decision: target weights, executed weights and trades per name.",
     REWARD_DECOMPOSITION: "One row per account, decision and reward term.",
 }
@@ -63,7 +64,9 @@ def walk_forward(
     stored = partial(store_pictures, store.home, partition_key=context.partition_key)
     yield table_result(store, TRAJECTORIES, len(record.trajectories))
     curves = equity_figure(record.equity_curves, f"{name}: equity after costs", plan.spec.report_from, note)
-    yield table_result(store, EQUITY_CURVES, len(record.equity_curves), stored("equity_curves", {"equity": curves}))
+    exposure = exposure_pictures(plan.spec, record.equity_curves, record.trajectories, note)
+    pictures = stored("equity_curves", {"equity": curves, **exposure})
+    yield table_result(store, EQUITY_CURVES, len(record.equity_curves), pictures)
     weights = weights_figure(record.action_logs, f"{name}: weights over time", note)
     yield table_result(store, ACTION_LOGS, len(record.action_logs), stored("action_logs", {"weights": weights}))
     terms = reward_terms_figure(record.reward_decomposition, f"{name}: cumulative reward by term", note)

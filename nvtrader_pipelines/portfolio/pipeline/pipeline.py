@@ -109,6 +109,12 @@ class WeightPipeline(Component):
         """Names of the stages that are limits."""
         return (*(limit.kind for limit in self.limits), RESTRICTED)
 
+    @property
+    def max_gross(self) -> float:
+        """Highest gross of the target weights."""
+        (limit,) = (limit for limit in self.limits if isinstance(limit, GrossExposure))
+        return self.risk_limits.max_gross if limit.max_gross is None else limit.max_gross
+
     def start(self, panel: MarketPanel) -> Run:
         """Return the pipeline for one panel, from a proposal (N+1,) to target weights.
 

@@ -1,15 +1,17 @@
 """What a run's page draws and replays: curves, reward terms, weights and decisions of its own account."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
+from nvtrader_pipelines.evaluation.guard_telemetry import guard_rows
 from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.runs.run_exposure import read_leverage
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
@@ -19,6 +21,7 @@ from nvtrader_pipelines.storage.tables import (
     EQUITY_CURVES,
     REWARD_DECOMPOSITION,
     TRAINING_CURVES,
+    TRAJECTORIES,
     Table,
 )
 
@@ -35,6 +38,14 @@ class AccountCurve(Document):
     sessions: tuple[date, ...]
     equity: Values  # 1 at the start
     drawdown: Values  # positive fractions
+
+
+class GrossCurve(Document):
+    """Gross of the run's account at each close, thinned."""
+
+    sessions: tuple[date, ...]
+    before_cap: Values  # before the cap at the close
+    gross: Values
 
 
 class TermCurve(Document):
@@ -74,6 +85,7 @@ class RunCharts(Document):
     """Curves of a run's page."""
 
     equity: tuple[AccountCurve, ...]  # of the run, then of its baselines
+    gross: GrossCurve | None  # null where gross is at most 1
     rewards: tuple[TermCurve, ...]  # the total last
     weight_sessions: tuple[date, ...]
     weights: tuple[WeightBand, ...]  # bottom to top
@@ -91,6 +103,7 @@ class ReplayedDecision(Document):
     before: Values  # weights held, cash last
     after: Values  # just after the fill
     rewards: dict[str, float]  # of the step that the decision begins, by term
+    guards: tuple[str, ...] | None  # that fired, in words; null without guards
 
 
 class Replay(Document):
@@ -105,11 +118,13 @@ class Replay(Document):
 
 def run_charts(store: Store, run: LedgerRun) -> RunCharts:
     """Curves of a run; empty where it has no tests."""
-    equity = _rows(store, run, EQUITY_CURVES, ["policy", "kind", "session", "equity", "drawdown"])
+    columns = ["policy", "kind", "session", "equity", "drawdown", "gross", "gross_before_cap"]
+    equity = _rows(store, run, EQUITY_CURVES, columns)
     accounts = equity.filter(pl.col("kind") != "policy").sort(pl.col("kind") != "ensemble", "policy", "session")
     sessions, bands = _weight_bands(_own(_rows(store, run, ACTION_LOGS)))
     return RunCharts(
         equity=tuple(map(_account_curve, accounts.partition_by("policy", maintain_order=True))),
+        gross=_gross_curve(_own(equity)) if read_leverage(store, run) else None,
         rewards=tuple(_term_curves(_own(_rows(store, run, REWARD_DECOMPOSITION)))),
         weight_sessions=sessions,
         weights=bands,
@@ -139,6 +154,8 @@ def replay(store: Store, run: LedgerRun, fold: int) -> Replay:
     by_step = {
         step: dict(rows.select("term", "contribution").iter_rows()) for (step,), rows in rewards.group_by("step")
     }
+    steps = store.tables.read(TRAJECTORIES, {"run_id": [run.run_id], "kind": ["ensemble"], "fold": [fold]})
+    guards = {row["step"]: _guards_in_words(row) for row in guard_rows(steps).iter_rows(named=True)}
     joined = decisions.join(curve.select("session", "equity", "drawdown"), on="session", how="left")
     within = curve.filter(
         is_of_fold | (pl.col("session") == decisions["session"][0])
@@ -156,6 +173,7 @@ def replay(store: Store, run: LedgerRun, fold: int) -> Replay:
                 before=tuple(np.subtract(row["executed_weights"], row["trades"]).tolist()),
                 after=tuple(row["executed_weights"]),
                 rewards=by_step.get(row["step"], {}),
+                guards=guards.get(row["step"]),
             )
             for row in joined.iter_rows(named=True)
         ),
@@ -195,6 +213,28 @@ def _account_curve(rows: pl.DataFrame) -> AccountCurve:
         equity=tuple(thinned["equity"]),
         drawdown=tuple(thinned["drawdown"]),
     )
+
+
+def _gross_curve(rows: pl.DataFrame) -> GrossCurve:
+    ordered = rows.sort("session")
+    places = [kept_places(ordered[name].to_numpy()) for name in ("gross_before_cap", "gross")]
+    thinned = ordered[np.union1d(*places)]
+    return GrossCurve(
+        sessions=tuple(thinned["session"]),
+        before_cap=tuple(thinned["gross_before_cap"]),
+        gross=tuple(thinned["gross"]),
+    )
+
+
+def _guards_in_words(guards: Mapping[str, Any]) -> tuple[str, ...]:
+    """Guards of a decision that fired, and what they applied."""
+    words = {
+        f"drawdown: weights scaled by {guards['scale']:.2f}": guards["drawdown"],
+        "negative return": guards["negative_return"],
+        "turnover": guards["turnover"],
+        f"names shut down: {guards['n_shutdown']}": guards["n_shutdown"],
+    }
+    return tuple(text for text, has_fired in words.items() if has_fired)
 
 
 def _term_curves(rows: pl.DataFrame) -> list[TermCurve]:

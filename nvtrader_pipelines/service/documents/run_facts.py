@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.evaluation.account_statistics import Leverage
+from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from nvtrader_pipelines.evaluation.session_windows import WINDOW_DISTRIBUTION
+from nvtrader_pipelines.runs.run_exposure import read_guard_telemetry, read_leverage
 from nvtrader_pipelines.runs.run_tables import suggest_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
@@ -79,6 +82,8 @@ class RunDocument(Document):
     spec: dict[str, Any]  # of its version, as registered
     policies: tuple[PolicyFile, ...]
     figures: tuple[Figures, ...]  # by account and period
+    leverage: Leverage | None  # of its account over all tests; null where its gross is at most 1
+    guards: GuardTelemetry | None  # of its account over all tests; null without guards
     events: tuple[RunEvent, ...]  # oldest first
     views: tuple[str, ...]  # names in DuckDB
     warnings: tuple[str, ...]
@@ -234,6 +239,8 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         spec=version_content(store.ledger, run.partition_key),
         policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
         figures=rows_of(Figures, with_openings(store, figures)),
+        leverage=read_leverage(store, run),
+        guards=read_guard_telemetry(store, run),
         events=rows_of(RunEvent, store.ledger.events(run.run_id)),
         views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
         warnings=tuple(warning for warnings in completed for warning in warnings),

@@ -3,6 +3,8 @@
 CAPTIONS = {  # by the beginning of the picture's name
     "equity": "Equity of one unit after costs, on a logarithmic scale, with the drawdown below: the policy thick, its "
     "seeds thin, the baselines in dashes. The reported period is shaded.",
+    "exposure": "Gross of the policy's account at each close, before the cap at the close and after it, with its "
+    "limits; below, interest and borrow fees paid so far, and the decisions in which guards fired, with their shares.",
     "ratio_curve": "Net Sharpe ratio of every completed run in the order of their ends, with its 95 % interval; below, "
     "the probability that it exceeds what the best of all trials reaches by luck, and the largest drawdown. "
     "Small points are the trials of searches on their validation.",

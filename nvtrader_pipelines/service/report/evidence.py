@@ -69,7 +69,8 @@ class Evidence:
 
     def run_plots(self, asset: str, label: str, partition_key: str) -> list[Plot]:
         """List the pictures of an asset for one run."""
-        paths = sorted((self.store.home.pictures / asset / partition_key).glob("*.svg"), reverse=True)
+        folder = self.store.home.pictures / asset / partition_key
+        paths = sorted(folder.glob("*.svg"), key=lambda path: caption_order(path.stem))
         return [Plot(f"{label}: {to_words(path.stem)}", f"{label}. {find_caption(path.stem)}", path) for path in paths]
 
 

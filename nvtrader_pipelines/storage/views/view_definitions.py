@@ -1,6 +1,7 @@
 """DuckDB views over the current files of the tables."""
 
 import glob
+import json
 from collections.abc import Iterable
 
 import duckdb
@@ -8,6 +9,7 @@ import polars as pl
 from pyiceberg.types import IcebergType, ListType, NestedField
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.evaluation.guard_telemetry import GUARDS
 from nvtrader_pipelines.storage.iceberg.commits import live_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -26,6 +28,14 @@ SELECT spec_hash, run_id, policy, kind, fold, step, session,
 FROM {prefix}rl.action_logs
 """
 
+BY_GUARDS = """
+CREATE OR REPLACE VIEW {prefix}rl.guards AS
+SELECT spec_hash, run_id, policy, kind, fold, step, session, unnest(guards)
+FROM (SELECT spec_hash, run_id, policy, kind, fold, step, session, json_transform(info, {structure}).guards AS guards
+      FROM {prefix}rl.trajectories)
+WHERE guards IS NOT NULL
+"""
+
 BY_ITERATION = """
 CREATE OR REPLACE VIEW {prefix}{view} AS
 SELECT span ->> '$.attributes.session' AS session_id, (span ->> '$.attributes.proposal')::BIGINT AS proposal,
@@ -36,6 +46,8 @@ SELECT span ->> '$.attributes.session' AS session_id, (span ->> '$.attributes.pr
 FROM (SELECT TRY_CAST(unnest(string_split(content, chr(10))) AS JSON) AS span FROM read_text({files}))
 WHERE span ->> '$.name' = {iteration}
 """  # without the files it is empty, and a torn line is left out
+
+GUARD_TYPES = {pl.Boolean: "BOOLEAN", pl.Int64: "BIGINT", pl.Float64: "DOUBLE"}
 
 
 def quote_literal(text: str) -> str:
@@ -95,6 +107,8 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
         for column in table.schema.columns:
             _comment_column(connection, name, column.name, column.doc)
     connection.execute(BY_ASSET.format(prefix=prefix))
+    guards = {field.name: GUARD_TYPES[field.dtype.base_type()] for field in GUARDS.fields}
+    connection.execute(BY_GUARDS.format(prefix=prefix, structure=quote_literal(json.dumps({"guards": guards}))))
     files, iteration = quote_literal(f"{glob.escape(str(store.home.spans_file))}*"), quote_literal(ITERATION)
     connection.execute(BY_ITERATION.format(prefix=prefix, view=SPANS.name, files=files, iteration=iteration))
     for column in SPANS.schema.columns:

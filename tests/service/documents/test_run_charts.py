@@ -10,6 +10,7 @@ from nvtrader_pipelines.service.documents.run_charts import kept_places, replay,
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
+from tests.homes import copy_home, expose_run, run_of
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,20 @@ def test_replayed_decisions_are_those_of_the_log(store, run):
     assert first.rewards == dict(rewards.select("term", "contribution").iter_rows())
     with pytest.raises(StorageError, match="fold 99"):
         replay(store, run, 99)
+
+
+def test_long_only_run_without_guards_has_no_gross_and_no_words_on_guards(store, run):
+    assert run_charts(store, run).gross is None
+    assert {decision.guards for decision in replay(store, run, 0).decisions} == {None}
+
+
+def test_levered_run_has_its_gross_and_the_guards_of_each_decision(built_home, tmp_path):
+    store = expose_run(copy_home(built_home, tmp_path / "home"))
+    gross = run_charts(store, run_of(store)).gross
+    assert (set(gross.gross), set(gross.before_cap)) == ({1.5}, {1.6})
+    assert len(gross.sessions) == len(gross.gross)
+    guards = {decision.guards for decision in replay(store, run_of(store), 0).decisions}
+    assert guards == {("drawdown: weights scaled by 0.50",)}
 
 
 def test_library_names_agent_and_claim_of_every_run(store):

@@ -6,11 +6,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.portfolio.pipeline.stage import Guards
 from nvtrader_pipelines.storage.files import append_rotated
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES, TRAJECTORIES
 from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
 from nvtrader_pipelines.storage.views.published_file import read_query
 from nvtrader_pipelines.storage.views.publishing import publish
@@ -81,6 +82,17 @@ def test_actions_by_asset_view_unnests_the_lists(store, home):
     publish(store)
     found = query_views(store, "SELECT symbol, target_weight, executed_weight, trade FROM rl.actions_by_asset")
     assert found.rows() == [("AAA", 0.5, 0.4, 0.4), ("BBB", 0.5, 0.5, 0.5), ("cash", 0.0, 0.1, -0.9)]
+
+
+def test_guards_view_has_the_decisions_with_guards(store, home):
+    guards = [Guards(n_shutdown=2, probe=0.05), None, Guards(drawdown=True, scale=0.5, turnover_penalty=0.0075)]
+    infos = [json.dumps({"reward_terms": {}, "guards": each and each._asdict()}) for each in guards]
+    infos.append('{"reward_terms": {}, "truncated": true}')
+    rows = run_rows(TRAJECTORIES, "r", len(infos), policy="p").with_columns(pl.Series("info", infos))
+    store.tables.replace(TRAJECTORIES, rows, run_keys("r"))
+    publish(store)
+    found = query_views(store, f"SELECT step, {', '.join(Guards._fields)} FROM rl.guards ORDER BY step")
+    assert found.rows() == [(0, *guards[0]), (2, *guards[2])]
 
 
 def test_completed_run_has_its_own_views(store, home):

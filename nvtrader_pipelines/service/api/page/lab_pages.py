@@ -62,6 +62,7 @@ class Draft(Body):
 SECTIONS = {
     "verdict": "Verdict",
     "equity": "Equity",
+    "gross": "Gross",
     "folds": "Folds",
     "rewards": "Rewards, weights",
     "replay": "Replay",
@@ -234,12 +235,14 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "period": "",
         "accounts": accounts,
         "own": own,
+        "leverage": document.leverage,
         "folds": [],
         "tested": tested_folds(store, row) if own else [],
     }
     values |= _verdict_values(shared, row, accounts, period) if own else {}
     shown = {
         **dict.fromkeys(("equity", "rewards", "episodes"), own is not None),
+        "gross": document.leverage is not None,
         "folds": bool(values["folds"]),
         "replay": bool(values["tested"]),
         "training": has_training,

@@ -78,7 +78,7 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     """Print a run: verdict, facts and figures, with `spec`, `files` and `events` among the details."""
     run = document.run.model_dump(mode="json")
     wide_console().print(f"{document.verdict}\n", style="bold")
-    _print_facts({name: run[name] for name in RUN_FACTS})
+    _print_facts({**{name: run[name] for name in RUN_FACTS}, **exposure_facts(document)})
     if "spec" in details:
         print_part("spec", _spec_rows(document.spec), "")
     if "files" in details:
@@ -98,6 +98,24 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     hidden = [f"--{name}" for name in RUN_DETAILS if name not in details]
     if hidden:
         print_line(f"more: {', '.join(hidden)}", "dim")
+
+
+def exposure_facts(document: RunDocument) -> dict[str, str]:
+    """Facts on leverage and guards of a run's account over all tests, where it has any."""
+    facts = {}
+    if found := document.leverage:
+        gross = f"gross {found.mean_gross:.2f} on average, at most {found.max_gross:.2f}"
+        facts["leverage"] = f"{gross}; financing {found.financing_per_year:.1%} a year"
+    if found := document.guards:
+        rates = {
+            "drawdown": found.drawdown_rate,
+            "negative return": found.negative_return_rate,
+            "turnover": found.turnover_rate,
+            "shutdown": found.shutdown_rate,
+        }
+        shares = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
+        facts["guards"] = f"{shares} of {found.n_decisions:,} decisions; scale {found.mean_scale:.2f} on average"
+    return facts
 
 
 def _print_facts(facts: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from nvtrader_pipelines.runs.train_walk_judge import replay_run
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.service.documents.library import library_runs
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import copy_home, small_home
+from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.api.page.test_browser import axe_findings
 
@@ -112,6 +112,14 @@ def test_run_deleted_while_looked_at_keeps_its_verdict(built_home, learned, tmp_
     assert client.get(f"/lab/runs/{learned.run_id}/charts").json()["weights"] == []
     assert client.get(f"/lab/runs/{learned.run_id}/decisions/0").status_code == 404
     assert learned.run_id not in client.get("/lab").text
+
+
+def test_levered_run_has_its_gross_and_financing(client, learned, built_home, tmp_path):
+    assert 'id="gross"' not in client.get(f"/lab/runs/{learned.run_id}").text
+    store = expose_run(copy_home(built_home, tmp_path / "home"))
+    page = client_of(store.home).get(f"/lab/runs/{run_of(store).run_id}").text
+    assert 'id="gross"' in page
+    assert "<dt>Financing a year</dt><dd>2.52\u00a0%" in page
 
 
 @pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))

@@ -7,11 +7,13 @@ from nvtrader_pipelines.desk.halt import stop_trading
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page import live_page
-from nvtrader_pipelines.service.api.page.content import Content, Series
+from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.live_page import POLL_SECONDS, LivePage, PageStream, Section
+from nvtrader_pipelines.service.api.page.sections.desk import Account
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, curve_path
 from tests.homes import copy_home
+from tests.service.cli.sample_plans import write_book
 
 DESK = {"switch", "band", "trades"}
 
@@ -164,3 +166,11 @@ def test_slow_read_of_the_home_does_not_hold_up_other_requests(live, monkeypatch
         return seconds
 
     assert asyncio.run(follow()) < 0.2
+
+
+@pytest.mark.parametrize(("gross_before_cap", "n_shown"), [(None, 0), (1.6, 1)])
+def test_ticker_shows_the_gross_of_a_levered_account(home, gross_before_cap, n_shown):
+    *_, last = write_book(home, 1.0)
+    state = last.model_copy(update={"gross_before_cap": gross_before_cap})
+    part = render("ticker", accounts=[Account("paper", last=state)], active=None, problem="")
+    assert part.count("<dt>Gross</dt>") == n_shown

@@ -55,6 +55,12 @@ const CHARTS = {
     });
     return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6, title: titled("equity after costs") }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4, title: titled("drawdown") }) })];
   },
+  async gross() {
+    const { gross: { sessions, gross, before_cap } } = await readCurves();
+    const lines = [["--c-equal", "before the cap", before_cap], ["--c-policy", "at the close", gross]].filter((line, i) => i || before_cap.some((value, j) => value > gross[j]));
+    key("gross", lines.map(([tone, name, values]) => [tone, "solid", name, `at most ${format(Math.max(...values))}`]));
+    return [lines.map(([tone, name, y]) => ({ x: sessions, y, mode: "lines", name, line: { color: color(tone), width: 1.25 }, hovertemplate: "%{x}: %{y:.2f}<extra>%{fullData.name}</extra>" })), layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ nticks: 6, title: titled("gross") }) })];
+  },
   async rewards() {
     const { rewards } = await readCurves(), style = (curve, i) => (curve.term === "total" ? ["--c-policy", "solid"] : [["--c-hold", "--c-equal", "--c-anchor", "--c-variance", "--ink"][i % 5], DASHES[(i % 3) + 1]]);
     const sums = rewards.map((curve) => `${curve.term.replaceAll("_", " ")} ${format(curve.total.at(-1), 1, true)}`);
@@ -68,8 +74,9 @@ const CHARTS = {
     const named = weights.slice(0, 3).map((band) => `${band.name} ${percent(band.mean)}`);
     $("#largest").textContent = weights.length ? `Share of equity after each trade. Largest on average: ${named.join(", ")}; cash ${percent(weights.at(-1).mean)}.` : "The names change between folds, so that no bands can be drawn.";
     key("weights", weights.map((band, i) => [tone(band, i), "area", band.name, percent(band.mean)]));
-    return [weights.map((band, i) => ({ x: weight_sessions, y: band.weights, name: band.name, mode: "lines", stackgroup: "weights", line: { width: 0, shape: "hv", color: color(tone(band, i)) }, fillcolor: color(tone(band, i)), hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" })),
-      layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ range: [0, 1], tickformat: ".0%", showgrid: false }) })];
+    const areas = (sign, stackgroup) => weights.map((band, i) => ({ x: weight_sessions, y: band.weights.map((value) => sign * Math.max(0, sign * value)), customdata: band.weights, name: band.name, mode: "lines", stackgroup, line: { width: 0, shape: "hv", color: color(tone(band, i)) }, fillcolor: color(tone(band, i)), hovertemplate: "%{x}: %{customdata:.1%}<extra>%{fullData.name}</extra>" }));
+    const isLevered = weights.some((band) => band.weights.some((value) => value < -1e-9)); // debt and short positions are below zero
+    return [isLevered ? [...areas(1, "weights"), ...areas(-1, "debt")] : areas(1, "weights"), layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ ...(!isLevered && { range: [0, 1] }), tickformat: ".0%", showgrid: false }) })];
   },
   async training() {
     const { training } = await readCurves(), folds = [...new Set(training.map(({ fold }) => fold))], columns = narrow() ? 2 : 4, rows = Math.ceil(folds.length / columns);
@@ -133,6 +140,8 @@ const player = {
     $("#now-equity").textContent = now.equity === null ? "–" : `${format(now.equity, 3)}×`;
     $("#now-drawdown").textContent = percent(now.drawdown);
     $("#now-turnover").textContent = percent(now.turnover);
+    $("#now-guards").closest("div").hidden = now.guards === null;
+    $("#now-guards").textContent = now.guards?.join("; ") || "none";
     const rewards = before ? Object.entries(before.rewards) : [], most = Math.max(1e-9, ...rewards.map(([, value]) => Math.abs(value)));
     $("#now-rewards").replaceChildren(...(rewards.length ? rewards.map(([term, value]) => element("tr", {}, element("th", { scope: "row", textContent: term.replaceAll("_", " ") }), element("td", { className: "n", textContent: format(value, 4, true) }), element("td", {}, bar(value / most)))) : [element("tr", {}, element("td", { className: "soft", textContent: "the first decision of the fold" }))]));
     const trades = now.after.map((after, i) => after - now.before[i]), largest = Math.max(0.01, ...trades.slice(0, -1).map(Math.abs)); // cash is the sum of the others
