@@ -1,16 +1,18 @@
 """State of one portfolio at a close, as policies see it and books store it."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, IntArray, Situation
+if TYPE_CHECKING:  # polars takes long to import
+    from nvtrader_pipelines.market.panel import MarketPanel
+    from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+    from nvtrader_pipelines.portfolio.pipeline.stage import Situation
 
 FloatArray = NDArray[np.float64]
-TOLERANCE = 1e-5  # of equity: outcomes within it are neither a loss nor a profit
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +31,12 @@ class Account:
         return 1.0 - self.equity / self.peak
 
 
-def situation_of(account: Account, panel: MarketPanel, t: int, thresholds: Thresholds, rebal_freq: int) -> Situation:
+def situation_of(
+    account: Account, panel: "MarketPanel", t: int, thresholds: "Thresholds", rebal_freq: int
+) -> "Situation":
     """Inputs of a pipeline's decision for the account at the close of session `t`."""
+    from nvtrader_pipelines.portfolio.pipeline.stage import Situation
+
     return Situation(
         panel, t, account.weights, account.drawdown, account.recent_returns, thresholds, rebal_freq, account.since_loss
     )
@@ -46,19 +52,3 @@ def opening_account(n_symbols: int) -> Account:
     weights = np.zeros(n_symbols + 1)
     weights[-1] = 1.0
     return Account(weights=weights)
-
-
-def count_since_loss(since_loss: IntArray, outcomes: FloatArray) -> IntArray:
-    """Decisions since the last loss after a period, from those before it (..., N) and its outcomes (3, ..., N).
-
-    A name that earned less than its cost lost, and one that earned more has `NEVER` lost; any other name, also one
-    without a return, is one decision further from its loss.
-
-    Source: the loss shutdown of lee101/stock-prediction (gymrl), whose counters run down from the cooldown, one for
-    long and one for short positions.
-    """
-    value, basis, cost = outcomes
-    earned = value - basis
-    net = earned - cost
-    later = np.where(net > TOLERANCE, NEVER, np.minimum(since_loss + 1, NEVER))
-    return np.where((earned != 0.0) & (net < -TOLERANCE), 0, later)

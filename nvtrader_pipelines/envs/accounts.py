@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.account import Account, count_since_loss, opening_account
+from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.envs.dynamics import Legs, Transition, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.outcomes import outcomes_of
@@ -15,7 +15,7 @@ from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_cost
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, IntArray
+from nvtrader_pipelines.portfolio.losses import NEVER, IntArray, count_since_loss
 
 ALL_FINITE = -1  # every equity is finite
 RUIN = 1e-6  # equity at or below which an account is ruined
@@ -114,6 +114,8 @@ class Accounts:
             self.since_loss = count_since_loss(self.since_loss, outcomes_of(held, transition, period))
         self.equity, self.peak, self.drawdown = ends
         self.weights = transition.weights
+        if not self.equity.all():
+            self.weights[self.equity == 0.0] = opening_account(len(self.panel.symbols)).weights  # also by a cost
         self.t = decided_at + n_sessions
         outcome = StepOutcome(
             t=decided_at,
@@ -173,6 +175,8 @@ def settle(account: Account, weights: NDArray[np.float64], growth: float) -> Acc
     equity = account.equity * growth
     if not np.isfinite(equity):
         raise ValueError(f"equity must be finite, but {account.equity} times {growth} is not; check the market")
+    if equity == 0.0:
+        weights = opening_account(len(weights) - 1).weights
     recent = np.append(account.recent_returns[1:], growth - 1.0)
     return Account(weights, equity, max(account.peak, equity), recent)
 

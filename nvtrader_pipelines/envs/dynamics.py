@@ -50,7 +50,9 @@ class Legs(ReadOnlyArrays):
     charges: FloatArray  # (3, T, 3) fractions of borrowed cash, short value, gross above 1, on the same three legs
     condition: NDArray[np.uint8]  # (T, N) flags at a fill: tradable, delisted
     fill: FillTiming
-    close_cap: float = np.inf  # of gross at a close; names above it are scaled down, at a cost
+    close_cap: float = (
+        np.inf
+    )  # of gross at a close: names above it are scaled down, at a cost; fills at a close keep it
     tracks_exposure: bool = False  # whether transitions have exposures of their own
 
     @property
@@ -200,8 +202,8 @@ def drift(weights: FloatArray, period: HoldingPeriod, cost: CostFunction) -> Tra
         trades=np.zeros_like(weights),
         turnover=nothing,
         cost=nothing,
-        tracked=_pay_cap_costs(path, cap_trades[:m], capped[:, :m], cost),
-        capped=(cap_trades[:m], capped[PLACE, :m]),
+        tracked=_pay_cap_costs(path, cap_trades[:m], capped[:, :m], cost) if legs.tracks_exposure else None,
+        capped=(cap_trades[:m], capped[PLACE, :m]) if legs.tracks_exposure else None,
     )
 
 
@@ -271,7 +273,8 @@ def _run_transition(
     beyond = hold_rows(
         np.ascontiguousarray(weights, np.float64), np.ascontiguousarray(target, np.float64),
         np.ascontiguousarray(trade), legs.returns, legs.charges, legs.condition, period.decided_at, period.filled_at,
-        legs.close_cap, portfolios, path, turnover, cap_trades, capped,
+        legs.close_cap, np.inf if legs.fill == "next_open" else legs.close_cap, portfolios, path, turnover, cap_trades,
+        capped,
     )  # fmt: skip
     _require_in_panel(beyond, period)
     m = ALL_IN_PANEL - beyond

@@ -50,6 +50,12 @@ class EnvSpec(Component):
             raise ValueError("the volatility penalty is given twice: set vol_penalty to 0 or drop the term")
         if "proportional" in kinds["costs"] and self.turnover_cost_bps > 0.0:
             raise ValueError("the proportional cost is given twice: set turnover_cost_bps to 0 or drop the model")
+        long_only = [kind for kind in kinds["rewards"] if kind in {"running_inventory", "implementation_shortfall"}]
+        if self.is_levered and long_only:
+            raise ValueError(
+                f"{' and '.join(long_only)} knows neither financing nor a cap on gross, but the action "
+                f"{self.action.kind} may borrow or sell short; choose other rewards, or a long-only action"
+            )
         truncates = self.pipeline or any(rule.truncates for rule in self.terminations)
         if self.stop_properly is not None and not truncates:
             raise ValueError(

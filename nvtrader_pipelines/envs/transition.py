@@ -28,7 +28,8 @@ def _drift(  # noqa: PLR0913 - flat arrays and indices keep a compiled call chea
 ) -> tuple[float, float, float]:
     """Write row `o`: row `i` after a leg's returns and charges; returns growth, charge and short value before.
 
-    Both rows may be the same. If an account's debt reaches its equity, its growth is 0 and its weights are cash.
+    Both rows may be the same. If debt and short positions reach the value of what is held, the growth is 0 and the
+    weights are cash.
     """
     n_symbols = returns.shape[2]
     growth, short = 0.0, 0.0
@@ -64,12 +65,14 @@ def _trade(  # noqa: PLR0913
     at: int,
     executed: Floats,
     trades: Floats,
+    fill_cap: float,
 ) -> float:
     """Write row `i` after its trade, and the trades; returns the turnover.
 
-    Tradable names share the weight that names without a price leave.
+    Tradable names share the weight that names without a price leave: of the gross if there are short positions, or a
+    cap on gross at the fill.
     """
-    n_symbols = condition.shape[1]
+    n_symbols, has_short = condition.shape[1], False
     frozen, total, net, traded = 0.0, 0.0, 0.0, 0.0
     names = 0.0 * target[i, n_symbols] if trade else 0.0  # a NaN in the target is preserved
     borrowed = max(0.0, -target[i, n_symbols]) if trade else 0.0
@@ -84,7 +87,16 @@ def _trade(  # noqa: PLR0913
             frozen += executed[i, j]
             names += 0.0 * target[i, j] if trade else 0.0
         lowest = min(lowest, drifted[i, j], executed[i, j])
+        has_short |= executed[i, j] < 0.0
     room = max(0.0, 1.0 + borrowed - frozen)
+    if has_short or fill_cap < np.inf:
+        frozen, total, wanted = 0.0, 0.0, 0.0
+        for j in range(n_symbols):
+            size, is_traded = abs(executed[i, j]), trade and condition[at, j] & TRADABLE
+            total += size if is_traded else 0.0
+            frozen += 0.0 if is_traded else size
+            wanted += abs(target[i, j]) if trade else 0.0
+        room = max(0.0, min(max(1.0 + borrowed, wanted), fill_cap) - frozen)
     scale = room / total if total > room else 1.0
     for j in range(n_symbols):
         flags = condition[at, j]
@@ -194,6 +206,7 @@ def hold_rows(  # noqa: PLR0913
     decided_at: Ints,
     filled_at: Ints,
     close_cap: float,
+    fill_cap: float,
     portfolios: Floats,
     path: Floats,
     turnover: Floats,
@@ -219,7 +232,8 @@ def hold_rows(  # noqa: PLR0913
     for i in range(len(weights)):
         at = decided_at[i] + 1
         growth, charge, _ = _drift(weights, i, returns, charges, BEFORE_FILL, at, drifted, i)
-        turnover[i] = _trade(drifted, i, target, trade[i] and growth > 0.0, condition, filled_at[i], executed, trades)
+        is_trading, fill = trade[i] and growth > 0.0, filled_at[i]
+        turnover[i] = _trade(drifted, i, target, is_trading, condition, fill, executed, trades, fill_cap)
         grown, charged, short = _drift(executed, i, returns, charges, AFTER_FILL, at, held, i)
         path[GROWTH, i, 0] = growth * grown
         if is_tracked:
@@ -328,7 +342,7 @@ def hold_path(  # noqa: PLR0913
         end = decided_at[d + 1] - start if d + 1 < n_decisions else len(growth)
         at = decided_at[d] + 1
         before_fill, _, _ = _drift(closing, row, returns, charges, BEFORE_FILL, at, drifted, d)
-        turnover[d] = _trade(drifted, d, target, before_fill > 0.0, condition, filled_at[d], executed, trades)
+        turnover[d] = _trade(drifted, d, target, before_fill > 0.0, condition, filled_at[d], executed, trades, np.inf)
         after_fill, _, _ = _drift(executed, d, returns, charges, AFTER_FILL, at, closing, row + 1)
         growth[row] = before_fill * after_fill
         for later in range(row + 1, end):

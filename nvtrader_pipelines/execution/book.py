@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from nvtrader_pipelines.envs.account import Account, count_since_loss
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.brokers.broker import Status
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.portfolio.cash import CASH
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, IntArray
+from nvtrader_pipelines.portfolio.losses import NEVER, IntArray, count_since_loss
 
 MIN_HOLDING = 1e-12  # of equity: smaller weights count as zero
 

@@ -115,10 +115,15 @@ def _exposures(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
 
 def _restricted_purchases(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
     sentence = "{} is restricted: it may be held or sold, but {:.2%} of equity would be bought"
+    short = "{} is restricted: a position may only be closed, but {:.2%} of equity would be sold short"
     return [
         _finding("restricted_list", "hard", more, 0.0, sentence.format(name, more), name)
         for name, more in _purchases(plan)
         if name in restricted
+    ] + [
+        _finding("restricted_list", "hard", more, 0.0, short.format(name, more), name)
+        for name, held, target in _names(plan)
+        if name in restricted and (more := max(0.0, -target) - max(0.0, -held)) > ROUNDING
     ]
 
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.market.features import FEATURES, Feature
-from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
+from nvtrader_pipelines.policies.agents import Agent, DpoAgent, Learner, PpoAgent
 from nvtrader_pipelines.policies.agents.learner import EXTRACTORS
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.baselines import (
@@ -216,6 +216,16 @@ class ExperimentSpec(Component):
     def _limits_allow_the_action(self) -> Self:
         """Require limits that leave leverage or short positions to an action that has them."""
         action, limits = self.environment.action, self.pipeline.risk_limits
+        if getattr(action, "max_short", 0.0) > 0.0 and self.pipeline.allocator.kind != "policy_action":
+            raise ValueError(
+                f"pipeline.allocator: {self.pipeline.allocator.kind} makes long portfolios of the proposals, but the "
+                f"action {action.kind} sells short; use policy_action"
+            )
+        if self.environment.is_levered and isinstance(self.agent, DpoAgent):
+            raise ValueError(
+                f"environment.action: preferences tune policies of the simplex and the residual action only, but it is "
+                f"{action.kind}; choose another policy"
+            )
         for limit, least in (("max_gross", 1.0), ("max_short", 0.0)):
             most = getattr(action, limit, least)
             if most > least and getattr(limits, limit) <= least:

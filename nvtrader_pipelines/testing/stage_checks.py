@@ -7,9 +7,9 @@ import numpy as np
 
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.losses import NEVER
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Situation, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 SESSIONS = (0, 31, 64, 140)

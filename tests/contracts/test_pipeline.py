@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.portfolio.losses import NEVER
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, one_way_turnover
+from nvtrader_pipelines.portfolio.pipeline.stage import one_way_turnover
 from nvtrader_pipelines.testing.stage_checks import check_decision
 from tests.contracts.families import FAMILIES, members, simplex
 from tests.panels import cut, eventful_panel, with_other_future

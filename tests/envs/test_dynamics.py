@@ -159,8 +159,12 @@ class Shares:
         value, held = self.value, self.shares * self.prices
         orders = np.where(tradable, target[:-1] * value, held)
         loan = max(0.0, -target[-1]) * value
-        missing = orders.sum() - value - loan
-        if missing > 0.0 and orders[tradable].sum() > 0.0:
+        missing, sizes = orders.sum() - value - loan, np.abs(orders)
+        if orders.min() < 0.0:  # what cannot be traded takes its share of the gross
+            gross = max(value + loan, np.abs(target[:-1]).sum() * value)
+            traded = sizes[tradable].sum()
+            orders[tradable] *= min(1.0, max(0.0, gross - sizes[~tradable].sum()) / max(traded, 1e-300))
+        elif missing > 0.0 and orders[tradable].sum() > 0.0:
             orders[tradable] *= max(0.0, 1.0 - missing / orders[tradable].sum())
         fee = cost_rate * np.abs(orders - held).sum()
         remaining = 1.0 - fee / value  # the fee is taken pro rata from every position

@@ -59,9 +59,9 @@ def test_caps_that_do_not_ascend_are_refused():
         LeveredSimplexAction(close_cap=3.0, intraday_cap=2.0)
 
 
-def capped(returns, target, *, close_cap, rate=0.001, financing=FREE, n_sessions=2, tradable=None):
-    panel = two_names(returns, tradable=tradable)
-    legs = market_legs(panel, "next_close", financing, close_cap=close_cap)
+def capped(returns, target, *, close_cap, rate=0.001, financing=FREE, n_sessions=2, tradable=None, fill="next_open"):
+    panel = two_names(returns, np.zeros_like(returns), tradable=tradable)
+    legs = market_legs(panel, fill, financing, close_cap=close_cap)
     cash = np.array([[0.0, 0.0, 1.0]])
     period = holding_period(legs, np.array([0]), n_sessions)
     return hold(cash, np.array([target]), np.array([True]), period, proportional_cost(rate))
@@ -77,6 +77,26 @@ def test_close_above_the_cap_is_scaled_down_at_the_cost_of_its_trades():
     np.testing.assert_allclose(done.weights[0], [1.6, 0.4, -1.0], rtol=1e-15)
 
 
+@pytest.mark.parametrize("fill", ["next_close", "same_close"])
+def test_fill_at_a_close_keeps_the_cap_without_a_second_trade(fill):
+    done = capped([[0.0, 0.0]] * 3, [2.4, -0.6, -0.8], close_cap=2.0, fill=fill)
+    np.testing.assert_allclose(done.executed[0], [1.6, -0.4, -0.2], rtol=1e-14)
+    np.testing.assert_allclose(done.exposures.before_cap[0], [2.0, 2.0], rtol=1e-14)
+    assert done.exposures.cap_turnover.max() < 1e-12
+    np.testing.assert_allclose(done.cost, 0.002, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("target", "executed"), [([0.0, 1.0, 0.0], [0.5, 0.5, 0.0]), ([0.5, -0.5, 1.0], [0.5, -0.5, 1.0]),
+                             ([0.0, -1.0, 2.0], [0.5, -0.5, 1.0]), ([1.0, -1.0, 1.0], [0.5, -1.0, 1.5])]
+)  # fmt: skip
+def test_name_without_a_price_leaves_short_positions_the_rest_of_the_gross(target, executed):
+    panel = two_names([[0.0, 0.0]] * 2, tradable=[[True, True], [False, True]])
+    period = holding_period(market_legs(panel, "next_close", FREE, tracks_exposure=True), np.array([0]), 1)
+    done = hold(np.array([[0.5, 0.0, 0.5]]), np.array([target]), np.array([True]), period, proportional_cost(0.0))
+    np.testing.assert_allclose(done.executed[0], executed, atol=1e-15)
+
+
 def test_name_without_a_price_keeps_its_weight_at_the_cap():
     tradable = [[True, True], [True, True], [True, False]]
     done = capped([[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]], [1.0, 1.0, -1.0], close_cap=2.0, rate=0.0, tradable=tradable)
@@ -89,11 +109,11 @@ def test_name_without_a_price_keeps_its_weight_at_the_cap():
 def test_share_counts_at_gross_two_and_with_shorts_give_the_same_equity():
     """Own shares, debt and interest in money, session by session."""
     generator, n = np.random.default_rng(3), 40
-    panel = two_names(generator.normal(0.0, 0.02, (n, 2)))
+    panel = two_names(generator.normal(0.0, 0.02, (n, 2)), np.zeros((n, 2)))  # opens are the closes before
     financing, rate, cap = Financing(margin_rate=0.065, borrow_fee=0.02), 0.001, 1.9
     prices = 50.0 * np.cumprod(1.0 + panel.close_returns, axis=0)
     days = np.diff(panel.sessions.astype("datetime64[D]").astype(int))
-    legs = market_legs(panel, "next_close", financing, close_cap=cap)
+    legs = market_legs(panel, "next_open", financing, close_cap=cap)
     weights, equity, shares, cash = np.array([[0.0, 0.0, 1.0]]), 1.0, np.zeros(2), 1.0
     for t in range(n - 1):
         gross = 2.0 if t % 2 else 1.7
@@ -105,11 +125,12 @@ def test_share_counts_at_gross_two_and_with_shorts_give_the_same_equity():
         short = np.maximum(0.0, -shares * prices[t]).sum()
         cash -= days[t] / 360 * (0.065 * max(0.0, -cash) + 0.02 * short)
         for is_cap in (False, True):
-            worth = shares @ prices[t + 1] + cash
-            held = shares * prices[t + 1] / worth
+            price = prices[t + is_cap]  # the order fills at the open
+            worth = shares @ price + cash
+            held = shares * price / worth
             wanted = held * min(1.0, cap / np.abs(held).sum()) if is_cap else target[:-1]
             left = worth * (1.0 - rate * np.abs(wanted - held).sum())
-            shares, cash = wanted * left / prices[t + 1], (1.0 - wanted.sum()) * left
+            shares, cash = wanted * left / price, (1.0 - wanted.sum()) * left
         np.testing.assert_allclose(equity, shares @ prices[t + 1] + cash, rtol=1e-9)
     assert equity != 1.0
 

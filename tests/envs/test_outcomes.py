@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.envs.account import count_since_loss, situation_of
+from nvtrader_pipelines.envs.account import situation_of
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.dynamics import holding_period, market_legs
 from nvtrader_pipelines.envs.outcomes import outcomes_of
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.portfolio.losses import NEVER, count_since_loss
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from tests.envs.two_names import run, two_names
 from tests.panels import GAPPY, eventful_panel
 

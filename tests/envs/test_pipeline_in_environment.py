@@ -9,11 +9,11 @@ from nvtrader_pipelines.envs.rewards import LogGrowth, TurnoverPenalty
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import DrawdownTermination, StopProperly
+from nvtrader_pipelines.portfolio.losses import NEVER
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from nvtrader_pipelines.portfolio.pipeline.timings import ConstantTiming
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
 from tests.panels import eventful_panel

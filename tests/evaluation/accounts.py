@@ -41,6 +41,9 @@ def equity_curves(n_sessions=600, n_folds=3, seed=0, who=WHO):
                     "turnover": np.where(np.arange(n_sessions) % 5 == 0, 0.1, 0.0),
                     "cost": np.where(np.arange(n_sessions) % 5 == 0, 0.0002, 0.0),
                     "cash": 0.1,
+                    "gross": 0.9,
+                    "gross_before_cap": 0.9,
+                    "financing": 0.0,
                 }
             )
         )

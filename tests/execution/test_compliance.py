@@ -102,14 +102,19 @@ def test_a_restricted_name_may_be_held_or_sold_and_not_bought(weight, n_findings
 
 
 @pytest.mark.parametrize(
-    ("held", "target", "n_findings"), [(-0.3, -0.1, 0), (-0.3, 0.0, 0), (-0.3, 0.1, 1), (0.1, -0.3, 0)]
+    ("held", "target", "rules"),
+    [
+        (-0.3, -0.1, []),
+        (-0.3, 0.0, []),
+        (-0.3, 0.1, ["restricted_list", "wash_sale_window_days"]),
+        (0.1, -0.3, ["restricted_list"]),  # opens a short position
+    ],
 )
-def test_covering_a_short_position_is_no_purchase(held, target, n_findings):
+def test_covering_a_short_position_is_no_purchase(held, target, rules):
     limits = OPEN.model_copy(update={"restricted": ("A",), "max_short": 1.0, "max_gross": 2.0})
     data = ComplianceData(DATA.sectors, [("A", SESSION)])
     plan = a_plan((target, 0.2, 0.2, 0.2, 0.2, 0.2 - target), held=(held, 0.2, 0.2, 0.2, 0.2, 0.2 - held))
-    rules = ["restricted_list", "wash_sale_window_days"]
-    assert found(plan, limits, data) == [(rule, "hard", "A") for rule in rules] * n_findings
+    assert found(plan, limits, data) == [(rule, "hard", "A") for rule in rules]
 
 
 def test_unknown_restricted_name_is_warned_of():

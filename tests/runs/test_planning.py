@@ -61,7 +61,7 @@ def test_reopen_plan_uses_the_training_snapshots(market):
 
 def test_reopen_plan_other_spec_or_code_raises(market):
     run = sealed(read_plan(market, KEY)).model_copy(update={"run_id": "0" * 16})
-    with pytest.raises(StorageError, match="run `nvtrader experiments run small` again"):
+    with pytest.raises(StorageError, match="run `nvtrader experiments run a` again"):
         reopen_plan(market, run)
 
 

@@ -199,7 +199,7 @@ class FillSimulator:
             )
         if not self._market.is_levered and min(plan.target) < -MIN_HOLDING:
             raise ExecutionError(
-                f"a simulated account holds no short positions and no debt, but plan {plan.plan_id} targets "
+                f"the account of a long-only policy holds no short positions and no debt, but plan {plan.plan_id} has "
                 f"{plan.symbols[int(np.argmin(plan.target))]} at {min(plan.target):.6g}; use a policy on the simplex"
             )
 

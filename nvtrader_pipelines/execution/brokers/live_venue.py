@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.account import count_since_loss
 from nvtrader_pipelines.envs.accounts import opening_account_with_history
 from nvtrader_pipelines.envs.outcomes import MIN_POSITION
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
@@ -37,6 +36,7 @@ from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.portfolio.losses import count_since_loss
 
 MAX_TIMEOUTS = 3  # in a row, before the broker counts as unreachable
 SPENT = 0.98  # share of cash to spend: opens may be above the closes that size the orders

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.account import Account, count_since_loss
+from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.accounts import opening_account_with_history, settle
 from nvtrader_pipelines.envs.dynamics import Transition, holding_period
 from nvtrader_pipelines.envs.outcomes import outcomes_of
@@ -22,6 +22,7 @@ from nvtrader_pipelines.execution.orders import Fill, Order, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.portfolio.losses import count_since_loss
 
 FloatArray = NDArray[np.float64]
 CASH_TOLERANCE = 1e-8  # of the account's value

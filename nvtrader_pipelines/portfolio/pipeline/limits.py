@@ -205,17 +205,20 @@ class NetExposure(Component):
 
 
 def restriction(panel: MarketPanel, restricted: tuple[str, ...]) -> Adjust:
-    """Return the stage that caps each restricted name at its held weight; the rest is cash.
+    """Return the stage that lets restricted names move towards 0 only; the rest is cash.
 
-    It comes last and breaks no earlier limit, since it raises no weight.
+    It comes last and breaks no earlier limit, since it raises no absolute weight, except that of net exposure of
+    accounts with short positions, which comes after it.
     """
     names = np.isin(panel.symbols, restricted)
 
     def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:
-        over = names & (weights[:-1] > situation.held[:-1])
+        held = situation.held[:-1]
+        kept = np.clip(weights[:-1], np.minimum(0.0, held), np.maximum(0.0, held))
+        over = names & (kept != weights[:-1])
         if not over.any():
             return weights, ""
-        capped = np.where(over, np.minimum(weights[:-1], np.maximum(0.0, situation.held[:-1])), weights[:-1])
+        capped = np.where(over, kept, weights[:-1])
         return add_cash(capped), f"{format_names(panel.symbols, over)} restricted: held or sold, and not bought"
 
     return adjust

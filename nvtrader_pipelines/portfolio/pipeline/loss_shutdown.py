@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.losses import NEVER
 from nvtrader_pipelines.portfolio.pipeline.stage import (
-    NEVER,
     BoolArray,
     FloatArray,
     Guard,

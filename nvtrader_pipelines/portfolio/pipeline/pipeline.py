@@ -66,6 +66,12 @@ class WeightPipeline(Component):
                 f"limits must name net_exposure, since risk_limits.max_net is {self.risk_limits.max_net}, below the "
                 f"{self.risk_limits.max_gross} of risk_limits.max_gross, but they are {kinds}; add it"
             )
+        limits = self.risk_limits
+        if limits.max_short > 0.0 and limits.min_net > -limits.max_gross and kinds[-1] != "net_exposure":
+            raise ValueError(
+                f"limits must end with net_exposure, since risk_limits.max_short is {limits.max_short} and min_net is "
+                f"{limits.min_net}, which short positions may break, but they are {kinds}; add it last"
+            )
         if self.risk_limits.min_net > 0.0:
             raise ValueError(
                 f"risk_limits.min_net must be 0 but is {self.risk_limits.min_net}: no stage raises exposure; use 0"
@@ -127,7 +133,8 @@ class WeightPipeline(Component):
         time, is_timed = self.timing.start(panel), self.timing != ConstantTiming()
         limits = [(limit.kind, limit.mark_truncated, limit.start(panel, self.risk_limits)) for limit in self.limits]
         if self.risk_limits.restricted:
-            limits.append((RESTRICTED, True, restriction(panel, self.risk_limits.restricted)))
+            last = len(limits) - (self.risk_limits.max_short > 0.0 and limits[-1][0] == "net_exposure")
+            limits.insert(last, (RESTRICTED, True, restriction(panel, self.risk_limits.restricted)))
 
         most = max(1.0, self.risk_limits.max_gross)
 
@@ -193,6 +200,7 @@ def _require_account(situation: Situation, limits: RiskLimits) -> None:
 def _is_allowed(weights: FloatArray, limits: RiskLimits, tolerance: float) -> bool:
     """Whether weights (N+1,) sum to 1, without short positions or debt where the limits allow none."""
     may_short, may_borrow = limits.max_short > 0.0, limits.max_gross > 1.0
+    may_borrow |= may_short and (tolerance > 0.0 or weights[-1] > -ROUNDING)  # fees and lacking prices leave a debt
     lowest = (np.inf if may_short else weights[:-1].min(initial=0.0), np.inf if may_borrow else weights[-1])
     return min(lowest) >= -tolerance and abs(weights.sum() - 1.0) <= ROUNDING
 

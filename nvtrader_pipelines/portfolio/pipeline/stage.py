@@ -16,7 +16,6 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 ROUNDING = 1e-9  # tolerance of a weight or a sum of weights in every check
 MAX_LISTED = 5  # names in a reason
-NEVER = 255  # decisions since a name's last loss, if it did not lose or earned a profit since; the most counted
 
 
 @dataclass(frozen=True, eq=False)

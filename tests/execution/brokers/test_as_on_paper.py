@@ -7,8 +7,8 @@ import pytest
 
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.policies.policy import Decision
+from nvtrader_pipelines.portfolio.losses import NEVER
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER
 from tests.execution.brokers.test_live_venue import Live
 from tests.execution.desks import ENVIRONMENT, Account, Deployed, spec_of
 from tests.markets import synthetic_panel

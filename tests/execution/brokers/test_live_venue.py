@@ -317,7 +317,7 @@ def test_banned_purchase_is_never_sent_to_the_broker():
 
 @pytest.mark.parametrize("weights", [(0.5, 0.0, 0.0, -0.2, 0.7), (1.0, 0.5, 0.0, 0.0, -0.5)], ids=["short", "debt"])
 def test_short_or_levered_plan_is_refused_before_any_order(weights):
-    limits = RiskLimits(max_position=1.0, max_short=1.0, max_gross=2.0, max_net=2.0, min_net=-1.0)
+    limits = RiskLimits(max_position=1.0, max_short=1.0, max_gross=2.0, max_net=2.0, min_net=-2.0)
     live = Live(deployed=Deployed(PANEL, spec_of(pipeline=WeightPipeline(risk_limits=limits)), Wants(*weights)))
     with pytest.raises(ExecutionError, match="no short positions and no debt"):
         live.open()

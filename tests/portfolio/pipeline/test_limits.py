@@ -241,3 +241,20 @@ def test_one_way_turnover_is_half_of_the_two_sided():
     drifted, target = np.array(trade["drifted"]), np.array(trade["w_target"])
     assert one_way_turnover(drifted, target) == pytest.approx(trade["one_sided_half"], rel=1e-14)
     assert 2.0 * one_way_turnover(drifted, target) == pytest.approx(trade["two_sided_vs_drifted"], rel=1e-14)
+
+
+SHORT = RiskLimits(max_position=1.0, max_short=1.0, max_gross=2.0, max_net=1.0, min_net=-0.2)
+NAMES = st.lists(st.floats(-1.5, 1.5), min_size=4, max_size=4).map(np.array)
+
+
+@given(proposed=NAMES, held=NAMES, restricted=st.booleans())
+def test_limits_keep_gross_net_and_short_positions_of_every_proposal(proposed, held, restricted):
+    limits = SHORT.model_copy(update={"restricted": (PANEL.symbols[0],) if restricted else ()})
+    pipeline = WeightPipeline(limits=(PositionCap(), GrossExposure(), NetExposure()), risk_limits=limits)
+    before = situation(PANEL, held=np.append(held, 1.0 - held.sum()))
+    names = pipeline.start(PANEL)(np.append(proposed, 1.0 - proposed.sum()), before).weights[:-1]
+    assert np.abs(names).sum() <= 2.0 + 1e-9
+    assert -0.2 - 1e-9 <= names.sum() <= 1.0 + 1e-9
+    assert (np.abs(names) <= np.abs(np.where(PANEL.eligible[before.t], proposed, 0.0)) + 1e-12).all()
+    if restricted:
+        assert min(0.0, held[0]) - 1e-12 <= names[0] <= max(0.0, held[0]) + 1e-12

@@ -7,11 +7,12 @@ from pydantic import ValidationError
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
+from nvtrader_pipelines.portfolio.losses import NEVER
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, Thresholds, WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, PositionCap
 from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
-from nvtrader_pipelines.portfolio.pipeline.stage import NEVER, Guards, gross_exposure
+from nvtrader_pipelines.portfolio.pipeline.stage import Guards, gross_exposure
 from tests.envs.two_names import two_names
 from tests.execution.desks import Wants
 from tests.markets import synthetic_panel
