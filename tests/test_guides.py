@@ -59,7 +59,7 @@ SHORTER = {  # trainings and tests of seconds in place of those that a guide sho
 END = "END-OF-BLOCK"
 SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
 VENV = Path(sys.executable).parent
-LIMITS = "max_gross: 4\nmax_net: 4\n"  # of a desk that allows every experiment of a guide
+LIMITS = "max_gross: 4\nmax_net: 4\nmax_short: 1\nmin_net: -4\n"  # of a desk that allows every experiment of a guide
 WITHOUT_HOME = {"mean-cvar", "weight-pipeline"}  # guides whose Python needs no home
 RECORDING = """
 nvtrader() { printf '%s\\x1f' "$@" >> calls; printf '\\x1e' >> calls; echo "$ANSWER"; }
