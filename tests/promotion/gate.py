@@ -41,7 +41,8 @@ def write_returns(store: Store, run: SealedRun, net: np.ndarray, baseline: np.nd
         )
     ]
     rows = pl.concat(parts).with_columns(
-        pl.lit(0.0).alias(name) for name in ("equity", "drawdown", "turnover", "cost", "cash")
+        pl.lit(0.0).alias(name)
+        for name in ("equity", "drawdown", "turnover", "cost", "cash", "gross", "gross_before_cap", "financing")
     )
     replace_run(store, EQUITY_CURVES, rows.with_columns(pl.lit(0, pl.Int32).alias("fold")), run)
 
