@@ -48,7 +48,7 @@ def holder_of(document, path):
 PLACES = [path for path in places(WHOLE) if path]
 NOT_DUMPED = {  # fields that are left out at their default
     ("market",): {"features"},
-    ("environment",): {"financing"},
+    ("environment",): {"financing", "pipeline"},
     ("pipeline", "risk_limits"): {"max_short"},
 }
 
