@@ -18,6 +18,8 @@ from nvtrader_pipelines.experiments.designs import (
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.agents import PpoAgent, SacAgent
 from nvtrader_pipelines.policies.backbones import MlpBackbone, TransformerBackbone
+from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap
 
 FOLDS = [Fold(index, 100 * index, 100 * index + 90, 100 * index + 95, 100 * index + 100) for index in range(3)]
 
@@ -105,7 +107,8 @@ def test_dates_can_be_values_as_yaml_reads_them_or_as_text():
     ],
 )
 def test_an_ablation_varies_fields_that_are_not_dumped_at_their_default(field, values, reached):
-    assert tuple(reached(variant) for variant in ablation(field, values).variants()) == values
+    pipeline = WeightPipeline(limits=(PositionCap(), GrossExposure(), NetExposure()))
+    assert tuple(reached(variant) for variant in ablation(field, values, pipeline=pipeline).variants()) == values
 
 
 def test_the_default_ablation_is_valid():
