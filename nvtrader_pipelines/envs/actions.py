@@ -178,11 +178,6 @@ class LeveredSimplexAction(_LeveredAction):
         """Highest gross of a target."""
         return self.intraday_cap
 
-    @property
-    def max_short(self) -> float:
-        """Highest weight of one short position, as a positive fraction."""
-        return 0.0
-
     def size(self, n_symbols: int) -> ActionSize:
         """Box with one logit per name and one for the leverage."""
         return ActionSize(length=n_symbols + 1, bound=self.bound)

@@ -50,9 +50,7 @@ class Legs(ReadOnlyArrays):
     charges: FloatArray  # (3, T, 3) fractions of borrowed cash, short value, gross above 1, on the same three legs
     condition: NDArray[np.uint8]  # (T, N) flags at a fill: tradable, delisted
     fill: FillTiming
-    close_cap: float = (
-        np.inf
-    )  # of gross at a close: names above it are scaled down, at a cost; fills at a close keep it
+    close_cap: float = np.inf  # of gross at a close; names above it are scaled down, and fills at a close keep it
     tracks_exposure: bool = False  # whether transitions have exposures of their own
 
     @property

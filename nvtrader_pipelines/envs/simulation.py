@@ -145,10 +145,8 @@ class PortfolioSimulation:
         Penalties (n,) are a guard's per unit of one-way turnover, in place of the reward's; NaN without one.
         """
         accounts, rebal_freq = self.accounts, self.spec.rebal_freq
-        n = len(proposals)
-        targets, is_trading, cut, penalties = (
-            proposals.copy(), np.ones(n, np.bool_), np.zeros(n, np.bool_), np.full(n, np.nan)
-        )  # fmt: skip
+        targets, penalties = proposals.copy(), np.full(len(proposals), np.nan)
+        is_trading, cut = np.ones(len(proposals), np.bool_), np.zeros(len(proposals), np.bool_)
         for i, t in enumerate(accounts.t.tolist()):
             account, proposal = accounts.account(i), proposals[i]
             result = run(proposal, situation_of(account, self.panel, t, thresholds, rebal_freq))

@@ -141,10 +141,8 @@ class SimulatedVenue(Venue):
         before, symbols = self._require_open(), self._symbols
         since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
         if decided:
-            since_loss, period = (
-                count_since_loss(since_loss, outcomes),
-                holding_period(self._market.legs, np.array([t]), 1),
-            )
+            since_loss = count_since_loss(since_loss, outcomes)
+            period = holding_period(self._market.legs, np.array([t]), 1)
             outcomes = outcomes_of(before.account(symbols).weights[None, :], transition, period)[:, 0]
         else:
             outcomes[0] *= 1.0 + self._market.legs.returns[WHOLE, t + 1]

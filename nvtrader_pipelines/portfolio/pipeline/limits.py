@@ -194,9 +194,9 @@ class NetExposure(Component):
 
         def adjust(weights: FloatArray, situation: Situation) -> tuple[FloatArray, str]:  # noqa: ARG001
             names, net = weights[:-1], float(weights[:-1].sum())
-            bound, side = (limit, names > 0.0) if net > limit + ROUNDING else (least, names < 0.0)
-            if bound == least and net >= least - ROUNDING:
+            if least - ROUNDING <= net <= limit + ROUNDING:
                 return weights, ""
+            bound, side = (limit, names > 0.0) if net > limit else (least, names < 0.0)
             too_large, rest = float(names[side].sum()), float(names[~side].sum())
             scaled = np.where(side, names * ((bound - rest) / too_large), names)
             return add_cash(scaled), f"net of {net:.1%} cut to {bound:.1%}"
