@@ -37,6 +37,16 @@ class GuardTelemetry:
     max_gross: float | None
 
     @property
+    def rates(self) -> dict[str, float]:
+        """Share of decisions in which each guard fired, by its name in words."""
+        return {
+            "drawdown": self.drawdown_rate,
+            "negative return": self.negative_return_rate,
+            "turnover": self.turnover_rate,
+            "shutdown": self.shutdown_rate,
+        }
+
+    @property
     def has_fired(self) -> bool:
         """Whether a guard that changes weights fired in some decision."""
         return max(self.drawdown_rate, self.turnover_rate, self.shutdown_rate) > 0.0 or self.min_scale < 1.0

@@ -44,13 +44,7 @@ def print_guards(document: GuardsDocument) -> None:
 
 def _print_telemetry(telemetry: GuardTelemetry) -> None:
     """Print the figures of the guards over all slices."""
-    fired = {
-        "drawdown": telemetry.drawdown_rate,
-        "negative return": telemetry.negative_return_rate,
-        "turnover": telemetry.turnover_rate,
-        "shutdown": telemetry.shutdown_rate,
-    }
-    rates = ", ".join(f"{name} {rate:.1%}" for name, rate in fired.items())
+    rates = ", ".join(f"{name} {rate:.1%}" for name, rate in telemetry.rates.items())
     mean = "" if telemetry.mean_penalty is None else f", by {format_cell(telemetry.mean_penalty)} on average"
     lines = {
         "fired": f"{rates} of {telemetry.n_decisions:,} decisions",
@@ -65,16 +59,15 @@ def _interval_cells(interval: Interval) -> tuple[str, str]:
     return f"{interval.point:+.2%}", f"{interval.low:+.2%} to {interval.high:+.2%}"
 
 
-def _slice_cells(each: GuardSlice) -> tuple[str, ...]:
+def _slice_cells(row: GuardSlice) -> tuple[str, ...]:
     """Cells of `SLICES`."""
-    telemetry = each.telemetry
-    fired = (telemetry.drawdown_rate, telemetry.negative_return_rate, telemetry.turnover_rate, telemetry.shutdown_rate)
+    telemetry = row.telemetry
     return (
-        str(each.first_session),
-        str(each.last_session),
-        *(f"{value:+.1%}" for value in (each.guarded_return, each.unguarded_return, each.baseline_return)),
-        *(f"{value:.1%}" for value in (each.guarded_drawdown, each.unguarded_drawdown)),
-        "/".join(f"{100.0 * rate:.0f}" for rate in fired),
+        str(row.first_session),
+        str(row.last_session),
+        *(f"{value:+.1%}" for value in (row.guarded_return, row.unguarded_return, row.baseline_return)),
+        *(f"{value:.1%}" for value in (row.guarded_drawdown, row.unguarded_drawdown)),
+        "/".join(f"{100.0 * rate:.0f}" for rate in telemetry.rates.values()),
         *(f"{value:.2f}" for value in (telemetry.mean_scale, telemetry.min_scale)),
         *(f"{value:.2f}" for value in (telemetry.mean_gross, telemetry.max_gross)),
         f"{telemetry.penalty_rate:.0%}",

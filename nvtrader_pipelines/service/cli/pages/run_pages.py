@@ -103,18 +103,12 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
 def exposure_facts(document: RunDocument) -> dict[str, str]:
     """Facts on leverage and guards of a run's account over all tests, where it has any."""
     facts = {}
-    if found := document.leverage:
-        gross = f"gross {found.mean_gross:.2f} on average, at most {found.max_gross:.2f}"
-        facts["leverage"] = f"{gross}; financing {found.financing_per_year:.1%} a year"
-    if found := document.guards:
-        rates = {
-            "drawdown": found.drawdown_rate,
-            "negative return": found.negative_return_rate,
-            "turnover": found.turnover_rate,
-            "shutdown": found.shutdown_rate,
-        }
-        shares = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
-        facts["guards"] = f"{shares} of {found.n_decisions:,} decisions; scale {found.mean_scale:.2f} on average"
+    if leverage := document.leverage:
+        gross = f"gross {leverage.mean_gross:.2f} on average, at most {leverage.max_gross:.2f}"
+        facts["leverage"] = f"{gross}; financing {leverage.financing_per_year:.1%} a year"
+    if guards := document.guards:
+        shares = ", ".join(f"{name} {rate:.1%}" for name, rate in guards.rates.items())
+        facts["guards"] = f"{shares} of {guards.n_decisions:,} decisions; scale {guards.mean_scale:.2f} on average"
     return facts
 
 
