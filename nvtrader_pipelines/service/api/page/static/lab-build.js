@@ -158,6 +158,7 @@ function show({ problems, market_problem, version_id }) {
   $("#state").className = `chip ${n || market_problem ? "warn" : "done"}`;
   $$("#run, [data-preview]").forEach((button) => button.setAttribute("aria-disabled", String(Boolean(n || market_problem))));
 }
+$("#yaml").addEventListener("input", () => { checking = Symbol("typing"); }); // the answer to an earlier check would undo it
 $("#yaml").addEventListener("change", () => check({ yaml: $("#yaml").value }));
 $("#draft").addEventListener("submit", (event) => event.preventDefault());
 
