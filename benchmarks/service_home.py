@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 PORT, TOKEN = 8917, "benchmark"
@@ -34,7 +34,7 @@ def build_home(home: Home) -> None:
     home.landing.mkdir(parents=True)
     home.experiments.mkdir(parents=True)
     home.market_file.write_text("sources:\n  - kind: landing\n")
-    days = sessions(date(2015, 1, 2), date(2017, 12, 29))
+    days = NEW_YORK.sessions(date(2015, 1, 2), date(2017, 12, 29))
     draw = np.random.default_rng(0)
     parts = []
     for name in ("AAA", "BBB", "CCC"):

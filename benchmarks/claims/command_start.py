@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.claim import Goal, report
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 
 N_ROUNDS = 5
@@ -66,7 +66,7 @@ def _write_home(home: Home) -> None:
     home.experiments.mkdir(parents=True)
     home.market_file.write_text("sources:\n  - kind: landing\n")
     (home.experiments / "momentum.yaml").write_text(EXPERIMENT)
-    days = sessions(date(2015, 1, 2), date(2017, 12, 29))
+    days = NEW_YORK.sessions(date(2015, 1, 2), date(2017, 12, 29))
     draw = np.random.default_rng(0)
     parts = []
     for name in NAMES:

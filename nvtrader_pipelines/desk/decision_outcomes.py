@@ -8,7 +8,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.desk.account_access import read_account
-from nvtrader_pipelines.desk.desk_market import last_ended
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -27,7 +26,7 @@ def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> 
 
     A decision on a market or experiment that is gone has a problem instead.
     """
-    last, problems, n_pending = last_ended(now), dict[str, str](), 0
+    problems, n_pending = dict[str, str](), 0
     frames = [pl.DataFrame(schema=OUTCOMES.schema)]
     for partition_key, account in dict.fromkeys((row.partition_key, row.account) for row in rows):
         of_market = [row for row in rows if (row.partition_key, row.account) == (partition_key, account)]
@@ -36,7 +35,7 @@ def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> 
         except StorageError as error:
             problems |= {row.decision_id: str(error) for row in of_market}
             continue
-        outcomes = decision_outcomes(of_market, market, last)
+        outcomes = decision_outcomes(of_market, market, market.panel.calendar.last_ended(now))
         frames.append(outcomes.rows)
         n_pending += outcomes.n_pending
         problems |= outcomes.problems

@@ -310,7 +310,8 @@ class Desk:
             raise ExecutionError(f"the account {self.account} has no plan {plan_id}; `nvtrader plans` lists its plans")
         require_no_orders(plan_id, book.orders(plan_id))
         state = _require_open(book)
-        event = record_decision(record, decision, state.session, author, self._clock())
+        calendar = self.store.calendar_of(record.plan.partition_key)
+        event = record_decision(record, decision, state.session, author, self._clock(), calendar)
         if journal.has(event.event_id):
             raise ExecutionError(f"plan {plan_id} can be {decision} once, and was; approve, override or reject it")
         require_unchanged_inputs(self.store, record.plan, decision, state, trades=trades)

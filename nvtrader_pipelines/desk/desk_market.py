@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarke
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.brokers.venue import Venue
 from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans, tightest_limits
-from nvtrader_pipelines.execution.decisions import next_open
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.journal import Journal, Proposal
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
@@ -24,7 +23,6 @@ from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import (
@@ -41,8 +39,6 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
 from nvtrader_pipelines.storage.panel_prices import read_prices
 from nvtrader_pipelines.storage.store import Store
-
-BARS_HOUR = 16  # exchange time from which a session counts as ended, half days too
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +155,8 @@ class DeskMarket:
         """
         if not self.is_live:
             return
-        ended, local = last_ended(now), now.astimezone(EXCHANGE_TIME)
+        calendar = self.panel.calendar
+        ended = calendar.last_ended(now)
         known = self.day(len(self.panel.sessions) - 1)
         if known < ended:
             raise ExecutionError(
@@ -171,8 +168,8 @@ class DeskMarket:
                 f"orders at a broker need bars of ended sessions, the last of them {ended}, but the market ends on "
                 f"{known}; wait for its close and deliver its bars again, or remove bars of the future"
             )
-        opens = next_open(known)
-        if local >= opens:
+        opens = calendar.decision_deadline(known)
+        if now >= opens:
             raise ExecutionError(
                 f"orders from the bars of {known} must be placed before the exchange opens on {opens.date()}, which "
                 "it has; deliver the bars of that session after its close, and trade then"
@@ -229,16 +226,9 @@ class DeskMarket:
         return Progress.model_validate({**content, "timestamp": at})
 
 
-def last_ended(now: datetime) -> date:
-    """Last ended session of the exchange."""
-    local = now.astimezone(EXCHANGE_TIME)
-    day = local.date() if local.hour >= BARS_HOUR else local.date() - timedelta(days=1)
-    return sessions(day - timedelta(days=14), day)[-1].item()
-
-
 def _n_ended(panel: MarketPanel, now: datetime) -> int:
     """Number of ended sessions of a panel."""
-    ended = last_ended(now)
+    ended = panel.calendar.last_ended(now)
     n_ended = int(np.searchsorted(panel.sessions, np.datetime64(ended), side="right"))
     if n_ended == 0:
         raise ExecutionError(

@@ -1,7 +1,7 @@
 """Rebalancing of accounts: reasons to skip a session, and reference equity curves."""
 
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date
 
 import polars as pl
 
@@ -9,7 +9,6 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.desk.desk_market import require_ready
-from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.account_book import SqliteBook
@@ -44,7 +43,7 @@ def skip_reason(store: Store, account: str, session: date) -> str | None:
 def stale_reason(store: Store, active: ActivePolicy, account: str, session: date) -> str | None:
     """Reason why an account lacks bars of the session before `session`; None if it has them."""
     source, ends = market_end(store, active)
-    before = sessions(session - timedelta(days=14), session - timedelta(days=1))[-1].item()
+    before = store.calendar_of(active.partition_key).previous_session(session)
     if ends is not None and ends >= before:  # bars of the session itself may be delivered while the run waits
         return None
     return (

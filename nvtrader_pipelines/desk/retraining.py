@@ -14,7 +14,7 @@ from nvtrader_pipelines.evaluation.growth_interval import growth_interval
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.splits import Holdout
 from nvtrader_pipelines.market.bear_markets import bear_market_sessions
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
@@ -36,11 +36,13 @@ class RetrainingCheck:
     as_of: date
     is_due: bool
     sentence: str  # figure and bound
+    calendar: TradingCalendar = NEW_YORK
 
     @property
     def recent_sessions(self) -> list[date]:
         """Sessions as of which an earlier retraining is too recent for another."""
-        return sessions(self.as_of - timedelta(days=14), self.as_of)[-MIN_SESSIONS_APART:].tolist()
+        days = self.calendar.sessions(self.as_of - timedelta(days=14), self.as_of)
+        return days[-MIN_SESSIONS_APART:].tolist()
 
 
 def check_market_growth(store: Store, partition_keys: Collection[str]) -> list[RetrainingCheck]:
@@ -119,10 +121,11 @@ def _tested_experiments(store: Store, partition_keys: Collection[str]) -> pl.Dat
 
 
 def _check_growth(store: Store, partition_key: str, source: str, tested_to: date, as_of: date) -> RetrainingCheck:
-    n_new = max(0, len(sessions(tested_to, as_of)) - 1)
+    calendar = store.calendar_of(partition_key)
+    n_new = max(0, len(calendar.sessions(tested_to, as_of)) - 1)
     figures = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions"
     sentence = f"{figures} (required: {MIN_NEW_SESSIONS})"
-    check = _refuse_holdout(store, RetrainingCheck(partition_key, as_of, n_new >= MIN_NEW_SESSIONS, sentence))
+    check = _refuse_holdout(store, RetrainingCheck(partition_key, as_of, n_new >= MIN_NEW_SESSIONS, sentence, calendar))
     if not (check.is_due and _has_current_panel(store, partition_key)):
         return check
     return replace(check, is_due=False, sentence=f"{figures}, but a run of it has all sessions of its names")

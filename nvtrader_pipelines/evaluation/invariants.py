@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import all_sessions
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 
 TOLERANCE = 1e-9
@@ -55,7 +55,7 @@ def equity_gaps(equity_curves: pl.DataFrame) -> pl.DataFrame:
 
 
 def training_leaks(
-    training: pl.DataFrame, equity_curves: pl.DataFrame, purge_size: int, embargo_size: int
+    training: pl.DataFrame, equity_curves: pl.DataFrame, purge_size: int, embargo_size: int, calendar: TradingCalendar
 ) -> pl.DataFrame:
     """Training spans that overlap tested sessions, or are closer than purge and embargo allow.
 
@@ -65,7 +65,8 @@ def training_leaks(
     day = pl.col("session")
     tested = equity_curves.group_by("fold").agg(day.min().alias("test_first"), day.max().alias("test_last"))
     joined = training.join(tested, on="fold", how="left")
-    at = {name: np.searchsorted(all_sessions(), joined[name].to_numpy()) for name in joined.columns if name != "fold"}
+    days, dated = calendar.all_sessions(), [name for name in joined.columns if name != "fold"]
+    at = {name: np.searchsorted(days, joined[name].to_numpy()) for name in dated}
     apart = (at["train_last"] + purge_size < at["test_first"]) | (at["test_last"] + embargo_size < at["train_first"])
     return joined.filter(pl.col("test_first").is_null() | pl.lit(~apart))
 

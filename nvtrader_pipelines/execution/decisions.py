@@ -1,7 +1,7 @@
 """Decisions of people: approve, override or reject a plan, once and in time, or judge nothing; reset an account."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from typing import Literal
 
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, event_id, plan_event
@@ -9,9 +9,8 @@ from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 
-OPENS_AT = time(9, 30)
 PlanDecision = Literal["approved", "overridden", "rejected", "skipped", "equal"]
 OPEN = {"waiting", "cleared"}
 DECIDABLE = {"approved": {"waiting"}, "overridden": OPEN, "rejected": OPEN, "skipped": OPEN, "equal": OPEN}
@@ -24,12 +23,6 @@ STATUS_REASONS = {
     "placed": "its orders are at the broker",
     "filled": "its orders are filled",
 }
-
-
-def next_open(session: date) -> datetime:
-    """Time of the exchange's opening in the next session."""
-    following = sessions(session + timedelta(days=1), session + timedelta(days=14))[0].item()
-    return datetime.combine(following, OPENS_AT, EXCHANGE_TIME)
 
 
 def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
@@ -47,7 +40,12 @@ def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
 
 
 def record_decision(
-    record: PlanRecord, decision: PlanDecision, settled_at: date, author: tuple[str, str], at: datetime
+    record: PlanRecord,
+    decision: PlanDecision,
+    settled_at: date,
+    author: tuple[str, str],
+    at: datetime,
+    calendar: TradingCalendar = NEW_YORK,
 ) -> AuditEvent:
     """Make the event of a decision on a plan; where the fill session has begun, as in a replay, it says when.
 
@@ -73,11 +71,11 @@ def record_decision(
             f"plan {plan.plan_id} cannot be {decision}: it was decided at {plan.session}, and its fill session has "
             f"passed, as the account is settled at {settled_at}; wait for the next plan"
         )
-    begins = next_open(plan.session)
+    begins = calendar.decision_deadline(plan.session)
     if record.constructed_at < begins <= at:
         raise ExecutionError(
-            f"plan {plan.plan_id} cannot be {decision} after the open of its fill session, at "
-            f"{begins:%Y-%m-%d %H:%M %Z}: prices of the session are known by now; wait for the next plan"
+            f"plan {plan.plan_id} could be {decision} until {begins:%Y-%m-%d %H:%M %Z}, but prices of its fill session "
+            "are known by now; wait for the next plan"
         )
     if decision in {"overridden", "rejected"} and not reason.strip():
         raise ExecutionError(

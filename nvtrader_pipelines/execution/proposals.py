@@ -10,7 +10,6 @@ from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.journal import Proposal
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.experiments.deployment import Deployment
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -85,4 +84,4 @@ def target_volatility(plan: RebalancePlan, panel: MarketPanel, t: int) -> float 
     if first < 0 or not panel.tradable[first : t + 1, target != 0.0].all():
         return None
     returns = panel.close_returns[first : t + 1] @ target
-    return float(np.std(returns, ddof=1) * np.sqrt(SESSIONS_PER_YEAR))
+    return float(np.std(returns, ddof=1) * np.sqrt(panel.calendar.periods_per_year))

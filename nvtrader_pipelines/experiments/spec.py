@@ -2,7 +2,7 @@
 
 import operator
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
@@ -14,6 +14,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.market.features import FEATURES, Feature
+from nvtrader_pipelines.market.sources.naming import SourceName
 from nvtrader_pipelines.policies.agents import Agent, DpoAgent, Learner, PpoAgent
 from nvtrader_pipelines.policies.agents.learner import EXTRACTORS
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
@@ -30,9 +31,8 @@ from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's generators
-SourceName = Literal["sample", "landing", "yahoo"]  # kinds of `Source`
 MIN_SEEDS = 3  # of a learner, to see the spread
-MAX_SESSIONS_PER_MONTH = 23
+MAX_SESSIONS_PER_MONTH = 31
 SAMPLE_REPORT_FROM = date(2010, 1, 1)
 
 

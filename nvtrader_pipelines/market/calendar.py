@@ -1,49 +1,226 @@
-"""Sessions of the New York Stock Exchange, from exchange_calendars."""
+"""Trading calendars: the sessions of a market, how many a year has, and when one begins and ends."""
 
 import datetime as dt
 import os
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 
-CALENDAR = "XNYS"
-EXCHANGE_TIME = ZoneInfo("America/New_York")
-SESSIONS_PER_YEAR = 252
 FIRST_DAY = dt.date(1900, 1, 1)
 LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on the day it is computed
+_COUNTED_YEARS = (2005, 2024)  # first and last year of an exchange whose sessions are counted
+
+
+class _Hours(NamedTuple):
+    """Sessions a year, and the local hours of a session; offsets count days from that of the session."""
+
+    periods_per_year: int
+    time_zone: str
+    opens: dt.time
+    closes: dt.time
+    open_offset: int = 0
+    close_offset: int = 0
+
+
+_MIDNIGHT = dt.time(0)
+_HOURS = {  # of calendars that need no exchange_calendars, which is slow to import
+    "XNYS": _Hours(252, "America/New_York", dt.time(9, 30), dt.time(16)),
+    "24/7": _Hours(365, "UTC", _MIDNIGHT, _MIDNIGHT, close_offset=1),
+    "24/5": _Hours(260, "UTC", _MIDNIGHT, _MIDNIGHT, close_offset=1),
+}
+
+
+@dataclass(frozen=True)
+class TradingCalendar:
+    """Sessions of a market, each named by its day.
+
+    `name` is `24/7` (every day), `24/5` (every day from Monday to Friday) or a code of exchange_calendars, such as
+    `XNYS`, whose sessions are those of the exchange, from 1900 to 2049 or as far as exchange_calendars knows them.
+    """
+
+    name: str
+
+    @property
+    def periods_per_year(self) -> int:
+        """Sessions a year: 252 of XNYS, 365 of 24/7, 260 of 24/5, else the mean of 2005 to 2024, rounded."""
+        return _hours(self.name).periods_per_year
+
+    @property
+    def time_zone(self) -> ZoneInfo:
+        """Time zone of the market; UTC where it never closes."""
+        return ZoneInfo(_hours(self.name).time_zone)
+
+    def all_sessions(self) -> NDArray[np.datetime64]:
+        """Return all sessions as (S,) days, ascending; read-only."""
+        return _all_sessions(self.name)
+
+    def sessions(self, first: dt.date | np.datetime64, last: dt.date | np.datetime64) -> NDArray[np.datetime64]:
+        """Return the sessions from `first` to `last`, both included, as (T,) days.
+
+        Raises:
+            ValueError: if the dates lie outside 1900 to 2049.
+        """
+        begin, end = _day(first), _day(last)
+        if begin < np.datetime64(FIRST_DAY) or end > np.datetime64(LAST_DAY):
+            raise ValueError(f"calendar {self.name} covers {FIRST_DAY} to {LAST_DAY}, not {begin} to {end}")
+        days = self.all_sessions()
+        return days[np.searchsorted(days, begin) : np.searchsorted(days, end, side="right")]
+
+    def is_session(self, day: dt.date) -> bool:
+        """Whether the market trades on `day`; False outside the calendar."""
+        return bool(np.isin(np.datetime64(day, "D"), self.all_sessions()))
+
+    def previous_session(self, day: dt.date) -> dt.date:
+        """Return the last session before `day`."""
+        days = self.all_sessions()
+        return days[np.searchsorted(days, _day(day)) - 1].item()
+
+    def next_session(self, day: dt.date) -> dt.date:
+        """Return the first session after `day`."""
+        days = self.all_sessions()
+        return days[np.searchsorted(days, _day(day), side="right")].item()
+
+    def session_numbers(self, days: NDArray[np.datetime64]) -> NDArray[np.int64]:
+        """Return the running number of each session, so that differences count sessions.
+
+        Raises:
+            ValueError: if a day is not a session.
+        """
+        days = days.astype("datetime64[D]")
+        all_days = self.all_sessions()
+        numbers = np.searchsorted(all_days, days)
+        nearest = all_days[np.minimum(numbers, len(all_days) - 1)]
+        if not np.array_equal(nearest, days):
+            day = days[nearest != days][0]
+            raise ValueError(f"{day} is no session of {self.name}; only cleaned bars can be numbered")
+        return numbers.astype(np.int64)
+
+    def opening(self, session: dt.date) -> dt.datetime:
+        """Return when a session begins."""
+        hours = _hours(self.name)
+        return dt.datetime.combine(session + dt.timedelta(days=hours.open_offset), hours.opens, self.time_zone)
+
+    def close(self, session: dt.date) -> dt.datetime:
+        """Return when a session ends; early closes count as ordinary ones."""
+        hours = _hours(self.name)
+        return dt.datetime.combine(session + dt.timedelta(days=hours.close_offset), hours.closes, self.time_zone)
+
+    def decision_deadline(self, session: dt.date) -> dt.datetime:
+        """Return until when the plan of a session may be decided on: before prices of its fill session are known.
+
+        That is the opening of the next session; where a session begins as the last one ends, its close, as no time lies
+        between them.
+        """
+        following = self.next_session(session)
+        opening = self.opening(following)
+        return opening if opening > self.close(session) else self.close(following)
+
+    def last_ended(self, now: dt.datetime) -> dt.date:
+        """Return the last session that has ended."""
+        session = self.previous_session(now.astimezone(self.time_zone).date() + dt.timedelta(days=1))
+        while self.close(session) > now:
+            session = self.previous_session(session)
+        return session
+
+
+NEW_YORK = TradingCalendar("XNYS")
+SESSIONS_PER_YEAR = 252
+
+
+@dataclass(frozen=True)
+class Calendars:
+    """Calendars by source; one that names none trades in New York."""
+
+    by_source: Mapping[str, TradingCalendar] = field(default_factory=dict)
+
+    def of(self, source: str) -> TradingCalendar:
+        """Return the calendar of a source."""
+        return self.by_source.get(source, NEW_YORK)
+
+
+ALL_NEW_YORK = Calendars()
+
+
+def _require_calendar(name: str) -> str:
+    """Return the name of a calendar.
+
+    Raises:
+        ValueError: if there is no such calendar.
+    """
+    if name not in _HOURS:
+        import exchange_calendars
+
+        known = exchange_calendars.get_calendar_names(include_aliases=False)
+        if name not in known:
+            raise ValueError(
+                f"a calendar must be 24/7, 24/5 or a code of exchange_calendars such as XNYS, but is {name!r}; "
+                f"exchange_calendars has {', '.join(sorted(known))}"
+            )
+    return name
+
+
+CalendarName = Annotated[str, AfterValidator(_require_calendar)]
 
 
 @cache
-def all_sessions() -> NDArray[np.datetime64]:
-    """Sessions from 1900 to 2049 as (S,) days, ascending; read-only.
+def _hours(name: str) -> _Hours:
+    if name in _HOURS:
+        return _HOURS[name]
+    exchange = _exchange(name, dt.date(_COUNTED_YEARS[0], 1, 1), dt.date(_COUNTED_YEARS[1], 12, 31))
+    n_years = _COUNTED_YEARS[1] - _COUNTED_YEARS[0] + 1
+    opens, closes = exchange.open_times[-1][1], exchange.close_times[-1][1]
+    offsets = exchange.open_offset, exchange.close_offset
+    return _Hours(round(len(exchange.sessions) / n_years), exchange.tz.key, opens, closes, *offsets)
 
-    They are stored beside the package's bytecode per version of exchange_calendars, which is slow to import.
+
+@cache
+def _all_sessions(name: str) -> NDArray[np.datetime64]:
+    """Sessions of a calendar as (S,) days, ascending; read-only.
+
+    Those of an exchange are stored beside the package's bytecode per version of exchange_calendars.
     """
-    name = f"{CALENDAR}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
-    stored = Path(str(files("nvtrader_pipelines"))) / "__pycache__" / name
-    try:
-        days = np.load(stored)
-    except (OSError, ValueError, EOFError):  # none yet, or damaged
-        days = _compute_sessions()
-        _write_sessions(stored, days)
+    days = np.arange(np.datetime64(FIRST_DAY), np.datetime64(LAST_DAY) + 1)
+    if name == "24/5":
+        days = days[np.is_busday(days)]
+    elif name != "24/7":
+        days = _exchange_sessions(name)
     days.flags.writeable = False
     return days
 
 
-def _compute_sessions() -> NDArray[np.datetime64]:
+def _exchange_sessions(name: str) -> NDArray[np.datetime64]:
+    file = f"{name}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
+    stored = Path(str(files("nvtrader_pipelines"))) / "__pycache__" / file
+    try:
+        return np.load(stored)
+    except (OSError, ValueError, EOFError):  # none yet, or damaged
+        days = _exchange(name, FIRST_DAY, LAST_DAY).sessions.to_numpy().astype("datetime64[D]")
+        _write_sessions(stored, days)
+        return days
+
+
+def _exchange(name: str, first: dt.date, last: dt.date) -> Any:
+    """Calendar of exchange_calendars over the days from `first` to `last` that it knows."""
     import exchange_calendars  # half a second with pandas, and most commands do not need it
 
     with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
         warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
-        calendar = exchange_calendars.get_calendar(CALENDAR, start=str(FIRST_DAY), end=str(LAST_DAY))
-    return calendar.sessions.to_numpy().astype("datetime64[D]")
+        known = exchange_calendars.get_calendar(name)
+        earliest, latest = known.bound_min(), known.bound_max()
+        start = first if earliest is None else max(first, earliest.date())
+        end = last if latest is None else min(last, latest.date())
+        return exchange_calendars.get_calendar(name, start=str(start), end=str(end))
 
 
 def _write_sessions(stored: Path, days: NDArray[np.datetime64]) -> None:
@@ -53,38 +230,6 @@ def _write_sessions(stored: Path, days: NDArray[np.datetime64]) -> None:
         with temporary.open("wb") as file:
             np.save(file, days)
         temporary.replace(stored)
-
-
-def sessions(first: dt.date | np.datetime64, last: dt.date | np.datetime64) -> NDArray[np.datetime64]:
-    """Sessions from `first` to `last`, both included, as (T,) days.
-
-    Raises:
-        ValueError: if the dates lie outside the calendar, 1900 to 2049.
-    """
-    begin, end = _day(first), _day(last)
-    if begin < np.datetime64(FIRST_DAY) or end > np.datetime64(LAST_DAY):
-        raise ValueError(f"calendar {CALENDAR} covers {FIRST_DAY} to {LAST_DAY}, not {begin} to {end}")
-    days = all_sessions()
-    return days[np.searchsorted(days, begin) : np.searchsorted(days, end, side="right")]
-
-
-def is_session(day: dt.date) -> bool:
-    """Whether the exchange trades on `day`; False outside 1900 to 2049."""
-    return bool(np.isin(np.datetime64(day, "D"), all_sessions()))
-
-
-def session_numbers(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
-    """Running number of each session, so that differences count sessions.
-
-    Raises:
-        ValueError: if a day is not a session.
-    """
-    days = days.astype("datetime64[D]")
-    numbers = np.searchsorted(all_sessions(), days)
-    found = all_sessions()[np.minimum(numbers, len(all_sessions()) - 1)]
-    if not np.array_equal(found, days):
-        raise ValueError(f"{days[found != days][0]} is no session of {CALENDAR}; only cleaned bars can be numbered")
-    return numbers.astype(np.int64)
 
 
 def _day(day: dt.date | np.datetime64) -> np.datetime64:

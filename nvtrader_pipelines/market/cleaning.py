@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import all_sessions
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars
 from nvtrader_pipelines.market.rules import (
     MAX_FACTOR,
     ROW_RULES,
     first_broken_rule,
+    is_session,
     parse_date,
     parse_day_of_moment,
     parse_number,
@@ -31,7 +32,9 @@ _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
 _FIRST_BARS = 21  # bars of a symbol whose median its first bar is compared with
 
 
-def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple[pl.DataFrame, pl.DataFrame]:
+def clean(
+    bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date, calendars: Calendars = ALL_NEW_YORK
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split rows into clean bars (`silver.clean_bars`) and refused ones (`silver.quarantine`).
 
     Every row is in exactly one of the two. A refused row names the first rule it breaks: `rules.ROW_RULES` in
@@ -43,8 +46,9 @@ def clean(bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date) -> tuple
         bars: rows of `bronze.bars`; the whole history, since duplicates and moves span years.
         deliveries: rows of `bronze.deliveries`.
         today: latest day that a session may have.
+        calendars: which days are sessions, by source.
     """
-    judged = _parse(bars, today).with_columns(first_broken_rule(ROW_RULES))
+    judged = _parse(bars, today, calendars).with_columns(first_broken_rule(ROW_RULES))
     sound, broken = judged.filter(pl.col("rule").is_null()), judged.filter(pl.col("rule").is_not_null())
     good, refused = _select_one_bar_per_session(sound)
     quarantine = pl.concat([_unreadable_files(deliveries), _to_quarantine(broken), _to_quarantine(refused)])
@@ -59,8 +63,7 @@ def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.
     return counts.filter(pl.col("n_bad") >= pl.col("n_rows")).select("source", "file").sort("source", "file")
 
 
-def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
-    sessions = pl.Series(all_sessions())
+def _parse(bars: pl.DataFrame, today: dt.date, calendars: Calendars) -> pl.DataFrame:
     adj_close = pl.coalesce(parse_number("adj_close"), parse_number("close"))
     return (
         bars.select(BARS.names())
@@ -77,7 +80,7 @@ def _parse(bars: pl.DataFrame, today: dt.date) -> pl.DataFrame:
             pl.lit(today).alias("today"),
         )
         .with_columns(_without_intraday_days(), moment_day=pl.coalesce("moment_day", "parsed_session"))
-        .with_columns(pl.col("parsed_session").is_in(sessions.implode()).alias("is_session"))
+        .with_columns(is_session("parsed_session", calendars).alias("is_session"))
     )
 
 

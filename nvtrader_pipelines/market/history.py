@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 
 
 class ReadOnlyArrays:
@@ -33,6 +33,7 @@ class PriceHistory(ReadOnlyArrays):
     symbols: tuple[str, ...]  # N names, sorted
     closes: NDArray[np.float64]  # (T, N) adjusted
     volumes: NDArray[np.float64]  # (T, N)
+    calendar: TradingCalendar = NEW_YORK
 
     @property
     def has_price(self) -> NDArray[np.bool_]:
@@ -83,8 +84,8 @@ def bar_arrays(
     return arrays
 
 
-def price_history(returns: pl.DataFrame) -> PriceHistory:
-    """Build the price history from rows of `gold.returns` of one source.
+def price_history(returns: pl.DataFrame, calendar: TradingCalendar = NEW_YORK) -> PriceHistory:
+    """Build the price history from rows of `gold.returns` of one source, on the sessions of its calendar.
 
     Raises:
         ValueError: if there is no row, or rows of more than one source.
@@ -94,9 +95,9 @@ def price_history(returns: pl.DataFrame) -> PriceHistory:
         raise ValueError(f"returns must be of exactly one source, but are of {sorted(found)}")
     symbols = tuple(sorted(returns["symbol"].unique()))
     days_found = returns["session"].to_numpy()
-    days = sessions(days_found.min(), days_found.max())
+    days = calendar.sessions(days_found.min(), days_found.max())
     arrays = bar_arrays(returns, ("adj_close", "volume"), days, symbols)
-    return PriceHistory(days, symbols, arrays["adj_close"], arrays["volume"])
+    return PriceHistory(days, symbols, arrays["adj_close"], arrays["volume"], calendar)
 
 
 def lag(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:

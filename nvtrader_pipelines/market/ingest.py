@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.rules import parse_date
 from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
@@ -21,7 +22,12 @@ class IngestedDelivery:
     delivery_row: pl.DataFrame
 
 
-def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.datetime) -> IngestedDelivery:
+def ingest(
+    delivery: Delivery,
+    years: Collection[int] | None,
+    ingested_at: dt.datetime,
+    calendar: TradingCalendar = NEW_YORK,
+) -> IngestedDelivery:
     """Read the delivery's rows of the given years (None: all years), and describe the delivery.
 
     A row belongs to the year of its date, or to the year of `ingested_at` if the date cannot be parsed or is outside
@@ -51,6 +57,7 @@ def ingest(delivery: Delivery, years: Collection[int] | None, ingested_at: dt.da
         "years": sorted(wanted["year"].unique()),
         "rule": refusal.rule if refusal else None,
         "reason": refusal.reason if refusal else None,
+        "calendar": calendar.name,
         "ingested_at": ingested_at,
     }
     bars = wanted.select(pl.col(name).cast(kind) for name, kind in BARS.items())

@@ -49,7 +49,8 @@ def with_other_future(panel: MarketPanel, t: int, seed: int = 99) -> MarketPanel
 
 def cut_history(history: PriceHistory, t: int) -> PriceHistory:
     """Cut a price history at the close of session `t`."""
-    return PriceHistory(history.sessions[: t + 1], history.symbols, history.closes[: t + 1], history.volumes[: t + 1])
+    days, closes, volumes = history.sessions[: t + 1], history.closes[: t + 1], history.volumes[: t + 1]
+    return PriceHistory(days, history.symbols, closes, volumes, history.calendar)
 
 
 def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Sequence[int] = ()) -> None:

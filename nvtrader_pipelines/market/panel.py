@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.history import PriceHistory, ReadOnlyArrays, bar_arrays, forward_fill, price_history
 from nvtrader_pipelines.market.returns import calendar_gaps
 from nvtrader_pipelines.market.tables import PANELS
@@ -48,6 +49,7 @@ class MarketPanel(ReadOnlyArrays):
     feature_names: tuple[str, ...]
     snapshot_ids: Mapping[str, int] = field(default_factory=dict)  # table name to Iceberg snapshot id
     left_out: Mapping[str, str] = field(default_factory=dict)  # symbol to a message: why, and the cure
+    calendar: TradingCalendar = NEW_YORK
 
     def feature(self, name: str) -> NDArray[np.float64]:
         """Return one feature as (T, N).
@@ -96,10 +98,11 @@ def build_panel(
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
     snapshot_ids: Mapping[str, int] | None = None,
+    calendar: TradingCalendar = NEW_YORK,
 ) -> MarketPanel:
     """Build the panel of one source from its first session with an eligible symbol.
 
-    The panel has every session of the exchange up to the last bar. A name without a price is not tradable and its
+    The panel has every session of the calendar up to the last bar. A name without a price is not tradable and its
     returns are 0; after more than `max_gap` such sessions it counts as delisted, without hindsight. A bar without an
     open is first priced at its close, so its overnight return is its close return. For a source without volume, the
     features of volume are left out. No array holds a NaN.
@@ -110,19 +113,20 @@ def build_panel(
         symbols: names to include; None includes all that are usable.
         max_gap: most sessions in a row that a listed name may lack a price and return.
         snapshot_ids: snapshot of each table that the rows are from.
+        calendar: calendar of the source.
 
     Raises:
         ValueError: if a symbol is unknown or named and unusable (it returns after a longer gap, or lacks a feature that
             the others have), none is usable, or none is ever eligible.
     """
     rows = _select_symbols(returns.join(features.drop("year"), on=list(_KEYS[:3]), how="left"), symbols)
-    rows, names, unusable = _usable_rows(rows, features.columns, max_gap)
+    rows, names, unusable = _usable_rows(rows, features.columns, max_gap, calendar)
     if unusable and symbols is not None:
         problems = (f"{name} {why}: {cure}, or leave {name} out of market.symbols" for name, why, cure in unusable)
         raise ValueError("; ".join(problems))
     if rows.is_empty():
         raise ValueError(f"no symbol is usable: {unusable[0].symbol} {unusable[0].reason}; {unusable[0].cure}")
-    history = price_history(rows)
+    history = price_history(rows, calendar)
     absent = _sessions_without_price(history)
     arrays = bar_arrays(rows, [*names, "close_return", "overnight_return"], history.sessions, history.symbols)
     known = np.stack([arrays[name] for name in names], axis=2)
@@ -147,6 +151,7 @@ def build_panel(
         feature_names=tuple(names),
         snapshot_ids=dict(snapshot_ids or {}),
         left_out={name: f"left out of the market ({why}); {cure}" for name, why, cure in unusable},
+        calendar=calendar,
     )
 
 
@@ -166,6 +171,7 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
     ids = panel.snapshot_ids
     row = {
         "source": panel.source,
+        "calendar": panel.calendar.name,
         "first_session": panel.sessions[0].item(),
         "last_session": panel.sessions[-1].item(),
         "n_sessions": len(panel.sessions),
@@ -192,10 +198,10 @@ def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.Dat
 
 
 def _usable_rows(
-    rows: pl.DataFrame, columns: Sequence[str], max_gap: int
+    rows: pl.DataFrame, columns: Sequence[str], max_gap: int, calendar: TradingCalendar
 ) -> tuple[pl.DataFrame, list[str], list[UnusableSymbol]]:
     """Rows of usable symbols, the features that they have, and the other symbols."""
-    gappy = _long_gaps(rows, max_gap)
+    gappy = _long_gaps(rows, max_gap, calendar)
     rows = _without(rows, gappy)
     has_volume = rows["volume"].null_count() < len(rows)
     names = [name for name in columns if name not in _KEYS and (has_volume or "volume" not in name)]
@@ -207,8 +213,8 @@ def _without(rows: pl.DataFrame, unusable: Sequence[UnusableSymbol]) -> pl.DataF
     return rows.filter(~pl.col("symbol").is_in([each.symbol for each in unusable]))
 
 
-def _long_gaps(rows: pl.DataFrame, max_gap: int) -> list[UnusableSymbol]:
-    gaps = calendar_gaps(rows).filter(pl.col("n_sessions") > max_gap).sort("n_sessions", descending=True)
+def _long_gaps(rows: pl.DataFrame, max_gap: int, calendar: TradingCalendar) -> list[UnusableSymbol]:
+    gaps = calendar_gaps(rows, calendar).filter(pl.col("n_sessions") > max_gap).sort("n_sessions", descending=True)
     longest = gaps.unique("symbol", keep="first", maintain_order=True).sort("symbol")
     return [
         UnusableSymbol(

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import all_sessions, session_numbers
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.market.tables import RETURNS
 
 
-def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
+def bar_returns(clean_bars: pl.DataFrame, calendars: Calendars = ALL_NEW_YORK) -> pl.DataFrame:
     """Compute the returns of every bar (`gold.returns`), sorted by source, symbol and session.
 
     `close_return` is earned from the previous available close to this one and `overnight_return` from that close to
@@ -17,7 +18,11 @@ def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
     three are null on a symbol's first bar. A session without a bar has no row: no return is ever filled.
     """
     bars = clean_bars.sort("source", "symbol", "session")
-    number = pl.Series("number", session_numbers(bars["session"].to_numpy()))
+    numbers = [
+        calendars.of(source).session_numbers(rows["session"].to_numpy())
+        for (source,), rows in bars.partition_by("source", as_dict=True, maintain_order=True).items()
+    ]
+    number = pl.Series("number", np.concatenate([np.empty(0, np.int64), *numbers]))
     aligned = bars.with_columns(number, adj_open=pl.col("open") * pl.col("adj_close") / pl.col("close"))
     name = ["source", "symbol"]
     before = pl.col("adj_close").shift(1).over(name)
@@ -29,15 +34,16 @@ def bar_returns(clean_bars: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.col(column).cast(kind) for column, kind in RETURNS.items())
 
 
-def calendar_gaps(returns: pl.DataFrame) -> pl.DataFrame:
-    """List gaps of symbols in `gold.returns`: sessions from `first` to `last` (`n_sessions`)."""
+def calendar_gaps(returns: pl.DataFrame, calendar: TradingCalendar = NEW_YORK) -> pl.DataFrame:
+    """List gaps of symbols in rows of `gold.returns`: sessions from `first` to `last` (`n_sessions`)."""
     after = returns.filter(pl.col("span") > 1).sort("source", "symbol", "session")
-    number, span = session_numbers(after["session"].to_numpy()), after["span"].to_numpy()
+    number, span = calendar.session_numbers(after["session"].to_numpy()), after["span"].to_numpy()
+    days = calendar.all_sessions()
     return after.select(
         "source",
         "symbol",
-        pl.Series("first", all_sessions()[number - span + 1]),
-        pl.Series("last", all_sessions()[number - 1]),
+        pl.Series("first", days[number - span + 1]),
+        pl.Series("last", days[number - 1]),
         (pl.col("span") - 1).alias("n_sessions"),
     )
 

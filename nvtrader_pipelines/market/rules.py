@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import CALENDAR
+from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.sources.csv_text import REPLACEMENT
 from nvtrader_pipelines.market.tables import DELIVERED, NUMBERS, PRICES
 
@@ -66,6 +66,19 @@ def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
     is_day_first = (largest[1] <= _MONTHS) & (largest[0] > _MONTHS)
     day = pl.when(is_month_first).then(text.str.to_date("%m/%d/%Y", strict=False))
     return day.when(is_day_first).then(text.str.to_date("%d/%m/%Y", strict=False))
+
+
+def is_session(column: str, calendars: Calendars) -> pl.Expr:
+    """Whether a day is a session of its row's source."""
+    named = [
+        pl.when(pl.col("source") == source).then(_is_in(column, calendar))
+        for source, calendar in calendars.by_source.items()
+    ]
+    return pl.coalesce(*named, _is_in(column, NEW_YORK))
+
+
+def _is_in(column: str, calendar: TradingCalendar) -> pl.Expr:
+    return pl.col(column).is_in(pl.Series(calendar.all_sessions()).implode())
 
 
 def parse_number(column: str) -> pl.Expr:
@@ -177,7 +190,7 @@ ROW_RULES: tuple[Rule, ...] = (
         "unknown_session",
         ~pl.col("is_session"),
         pl.col("date"),
-        f"the exchange ({CALENDAR}) does not trade on this day",
+        "the source's calendar has no session on this day",
     ),
     Rule("missing_close", strip_text("close").is_null(), pl.col("close"), "the row has no close"),
     _rule_for_columns(

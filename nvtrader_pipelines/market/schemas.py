@@ -7,16 +7,12 @@ import polars as pl
 
 from nvtrader_pipelines.components.columns import TableSchema
 from nvtrader_pipelines.market import tables
-from nvtrader_pipelines.market.calendar import all_sessions
-from nvtrader_pipelines.market.rules import PRICE_TOLERANCE, SYMBOL
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars
+from nvtrader_pipelines.market.rules import PRICE_TOLERANCE, SYMBOL, is_session
 
 _FRACTION = 1e6  # a simple return above this is a broken price, not a return
 _POSITIVE, _NOT_NEGATIVE, _FROM_1 = pa.Check.gt(0), pa.Check.ge(0), pa.Check.ge(1)
 _RETURN = [pa.Check.gt(-1.0), pa.Check.lt(_FRACTION)]
-
-
-def _session_is_of_the_exchange(data: pa.PolarsData) -> pl.LazyFrame:
-    return data.lazyframe.select(pl.col("session").is_in(pl.Series(all_sessions()).implode()))
 
 
 def _year_is_that_of_the_session(data: pa.PolarsData) -> pl.LazyFrame:
@@ -53,29 +49,47 @@ def _schema(
     )
 
 
-_BAR = {"symbol": pa.Check.str_matches(SYMBOL), "session": pa.Check(_session_is_of_the_exchange)}
 _YEAR = pa.Check(_year_is_that_of_the_session)
-CLEAN_BARS = _schema(
-    tables.CLEAN_BARS,
-    {**_BAR, **dict.fromkeys(tables.PRICES, _POSITIVE), "volume": _NOT_NEGATIVE, "line": _FROM_1},
-    rows=[_YEAR, pa.Check(_close_lies_in_the_range)],
-    nullable=["open", "high", "low", "volume"],
-)
+_SYMBOL = {"symbol": pa.Check.str_matches(SYMBOL)}
+
+
+def market_schema(table: str, calendars: Calendars = ALL_NEW_YORK) -> pa.DataFrameSchema:
+    """Return the schema of a table: clean_bars, quarantine, returns or features."""
+
+    def is_of_the_calendar(data: pa.PolarsData) -> pl.LazyFrame:
+        return data.lazyframe.select(is_session("session", calendars))
+
+    of_bars = [_YEAR, pa.Check(is_of_the_calendar)]
+    match table:
+        case "clean_bars":
+            return _schema(
+                tables.CLEAN_BARS,
+                {**_SYMBOL, **dict.fromkeys(tables.PRICES, _POSITIVE), "volume": _NOT_NEGATIVE, "line": _FROM_1},
+                rows=[*of_bars, pa.Check(_close_lies_in_the_range)],
+                nullable=["open", "high", "low", "volume"],
+            )
+        case "returns":
+            return _schema(
+                tables.RETURNS,
+                {
+                    **_SYMBOL,
+                    **dict.fromkeys(("adj_open", "adj_close"), _POSITIVE),
+                    **dict.fromkeys(("close_return", "overnight_return"), _RETURN),
+                    "span": _FROM_1,
+                    "volume": _NOT_NEGATIVE,
+                },
+                rows=of_bars,
+                nullable=["adj_open", "close_return", "overnight_return", "span", "volume"],
+            )
+        case "features":
+            rows = [*of_bars, pa.Check(_features_are_null_or_finite)]
+            return _schema(tables.BAR, _SYMBOL, rows=rows, strict=False)
+        case _:
+            return QUARANTINE
+
+
 QUARANTINE = _schema(
     tables.QUARANTINE,
     {"line": _NOT_NEGATIVE, "rule": pa.Check.str_matches("^[a-z_]+$"), "reason": pa.Check.str_length(min_value=10)},
     nullable=["symbol", "date", "value"],
 )
-RETURNS = _schema(
-    tables.RETURNS,
-    {
-        **_BAR,
-        **dict.fromkeys(("adj_open", "adj_close"), _POSITIVE),
-        **dict.fromkeys(("close_return", "overnight_return"), _RETURN),
-        "span": _FROM_1,
-        "volume": _NOT_NEGATIVE,
-    },
-    rows=[_YEAR],
-    nullable=["adj_open", "close_return", "overnight_return", "span", "volume"],
-)
-FEATURES = _schema(tables.BAR, _BAR, rows=[_YEAR, pa.Check(_features_are_null_or_finite)], strict=False)

@@ -11,7 +11,7 @@ KEY = ("source", "symbol", "session")
 BAR = TableSchema(  # what the tables of clean bars and of what is computed from them begin with
     Column("source", pl.String, "which source delivered the bar"),
     Column("symbol", pl.String, "name of the instrument"),
-    Column("session", pl.Date, "session of the exchange (XNYS)"),
+    Column("session", pl.Date, "session of the source's calendar"),
     Column("year", pl.Int32, "year of the session; the partition"),
 )
 _FILE = Column("file", pl.String, "delivered file")
@@ -47,6 +47,7 @@ DELIVERIES = TableSchema(
     Column("years", pl.List(pl.Int32), "years of its rows in `bronze.bars`"),
     Column("rule", pl.String, "why the whole file was refused, if it was"),
     Column("reason", pl.String, "the same as a sentence"),
+    Column("calendar", pl.String, "calendar of the source; null before calendars were recorded: XNYS"),
     _INGESTED_AT,
 )
 CLEAN_BARS = TableSchema(
@@ -90,6 +91,7 @@ REGIMES = TableSchema(
 )
 PANELS = TableSchema(
     Column("source", pl.String, "source of the panel"),
+    Column("calendar", pl.String, "calendar of its sessions; null before calendars were recorded: XNYS"),
     Column("first_session", pl.Date, "first session with an eligible symbol"),
     Column("last_session", pl.Date, "last session"),
     Column("n_sessions", pl.Int64, "number of sessions, first and last included"),

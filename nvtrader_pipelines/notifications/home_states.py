@@ -22,19 +22,19 @@ def waiting_plans(store: Store, _at: datetime) -> list[Notification]:
 
 
 def stale_data(store: Store, at: datetime) -> list[Notification]:
-    """Market of the active policy, if it lacks bars of the last session before today (New York).
+    """Market of the active policy, if it lacks bars of the last session before today.
 
     Accounts that a replay traded last do not count: only a person continues them.
     """
     from nvtrader_pipelines.desk.rebalancing import replay_reason, stale_reason  # these take a second to import
-    from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
     from nvtrader_pipelines.promotion.active_policy import read_active
 
     active = read_active(store)
     traded = [account for account in account_names(store.home) if replay_reason(store, account) is None]
     if active is None or not traded:
         return []
-    reason = stale_reason(store, active, traded[0], at.astimezone(EXCHANGE_TIME).date())
+    today = at.astimezone(store.calendar_of(active.partition_key).time_zone).date()
+    reason = stale_reason(store, active, traded[0], today)
     if reason is None:
         return []
     return [Notification("stale_data", "active market", "the market data are stale", f"{reason}.")]

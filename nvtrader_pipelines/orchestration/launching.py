@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from uuid import uuid4
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.home import Home
@@ -310,7 +310,7 @@ def _requested(
     schedule = next(schedule for schedule in SCHEDULES if schedule.name == request["schedule"])
     with dg.build_schedule_context(
         instance=instance,
-        scheduled_execution_time=datetime.now(EXCHANGE_TIME),
+        scheduled_execution_time=datetime.now(NEW_YORK.time_zone),
         resources={"store": StoreResource(root=str(store.home.root)), "desk": DeskResource()},
     ) as context:
         evaluated = schedule(context)

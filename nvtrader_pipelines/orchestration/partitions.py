@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.ingest import FIRST_YEAR
 from nvtrader_pipelines.storage.ledger import Ledger
 
@@ -18,7 +18,7 @@ YEARS = dg.TimeWindowPartitionsDefinition(
     fmt="%Y",
     cron_schedule="0 0 1 1 *",
     end_offset=1,  # the current year is a partition too
-    timezone=EXCHANGE_TIME.key,
+    timezone=NEW_YORK.time_zone.key,
 )
 EXPERIMENTS = dg.DynamicPartitionsDefinition(name="experiment")  # name@hash8
 

@@ -7,7 +7,7 @@ import dagster as dg
 
 from nvtrader_pipelines.desk.preference_training import is_tunable
 from nvtrader_pipelines.desk.rebalancing import skip_reason
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME, is_session
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.jobs import (
     AUTORESEARCH,
     DPO_CHECK,
@@ -28,7 +28,7 @@ from nvtrader_pipelines.runs.registration import read_unarchived_experiments
 from nvtrader_pipelines.storage.store import Store
 
 new_york_schedule = partial(
-    dg.schedule, execution_timezone=EXCHANGE_TIME.key, default_status=dg.DefaultScheduleStatus.RUNNING
+    dg.schedule, execution_timezone=NEW_YORK.time_zone.key, default_status=dg.DefaultScheduleStatus.RUNNING
 )
 
 
@@ -50,7 +50,7 @@ def current_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]
 def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     """Request one run per session, early closes included."""
     day = context.scheduled_execution_time.date()
-    if not is_session(day):
+    if not NEW_YORK.is_session(day):
         return dg.SkipReason(f"{day} is not a session of the exchange")
     return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
@@ -65,7 +65,7 @@ def eod_rebalance(
 ) -> dg.RunRequest | dg.SkipReason:
     """Request one run per session; the run waits for bars that are still being ingested."""
     day = context.scheduled_execution_time.date()
-    if not is_session(day):
+    if not NEW_YORK.is_session(day):
         return dg.SkipReason(f"{day} is not a session of the exchange")
     reason = skip_reason(store, desk.account, day)
     if reason is not None:

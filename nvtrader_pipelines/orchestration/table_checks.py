@@ -37,7 +37,7 @@ from nvtrader_pipelines.promotion.findings import (
 )
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import read_run
-from nvtrader_pipelines.storage.medallion import count_non_finite
+from nvtrader_pipelines.storage.medallion import count_non_finite, read_calendars
 from nvtrader_pipelines.storage.policy_library import LATEST
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -105,17 +105,25 @@ def table_check(
     return check
 
 
-def schema_violations(table: Table, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows, or values, of a market table that break its pandera schema."""
-    import pandera.errors  # takes most of a second to import, with the schemas
+def schema_check(table: Table) -> dg.AssetChecksDefinition:
+    """Build a blocking check that a table of the market has the values of its pandera schema."""
 
-    from nvtrader_pipelines.market import schemas
+    @dg.asset_check(
+        asset=asset_key(table), name="schema", blocking=True, description=f"{table.name} conforms to its schema."
+    )
+    def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+        import pandera.errors  # takes most of a second to import, with the schemas
 
-    try:
-        getattr(schemas, table.table.upper()).validate(rows, lazy=True)
-    except pandera.errors.SchemaErrors as errors:
-        return pl.DataFrame(errors.failure_cases)
-    return rows.clear()
+        from nvtrader_pipelines.market.schemas import market_schema
+
+        rows = store.tables.read(table)
+        try:
+            market_schema(table.table, read_calendars(store.tables)).validate(rows, lazy=True)
+        except pandera.errors.SchemaErrors as errors:
+            return check_result(pl.DataFrame(errors.failure_cases), len(rows))
+        return check_result(rows.clear(), len(rows))
+
+    return check
 
 
 def non_finite_rows(rows: pl.DataFrame) -> pl.DataFrame:
@@ -128,7 +136,9 @@ def non_finite_rows(rows: pl.DataFrame) -> pl.DataFrame:
 def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Warn only: the environment bridges short gaps, and a name with a long one is left out."""
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
-    gaps = calendar_gaps(rows)
+    calendars = read_calendars(store.tables)
+    parts = [calendar_gaps(part, calendars.of(part["source"][0])) for part in rows.partition_by("source")]
+    gaps = pl.concat([calendar_gaps(rows.clear()), *parts])
     found = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)
     return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-MAX_ROWS_SHOWN:]))
 
@@ -199,15 +209,17 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
     """Compare the training windows on the policy cards with the tested sessions."""
     library = store.policies
     runs = runs_to_check(context, store)
-    splitters = [store.ledger.read(run.partition_key).splitter for run in runs]
+    specs = [store.ledger.read(run.partition_key) for run in runs]
+    calendars = read_calendars(store.tables)
     leaks = (
         training_leaks(
             library.training_windows(run),
             read_run(store, EQUITY_CURVES, run),
-            splitter.purge_size,
-            splitter.embargo_size,
+            spec.splitter.purge_size,
+            spec.splitter.embargo_size,
+            calendars.of(spec.market.source),
         )
-        for run, splitter in zip(runs, splitters, strict=True)
+        for run, spec in zip(runs, specs, strict=True)
     )
     return check_result(concat_frames(leaks), sum(len(run.policies) for run in runs))
 
@@ -319,10 +331,7 @@ CHECKS = [
     pairs_are_balanced,
     labels_are_recent,
     no_refused_decisions,
-    *(
-        table_check(table, "schema", partial(schema_violations, table), f"{table.name} conforms to its schema.")
-        for table in (CLEAN_BARS, QUARANTINE, RETURNS, FEATURES)
-    ),
+    *(schema_check(table) for table in (CLEAN_BARS, QUARANTINE, RETURNS, FEATURES)),
     *(table_check(table, "no_nan", non_finite_rows, f"{table.name} has no NaN.") for table in FINITE),
     *(
         table_check(

@@ -8,7 +8,6 @@ from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 
 
@@ -61,7 +60,8 @@ class VolatilityTargetAnchor(Component):
     def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
         """Compute the weights (T, N+1), cash last; row t depends on rows up to t."""
         weights = equal_weights(panel)
-        realized = trailing_windows(market_returns(panel), self.window).std(axis=1, ddof=1) * np.sqrt(SESSIONS_PER_YEAR)
+        deviation = trailing_windows(market_returns(panel), self.window).std(axis=1, ddof=1)
+        realized = deviation * np.sqrt(panel.calendar.periods_per_year)
         weights[:, :-1] *= np.minimum(1.0, self.volatility / np.maximum(realized, 1e-8))[:, None]
         return fill_with_cash(weights)
 

@@ -7,7 +7,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
-from nvtrader_pipelines.market.calendar import session_numbers
 from nvtrader_pipelines.preferences.decisions import HORIZON
 
 CONFIDENCE_LEVEL = 0.95
@@ -30,7 +29,7 @@ def agreement(outcomes: pl.DataFrame) -> pl.DataFrame:
     An approval is compared with keeping the holdings, every other decision with the proposal.
 
     Args:
-        outcomes: session, decision, reason, excess_pct and weight.
+        outcomes: session, session_number, decision, reason, excess_pct and weight.
 
     Returns:
         Columns of `AGREEMENT`.
@@ -92,7 +91,7 @@ def _summary(chosen: pl.DataFrame) -> tuple[int, int, float, float | None, float
     from scipy.special import stdtrit
 
     excess = chosen["excess_pct"].to_numpy()
-    numbers = session_numbers(chosen["session"].to_numpy().astype("datetime64[D]"))
+    numbers = chosen["session_number"].to_numpy()
     counts, mean, error = (len(excess), int((excess > 0.0).sum())), float(excess.mean()), mean_error(excess, numbers)
     if error is None:
         return *counts, mean, None, None

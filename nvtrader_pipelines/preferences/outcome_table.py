@@ -14,6 +14,7 @@ OUTCOME = TableSchema(
     Column("plan_id", pl.String, "plan of the decision"),
     Column("account", pl.String, "name of the account"),
     Column("session", pl.Date, "session at whose close the plan was decided"),
+    Column("session_number", pl.Int64, "running number of that session in the market's calendar"),
     Column("outcome_session", pl.Date, "session five later, at whose close the outcome is known"),
     Column("by", pl.String, "person who decided"),
     Column("decision", pl.String, "approved, overridden, edited, rejected, skipped or equal"),

@@ -93,6 +93,7 @@ def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]], own_
     ids = ("decision_id", "plan_id", "account", "session", "by", "decision", "reason")
     columns = {
         **{name: [getattr(row, name) for row in rows] for name in ids},
+        "session_number": market.panel.calendar.session_numbers(sessions[decided_at]),
         "outcome_session": sessions[decided_at + HORIZON],
         "benchmark": names,
         "benchmark_return_pct": 100.0 * benchmark,

@@ -297,7 +297,7 @@ def _staleness_reason(store: Store, run: SealedRun) -> str | None:
     """Reason why the tests of a policy are too old for an account opened today, or None."""
     tested_to = run.as_parent.window[1]
     last = store.panels.read(store.ledger.read(run.partition_key).market).sessions[-1].item()
-    until = start_deadline(tested_to)
+    until = start_deadline(tested_to, store.calendar_of(run.partition_key))
     if last < until:
         return None
     return (  # without the market's last session, so that later sessions give the same row

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active_run
 from nvtrader_pipelines.promotion.eligibility import require_market
 from nvtrader_pipelines.storage.errors import StorageError
@@ -14,9 +14,9 @@ from nvtrader_pipelines.storage.tables import EVALUATIONS
 MAX_TEST_AGE = 126  # sessions from the last tested one to the first that an account trades
 
 
-def start_deadline(tested_to: date) -> date:
+def start_deadline(tested_to: date, calendar: TradingCalendar) -> date:
     """Last session on which a policy tested to a day may begin to trade."""
-    following = sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * MAX_TEST_AGE))
+    following = calendar.sessions(tested_to + timedelta(days=1), tested_to + timedelta(days=2 * MAX_TEST_AGE))
     return following[MAX_TEST_AGE - 1].item()
 
 
@@ -28,9 +28,9 @@ def eligibility_message(store: Store, active: ActivePolicy) -> str:
         require_market(store, store.ledger.read(active.partition_key), run, active.policy)
     except StorageError as error:
         return f"not at all: {error}"
-    tested_to = run.as_parent.window[1]
+    until = start_deadline(run.as_parent.window[1], store.calendar_of(active.partition_key))
     return (
-        f"until {start_deadline(tested_to)}, {MAX_TEST_AGE} sessions after its tests; a simulated account that it has "
+        f"until {until}, {MAX_TEST_AGE} sessions after its tests; a simulated account that it has "
         "begun to trade by then continues"
     )
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nvtrader_pipelines.experiments.code_digest import market_code
+from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -17,19 +18,19 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 
-def deliver_prices(home: Home, files: Sequence[Path]) -> None:
-    """Copy files of prices to where the market reads them.
+def deliver_prices(home: Home, files: Sequence[Path], source: str = LANDING) -> None:
+    """Copy files of prices to where a landing source of the market reads them.
 
     Raises:
-        StorageError: as `deliver_files`, or if no source of the market reads them.
+        StorageError: as `deliver_files`, or if the market has no such source.
     """
-    sources = [each.kind for each in read_market(home).sources]
-    if files and "landing" not in sources:
+    names = read_market(home).landing_names
+    if files and source not in names:
         raise StorageError(
-            "data/market.yaml must list `kind: landing` for delivered files to be read, but lists only "
-            f"{', '.join(sources)}; add it there"
+            f"data/market.yaml must list the source {source!r} of `kind: landing` for delivered files to be read, but "
+            f"lists {', '.join(names) or 'none of that kind'}; add it there"
         )
-    deliver_files(home, files)
+    deliver_files(home, files, source)
 
 
 def market_digest(home: Home) -> str:

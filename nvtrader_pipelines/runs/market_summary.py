@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.market.calendar import all_sessions
+from nvtrader_pipelines.market.calendar import Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
 from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
-from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem
+from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem, read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
 
@@ -39,7 +39,7 @@ def summarize_market(store: Store) -> MarketSummary:
     quarantine = tables.read(QUARANTINE).with_columns(parse_symbol())
     rows = quarantine.filter(pl.col("line") > 0)
     files = _count_files(tables.read(DELIVERIES), kept, rows)
-    symbols, reasons = _count_symbols(kept, rows), _count_reasons(quarantine)
+    symbols, reasons = _count_symbols(kept, rows, read_calendars(tables)), _count_reasons(quarantine)
     first_year = kept["year"].min()
     refused = files.drop_nulls("reason").select("file", "reason")
     return MarketSummary(
@@ -66,29 +66,39 @@ def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFram
     return joined.with_columns(pl.col("n_symbols").fill_null(0)).select(columns).sort(FILE_KEY)
 
 
-def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def _count_symbols(kept: pl.DataFrame, rows: pl.DataFrame, calendars: Calendars) -> pl.DataFrame:
     """Count rows, missing sessions and the share of sessions with a bar per symbol and year."""
     spans = kept.group_by(_NAME).agg(first=pl.col("session").min(), last=pl.col("session").max())
     names = pl.concat([kept.select(_NAME), _rows_with_symbol(rows).select(_NAME)]).unique()
     counted = _with_counts(names.join(spans, on=_NAME, how="left"), kept, rows, _NAME)
-    days = pl.Series("session", all_sessions()).cast(pl.Date)
-    until = {edge: days.search_sorted(counted[edge].fill_null(days[0])).cast(pl.Int64) for edge in ("first", "last")}
-    listed = pl.when(pl.col("first").is_not_null()).then(until["last"] - until["first"] + 1).otherwise(0)
+    days = _sessions(kept, calendars)
+    for edge in ("first", "last"):
+        named = days.rename({"session": edge, "number": f"{edge}_number"})
+        counted = counted.join(named, on=["source", edge], how="left")
     judged = pl.col("n_kept") + pl.col("n_refused")
-    result = counted.with_columns(n_missing=listed - pl.col("n_kept"), refused_share=pl.col("n_refused") / judged)
-    result = result.join(_coverage(kept, days), on=_NAME, how="left").with_columns(
-        pl.col("refused_share").fill_nan(0.0)
-    )
+    result = counted.with_columns(
+        n_missing=(pl.col("last_number") - pl.col("first_number") + 1).fill_null(0) - pl.col("n_kept"),
+        refused_share=(pl.col("n_refused") / judged).fill_nan(0.0),
+    ).join(_coverage(kept, days), on=_NAME, how="left")
     columns = [*_NAME, "first", "last", "n_kept", "n_missing", "n_refused", "refused_share", "coverage"]
     return result.select(columns).sort("refused_share", *_NAME, descending=[True, False, False])
 
 
-def _coverage(kept: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
+def _sessions(kept: pl.DataFrame, calendars: Calendars) -> pl.DataFrame:
+    """Sessions of every source from the first to the last bar of all: source, session, number."""
+    parts = [pl.DataFrame(schema={"source": pl.String, "session": pl.Date, "number": pl.Int64})]
+    ends = kept["session"].to_numpy()
+    for source in kept["source"].unique():
+        days = calendars.of(source).sessions(ends.min(), ends.max())
+        part = pl.DataFrame({"source": source, "session": days}).with_columns(pl.col("session").cast(pl.Date))
+        parts.append(part.with_columns(number=pl.int_range(pl.len())))
+    return pl.concat(parts)
+
+
+def _coverage(kept: pl.DataFrame, days: pl.DataFrame) -> pl.DataFrame:
     """Share of sessions with a bar per year, for the same years of all symbols."""
-    ends = kept.select(first=pl.col("session").min(), last=pl.col("session").max())
-    inside = days.to_frame().join(ends, how="cross").filter(pl.col("session").is_between("first", "last"))
-    per_year = inside.group_by(pl.col("session").dt.year().alias("year")).len("n_sessions")
-    grid = kept.select(_NAME).unique().join(per_year, how="cross")
+    per_year = days.group_by("source", pl.col("session").dt.year().alias("year")).len("n_sessions")
+    grid = kept.select(_NAME).unique().join(per_year, on="source")
     counts = kept.group_by(*_NAME, "year").len("n_bars")
     shares = grid.join(counts, on=[*_NAME, "year"], how="left").sort("year")
     share = pl.col("n_bars").fill_null(0) / pl.col("n_sessions")

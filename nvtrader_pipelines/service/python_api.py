@@ -64,15 +64,16 @@ class Pipeline:
         """Paths of the home, such as `home.landing` and `home.experiments`."""
         return self.store.home
 
-    def ingest(self, *files: str | Path, quiet: bool = False) -> "MarketSummary":
+    def ingest(self, *files: str | Path, source: str = "landing", quiet: bool = False) -> "MarketSummary":
         """Deliver files of prices, and bring the market up to date if anything changed.
 
         Without files, ingest those in `data/landing` and the other sources of `data/market.yaml`. Refused
         rows are in `silver.quarantine`, each with its reason.
 
         Args:
-            files: CSV or Parquet files to copy into `data/landing`, all or none; one of the same name there is
-                replaced.
+            files: CSV or Parquet files to copy into the folder of the source, all or none; one of the same name there
+                is replaced.
+            source: landing source of the files; `landing` is the folder `data/landing` itself.
             quiet: print no progress.
 
         Returns:
@@ -88,7 +89,7 @@ class Pipeline:
         from nvtrader_pipelines.runs.market_state import deliver_prices
         from nvtrader_pipelines.runs.market_summary import summarize_market
 
-        deliver_prices(self.home, [Path(file) for file in files])
+        deliver_prices(self.home, [Path(file) for file in files], source)
         with silence_libraries():
             update_market(self.store, quiet=quiet)
         return summarize_market(self.store)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
 from nvtrader_pipelines.market.sources.landing import early_refusal
+from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -15,10 +16,15 @@ from nvtrader_pipelines.storage.home import Home
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".swp")
 
 
-def landed_paths(home: Home) -> list[Path]:
-    """List all but folders below `data/landing`, without hidden and unfinished files."""
-    found = (path for path in home.landing.rglob("*") if not path.is_dir())
-    return sorted(path for path in found if not _is_unfinished(path.relative_to(home.landing)))
+def landing_folder(home: Home, source: str) -> Path:
+    """Folder that a landing source reads: `data/landing`, or its own one there."""
+    return home.landing if source == LANDING else home.landing / source
+
+
+def landed_paths(landing: Path) -> list[Path]:
+    """List all but folders below a folder of the landing zone, without hidden and unfinished files."""
+    found = (path for path in landing.rglob("*") if not path.is_dir())
+    return sorted(path for path in found if not _is_unfinished(path.relative_to(landing)))
 
 
 def landed_files(home: Home) -> list[LandedFile]:
@@ -26,11 +32,11 @@ def landed_files(home: Home) -> list[LandedFile]:
 
     A file that is refused for its name, kind or size is not opened and has no content.
     """
-    return [_landed_file(path, escape_name(path.relative_to(home.landing))) for path in landed_paths(home)]
+    return [_landed_file(path, escape_name(path.relative_to(home.landing))) for path in landed_paths(home.landing)]
 
 
-def deliver_files(home: Home, files: Sequence[Path]) -> None:
-    """Copy files into `data/landing`, all or none; one of the same name there is replaced.
+def deliver_files(home: Home, files: Sequence[Path], source: str = LANDING) -> None:
+    """Copy files into the folder of a landing source, all or none; one of the same name there is replaced.
 
     Of a folder the files directly in it whose name and size the market reads are copied. Files that lie below
     `data/landing` already are left where they are.
@@ -54,7 +60,8 @@ def deliver_files(home: Home, files: Sequence[Path]) -> None:
             raise StorageError(file.refusal.reason)
         contents[path.name] = file.content
     for name, content in contents.items():
-        landed = home.landing / name
+        landed = landing_folder(home, source) / name
+        landed.parent.mkdir(exist_ok=True)
         if not (landed.is_file() and landed.read_bytes() == content):
             write_atomically(landed, content)
 
@@ -91,7 +98,7 @@ def store_copies(home: Home, files: list[LandedFile]) -> None:
 def landing_fingerprint(home: Home) -> str:
     """Digest of the names and contents of the landed files; empty if there are none."""
     state = hashlib.sha256()
-    paths = landed_paths(home)
+    paths = landed_paths(home.landing)
     for path in paths:
         state.update(os.fsencode(path.relative_to(home.landing)))
         state.update(f"|{_content_state(path)}\n".encode())

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
 from nvtrader_pipelines.market.features import Feature, add_features
 from nvtrader_pipelines.market.history import price_history
 from nvtrader_pipelines.market.ingest import ingest
@@ -21,7 +22,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.landing_zone import landed_files, landed_paths, store_copies
+from nvtrader_pipelines.storage.landing_zone import landed_files, landed_paths, landing_folder, store_copies
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, FEATURES, MARKET_PANEL, PINNED, RETURNS
 
@@ -58,10 +59,11 @@ def ingest_market(tables: Warehouse, years: Sequence[int], at: datetime) -> Inge
 def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     files = landed_files(tables.home)
     store_copies(tables.home, files)
-    deliveries = [each for source in read_market(tables.home).sources for each in source.deliveries(files)]
+    market = read_market(tables.home)
+    deliveries = market.deliveries(files)
     known, stored = tables.read(DELIVERIES), _count_stored(tables)
     new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
-    parts = [ingest(each, years, at) for each in new]
+    parts = [ingest(each, years, at, market.calendars.of(each.source)) for each in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
     keys = rows.select(FILE_KEY)
     if new:
@@ -97,6 +99,14 @@ def _is_ingested(known: pl.DataFrame, stored: pl.DataFrame, delivery: Delivery, 
     return is_whole or set(years) <= set(found["years"][0])
 
 
+def read_calendars(tables: Warehouse) -> Calendars:
+    """Read the calendars of `data/market.yaml`, and of sources that are no longer there as they delivered last."""
+    delivered = tables.read(DELIVERIES, columns=["source", "calendar", "ingested_at"]).drop_nulls("calendar")
+    last = delivered.sort("ingested_at").unique("source", keep="last").select("source", "calendar")
+    past = {source: TradingCalendar(calendar) for source, calendar in last.iter_rows()}
+    return Calendars({**past, **read_market(tables.home).calendars.by_source})
+
+
 def read_panel(
     tables: Warehouse,
     source: str,
@@ -117,10 +127,11 @@ def read_panel(
     returns, known = (
         tables.read(table, {"source": [source]}, snapshot_id=snapshots[table.name]) for table in (RETURNS, FEATURES)
     )
+    calendar = read_calendars(tables).of(source)
     for feature in features:
-        require_causal_feature(feature, price_history(returns))
-    known = add_features(returns, known, features)
-    return build_panel(returns, known, symbols=symbols, max_gap=max_gap, snapshot_ids=snapshots)
+        require_causal_feature(feature, price_history(returns, calendar))
+    known = add_features(returns, known, features, calendar)
+    return build_panel(returns, known, symbols, max_gap, snapshots, calendar)
 
 
 def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
@@ -169,9 +180,12 @@ def _remedy(tables: Warehouse, source: str) -> str:
     """Steps that build a panel of a source, or why its bars form none, as the end of a sentence."""
     if source in tables.read(RETURNS, columns=["source"])["source"] and (problem := panel_problem(tables, source)):
         return problem
-    is_listed = source in {each.kind for each in read_market(tables.home).sources}
-    steps = [] if is_listed else [f"list `kind: {source}` in data/market.yaml"]
-    steps += ["put its files into data/landing"] if source == "landing" and not landed_paths(tables.home) else []
+    market = read_market(tables.home)
+    if source not in (each.name for each in market.sources):
+        return f"list a source named {source} in data/market.yaml, then `nvtrader ingest` builds it"
+    folder = landing_folder(tables.home, source)
+    is_empty = source in market.landing_names and not landed_paths(folder)
+    steps = [f"put its files into {folder.relative_to(tables.home.root)}"] if is_empty else []
     return ", then ".join([*steps, "`nvtrader ingest` builds it"])
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.execution.prices import PanelPrices
-from nvtrader_pipelines.market.calendar import sessions
 from nvtrader_pipelines.market.history import bar_arrays, forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError
@@ -31,7 +30,7 @@ def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
             f"silver.clean_bars has no bar of {', '.join(panel.symbols)} from source {panel.source!r}, so "
             "orders cannot be sized; run the market job"
         )
-    days = sessions(min(bars["session"].to_numpy().min(), panel.sessions[0]), panel.sessions[-1])
+    days = panel.calendar.sessions(min(bars["session"].to_numpy().min(), panel.sessions[0]), panel.sessions[-1])
     factor = pl.col("adj_close") / pl.col("close")
     adjusted = bars.with_columns(
         open=pl.coalesce(pl.col("open") * factor, "adj_close"), volume=pl.col("volume") / factor

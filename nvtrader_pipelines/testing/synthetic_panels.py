@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.features import FEATURES
 from nvtrader_pipelines.market.panel import MarketPanel
 
@@ -22,9 +22,11 @@ def synthetic_symbols(n_symbols: int) -> tuple[str, ...]:
     return _NAMES[:n_symbols] if n_symbols <= len(_NAMES) else tuple(f"N{i:03d}" for i in range(n_symbols))
 
 
-def synthetic_sessions(n_sessions: int, first: dt.date = FIRST_SESSION) -> NDArray[np.datetime64]:
-    """Sessions of the exchange from `first`, as (T,) days."""
-    return sessions(first, dt.date(2049, 12, 31))[:n_sessions].copy()
+def synthetic_sessions(
+    n_sessions: int, first: dt.date = FIRST_SESSION, calendar: TradingCalendar = NEW_YORK
+) -> NDArray[np.datetime64]:
+    """Sessions of a calendar from `first`, as (T,) days."""
+    return calendar.sessions(first, dt.date(2049, 12, 31))[:n_sessions].copy()
 
 
 def synthetic_panel(

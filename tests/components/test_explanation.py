@@ -86,7 +86,8 @@ def test_unknown_field_is_named_by_its_path_without_kinds(path):
 
 def test_explanation_of_another_model_uses_its_fields():
     assert refusal({"sources": [{"kind": "yahoo", "symbls": []}]}, MarketSpec) == (
-        "sources.0.symbls: there is no field 'symbls'; did you mean 'symbols'? allowed are first, kind, symbols"
+        "sources.0.symbls: there is no field 'symbls'; did you mean 'symbols'? "
+        "allowed are calendar, first, kind, name, symbols"
     )
 
 

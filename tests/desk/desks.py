@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -72,7 +72,7 @@ def states(store: Store, account: str = "paper") -> list[AccountState]:
 def settle_returns(store: Store, net_return: float, n_sessions: int, **changes: object) -> None:
     """Append closes to the book of the account `paper`, each with the same return."""
     book = SqliteBook(store.home, "paper")
-    for day in sessions(states(store)[-1].session, date(2049, 12, 31))[1 : n_sessions + 1].tolist():
+    for day in NEW_YORK.sessions(states(store)[-1].session, date(2049, 12, 31))[1 : n_sessions + 1].tolist():
         state = states(store)[-1]
         close = {"session": day, "equity": state.equity * (1.0 + net_return), "net_return": net_return}
         book.settle(state.model_copy(update={**close, "in_replay": False, **changes}))

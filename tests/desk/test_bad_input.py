@@ -113,6 +113,7 @@ def an_approval_twice(traded, home, monkeypatch):
     journal = Journal(traded.log, ACCOUNT)
     record = journal.records()[-1]
     journal.append(record_decision(record, "approved", record.plan.session, ("ann", ""), AT))
+    monkeypatch.setattr(Store, "calendar_of", lambda *_: PANEL.calendar)
     return lambda: Desk(Store(home), clock=lambda: AT).approve(record.plan.plan_id, "ann")
 
 

@@ -15,7 +15,7 @@ from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.order_placement import TOO_LATE
 from nvtrader_pipelines.execution.plan_records import plan_records
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.rebalance_steps import execute_due_sessions
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -138,7 +138,7 @@ def test_late_approval_at_a_broker_is_refused(home, exchange):
     store, _ = home
     (plan,) = trade_live(store)["plan_id"]
     at = evening(store)
-    following = sessions(at.date() + dt.timedelta(days=1), at.date() + dt.timedelta(days=9))[0].item()
+    following = NEW_YORK.sessions(at.date() + dt.timedelta(days=1), at.date() + dt.timedelta(days=9))[0].item()
     opened = dt.datetime.combine(following, dt.time(9, 30), ZoneInfo("America/New_York"))
     with pytest.raises(ExecutionError, match=f"must be placed before the exchange opens on {following}, which it has"):
         live(store, opened).approve(plan, "ann", "I looked")

@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.invariants import (
     outside_unit_interval,
     training_leaks,
 )
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 
 RIVAL = {
@@ -64,7 +64,7 @@ def test_entrants_of_another_window_or_out_of_order_are_found(change):
     assert not inconsistent_entrants(mixed).is_empty()
 
 
-DAYS = sessions(dt.date(2010, 1, 4), dt.date(2010, 12, 31)).tolist()
+DAYS = NEW_YORK.sessions(dt.date(2010, 1, 4), dt.date(2010, 12, 31)).tolist()
 
 
 def leaks(train, tested, purge_size=6, embargo_size=21):
@@ -74,7 +74,7 @@ def leaks(train, tested, purge_size=6, embargo_size=21):
     )
     days = DAYS[tested[0] : tested[1] + 1]
     curves = pl.DataFrame({"fold": [0] * len(days), "session": days})
-    found = training_leaks(training, curves, purge_size, embargo_size)
+    found = training_leaks(training, curves, purge_size, embargo_size, NEW_YORK)
     return [(DAYS.index(row["train_first"]), DAYS.index(row["train_last"])) for row in found.iter_rows(named=True)]
 
 
@@ -98,7 +98,7 @@ def test_sessions_are_counted_by_the_exchange_and_not_by_the_calendar():
 
 def test_a_fold_without_tested_sessions_is_a_leak():
     training = pl.DataFrame({"fold": [1], "train_first": DAYS[:1], "train_last": DAYS[9:10]})
-    assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}), 0, 0)) == 1
+    assert len(training_leaks(training, pl.DataFrame({"fold": [0], "session": DAYS[20:21]}), 0, 0, NEW_YORK)) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@ import datetime as dt
 import pytest
 
 from nvtrader_pipelines.execution.book import BookedOrder
-from nvtrader_pipelines.execution.decisions import next_open, record_decision, require_no_orders
+from nvtrader_pipelines.execution.decisions import record_decision, require_no_orders
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from tests.execution.plans import AT, a_fill, a_plan, an_order, cancelled, constructed, decided, filled, judged, placed
 
 PLAN = a_plan()
-OPENS = next_open(PLAN.session)
+OPENS = NEW_YORK.decision_deadline(PLAN.session)
 ORDER = an_order(PLAN)
 SOFT = Finding(rule="turnover_pct_warn", level="soft", figure=0.5, bound=0.2, sentence="turnover is high")
 
@@ -33,11 +34,6 @@ def test_replayed_decision_records_the_open_of_the_fill_session():
     made = OPENS + dt.timedelta(days=700)
     event = record_decision(waiting(made), "approved", PLAN.session, ("ann", ""), made + dt.timedelta(minutes=5))
     assert event.detail == {"fill_session_began": OPENS.isoformat()}
-
-
-def test_next_open_skips_weekends_and_holidays():
-    assert next_open(dt.date(2024, 7, 3)).isoformat() == "2024-07-05T09:30:00-04:00"
-    assert next_open(dt.date(2024, 12, 31)).isoformat() == "2025-01-02T09:30:00-05:00"
 
 
 def test_decision_raises_for_a_plan_with_open_orders():

@@ -149,7 +149,7 @@ def test_held_out_sessions_leave_some_to_train_on():
         ExperimentSpec.model_validate(
             {
                 "name": "base",
-                "design": {"kind": "best_of_n", "validation_sessions": 260},
+                "design": {"kind": "best_of_n", "validation_sessions": 350},
                 "splitter": {"kind": "walk_forward", "train_months": 11},
             }
         )

@@ -3,7 +3,6 @@ import os
 import subprocess
 import sys
 from datetime import date
-from typing import get_args
 
 import pytest
 import yaml
@@ -11,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nvtrader_pipelines.components.component import kind_of, members
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.designs import BasicDesign
-from nvtrader_pipelines.experiments.spec import SAMPLE_REPORT_FROM, ExperimentSpec, MarketChoice, SourceName
-from nvtrader_pipelines.market.sources import Source
+from nvtrader_pipelines.experiments.spec import SAMPLE_REPORT_FROM, ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio, BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor, VolatilityTargetAnchor
@@ -190,10 +187,6 @@ def test_a_learner_has_three_seeds_by_default_and_a_rule_one():
     rule = ExperimentSpec(name="a", agent=BuyAndHold())
     assert rule.seeds == (0,)
     assert ExperimentSpec.model_validate_json(rule.model_dump_json()) == rule
-
-
-def test_the_sources_to_choose_from_are_all_there_are():
-    assert set(get_args(SourceName)) == {kind_of(member) for member in members(Source)}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.figures.agreement_figure import agreement_figure
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from tests.figures.pictures import pixels
 
 pytestmark = pytest.mark.slow
-DAYS = sessions(dt.date(2020, 1, 2), dt.date(2024, 12, 31))
+DAYS = NEW_YORK.sessions(dt.date(2020, 1, 2), dt.date(2024, 12, 31))
 
 
 def some_outcomes(n):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.features import FEATURES, compute_features
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import (
@@ -52,7 +52,7 @@ def test_panel_begins_with_first_eligible_name_and_has_all_sessions():
     panel = panel_of(TABLES.clean_bars)
     assert panel.symbols == ("AAA", "BBB", "CCC")
     assert panel.sessions[0] == DAYS.to_numpy()[252]
-    assert np.array_equal(panel.sessions, sessions(panel.sessions[0], panel.sessions[-1]))
+    assert np.array_equal(panel.sessions, NEW_YORK.sessions(panel.sessions[0], panel.sessions[-1]))
     assert panel.feature_names == FEATURE_NAMES
     assert panel.features.shape == (68, 3, len(FEATURES))
     assert panel.eligible.all()

@@ -8,7 +8,7 @@ import pytest
 from dagster_duckdb import DuckDBResource
 
 from nvtrader_pipelines.desk.account_checks import ACCOUNT_CHECKS
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.portfolio import ORDERS_KEY, STATE_KEY
 from nvtrader_pipelines.orchestration.definitions import build_defs
@@ -134,7 +134,7 @@ def test_every_job_resolves_and_has_a_layer_tag(defs):
 
 def test_schedules_and_sensors_run_by_default_in_new_york_time(defs):
     assert all(each.default_status is dg.DefaultScheduleStatus.RUNNING for each in defs.schedules or [])
-    assert all(each.execution_timezone == EXCHANGE_TIME.key for each in defs.schedules or [])
+    assert all(each.execution_timezone == NEW_YORK.time_zone.key for each in defs.schedules or [])
     assert all(each.default_status is dg.DefaultSensorStatus.RUNNING for each in defs.sensors or [])
 
 

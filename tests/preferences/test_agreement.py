@@ -5,16 +5,22 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from nvtrader_pipelines.market.calendar import session_numbers, sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.preferences.agreement import agreement, mean_error
 
-DAYS = sessions(dt.date(2024, 1, 2), dt.date(2024, 12, 31))
+DAYS = NEW_YORK.sessions(dt.date(2024, 1, 2), dt.date(2024, 12, 31))
 EXCESS = np.random.default_rng(0).normal(0.4, 1.0, 12)
 
 
 def outcomes(days=DAYS[:60:5], excess=EXCESS, decision="overridden", reason="too much", weight=1.0):
     n = len(excess)
-    columns = {"session": days, "decision": [decision] * n, "reason": [reason] * n, "excess_pct": excess}
+    columns = {
+        "session": days,
+        "session_number": NEW_YORK.session_numbers(days),
+        "decision": [decision] * n,
+        "reason": [reason] * n,
+        "excess_pct": excess,
+    }
     return pl.DataFrame({**columns, "weight": [weight] * n})
 
 
@@ -29,7 +35,10 @@ def test_interval_of_outcomes_that_do_not_overlap_is_students():
 
 def test_outcomes_of_one_session_count_as_one():
     same, days = np.repeat(EXCESS, 2), np.repeat(DAYS[:60:5], 2)
-    alone, twice = mean_error(EXCESS, session_numbers(DAYS[:60:5])), mean_error(same, session_numbers(days))
+    alone, twice = (
+        mean_error(EXCESS, NEW_YORK.session_numbers(DAYS[:60:5])),
+        mean_error(same, NEW_YORK.session_numbers(days)),
+    )
     assert (twice.error, twice.degrees) == pytest.approx((alone.error, alone.degrees))
 
 

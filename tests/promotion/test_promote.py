@@ -211,17 +211,17 @@ def test_incomparable_active_policy_is_named_in_the_rejection(store, monkeypatch
 
 def test_stale_policy_is_rejected_and_warns_a_person(store, monkeypatch):
     last = read_panel(store.tables, "landing").sessions[-1].item()
-    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last)
+    monkeypatch.setattr(promote_module, "start_deadline", lambda *_: last)
     decision = judge(store, "steady")
     assert not decision.activated
     reason = f"may begin to trade until {last}, but the market has later sessions"
     assert reason in decision.verdict.sentence
     assert f"by its figures it would be: on {REPORTED}, Sharpe ratio" in decision.verdict.sentence
     assert decision.verdict.against("baseline") is not None
-    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last + dt.timedelta(days=1))
+    monkeypatch.setattr(promote_module, "start_deadline", lambda *_: last + dt.timedelta(days=1))
     assert judge(store, "steady").activated
     assert overrule(store, "still").warning is None
-    monkeypatch.setattr(promote_module, "start_deadline", lambda _: last)
+    monkeypatch.setattr(promote_module, "start_deadline", lambda *_: last)
     assert reason in (overrule(store, "steady", at=LATER).warning or "")
     assert active_name(store) == "steady"
 

@@ -29,7 +29,7 @@ def test_manual_run_is_an_experiment_named_by_its_options(empty):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(("paper",), "market.source: found 'paper'"), (("sample", []), "symbols"), (("sample", None, 0), "found 0")],
+    [(("Paper",), "market.source: found 'Paper'"), (("sample", []), "symbols"), (("sample", None, 0), "found 0")],
 )
 def test_options_that_make_no_experiment_write_no_file(empty, options, message):
     with pytest.raises(StorageError, match=message):

@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio,
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
@@ -117,9 +118,9 @@ def test_leak_check_compares_every_training_window_with_the_tests(store, run, ro
     curves = rows[EQUITY_CURVES.name]
     n_stretches = sum(len(fold.in_days.train) for fold in run.folds)
     assert len(training) == n_stretches * 2 * 3  # each is compared with two blocks, for three seeds
-    assert training_leaks(training, curves, splitter.purge_size, splitter.embargo_size).is_empty()
+    assert training_leaks(training, curves, splitter.purge_size, splitter.embargo_size, NEW_YORK).is_empty()
     exchanged = training.with_columns(fold=3 - pl.col("fold"))
-    assert not training_leaks(exchanged, curves, splitter.purge_size, splitter.embargo_size).is_empty()
+    assert not training_leaks(exchanged, curves, splitter.purge_size, splitter.embargo_size, NEW_YORK).is_empty()
 
 
 def test_run_warns_of_training_after_its_tests(store, run):

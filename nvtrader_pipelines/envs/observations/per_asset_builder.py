@@ -5,13 +5,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.observations.builder import AccountView, ObservationLayout, beyond_panel_error
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import market_returns, trailing_windows
 
 ASSET_COLUMNS = 14  # the last two are the anchor's and the held weight
 CONTEXT_COLUMNS = 7  # the last is the held cash
 CLIP = 4.0
+LONG_WINDOW = 252  # sessions
 MIN_SCALE = 1e-8
 
 
@@ -91,16 +91,16 @@ def context_columns(panel: MarketPanel) -> NDArray[np.float64]:
     market = market_returns(panel)
     months = trailing_windows(market, 63)
     short = np.maximum(trailing_windows(market, 21).std(axis=1), MIN_SCALE)
-    long = np.maximum(trailing_windows(market, SESSIONS_PER_YEAR).std(axis=1), MIN_SCALE)
+    long = np.maximum(trailing_windows(market, LONG_WINDOW).std(axis=1), MIN_SCALE)
     level = np.cumsum(np.log1p(market))
     counted = np.maximum(panel.eligible.sum(axis=1), 1)
     own_variance = (panel.feature("volatility_63") ** 2 * panel.eligible).sum(axis=1) / counted
     columns = [
         trailing_windows(market, 21).sum(axis=1) / long / np.sqrt(21.0),
-        trailing_windows(market, SESSIONS_PER_YEAR).sum(axis=1) / long / np.sqrt(SESSIONS_PER_YEAR),
-        np.log(short * np.sqrt(SESSIONS_PER_YEAR) / 0.18),
+        trailing_windows(market, LONG_WINDOW).sum(axis=1) / long / np.sqrt(LONG_WINDOW),
+        np.log(short * np.sqrt(panel.calendar.periods_per_year) / 0.18),
         np.log(short / long),
-        3.0 * (np.exp(level - trailing_windows(level, SESSIONS_PER_YEAR).max(axis=1)) - 1.0),
+        3.0 * (np.exp(level - trailing_windows(level, LONG_WINDOW).max(axis=1)) - 1.0),
         months.var(axis=1) / np.maximum(own_variance, MIN_SCALE),  # approximately the mean correlation of names
     ]
     return np.stack(columns, axis=1)

@@ -27,7 +27,7 @@ from nvtrader_pipelines.execution.brokers.broker import (
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 
 with warnings.catch_warnings():  # alpaca-py 0.44 also imports its streams, which are not used here
     warnings.filterwarnings("ignore", message="websockets.legacy is deprecated", category=DeprecationWarning)
@@ -350,6 +350,6 @@ def _fill(order: AlpacaOrder) -> Fill | None:
         quantity=quantity,
         price=price,
         cost=0.0,
-        session=(order.filled_at or order.updated_at).astimezone(EXCHANGE_TIME).date(),
+        session=(order.filled_at or order.updated_at).astimezone(NEW_YORK.time_zone).date(),
         complete=order.status is OrderStatus.FILLED,
     )

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
 from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
@@ -47,28 +48,33 @@ FEATURES: tuple[Feature, ...] = (
 LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength depends on all, with fading weights
 
 
-def feature_schema() -> TableSchema:
-    """The columns of `gold.features`."""
-    docs = {each.name: (each.__doc__ or each.name).splitlines()[0] for each in FEATURES}
+def feature_schema(more: Sequence[Feature] = ()) -> TableSchema:
+    """The columns of `gold.features`, and of `more` features."""
+    docs = {each.name: (each.__doc__ or each.name).splitlines()[0] for each in (*FEATURES, *more)}
     return TableSchema(BAR, *(Column(name, pl.Float64, doc) for name, doc in docs.items()))
 
 
-def compute_features(returns: pl.DataFrame, more: Sequence[Feature] = ()) -> pl.DataFrame:
+def compute_features(
+    returns: pl.DataFrame, more: Sequence[Feature] = (), calendars: Calendars = ALL_NEW_YORK
+) -> pl.DataFrame:
     """Compute `gold.features` and `more` features of every bar, in the row order of `returns`.
 
     The rows of `gold.returns` are the whole history of any number of sources.
     """
-    by_source = returns.partition_by("source", maintain_order=True)
-    parts = [add_features(rows, rows.select(*BAR), FEATURES) for rows in by_source]
-    found = pl.concat([feature_schema().to_frame(), *parts])
-    return add_features(returns, found, more)
+    parts = [feature_schema(more).to_frame()]
+    for rows in returns.partition_by("source", maintain_order=True):
+        calendar = calendars.of(rows["source"][0])
+        parts.append(add_features(rows, rows.select(*BAR), (*FEATURES, *more), calendar))
+    return pl.concat(parts)
 
 
-def add_features(returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature]) -> pl.DataFrame:
+def add_features(
+    returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature], calendar: TradingCalendar = NEW_YORK
+) -> pl.DataFrame:
     """Add `more` features to one source's rows of `gold.features`, from those of `gold.returns`."""
     if not more:
         return features
-    history = price_history(returns)
+    history = price_history(returns, calendar)
     rows, columns = positions(features, history.sessions, history.symbols)
     return features.with_columns(history.pick(rows, columns, each.values(history)).alias(each.name) for each in more)
 

@@ -1,12 +1,16 @@
 """Sources of bars: the family, and the content of `data/market.yaml`."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, SourceUnavailable, UnreadableFile
 from nvtrader_pipelines.market.sources.landing import LandingSource
+from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.market.sources.sample import SampleSource
 from nvtrader_pipelines.market.sources.yahoo import YahooSource
 
@@ -17,6 +21,38 @@ class MarketSpec(Component):
     """Sources to ingest, in order."""
 
     sources: tuple[Source, ...] = Field(default=(SampleSource(), LandingSource()), min_length=1)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [source.name for source in self.sources]
+        twins = sorted({name for name in names if names.count(name) > 1})
+        if twins:
+            raise ValueError(f"sources must have different names, but {', '.join(twins)} occurs twice; name one anew")
+        return self
+
+    @property
+    def calendars(self) -> Calendars:
+        """Calendars of the sources."""
+        return Calendars({source.name: TradingCalendar(source.calendar) for source in self.sources})
+
+    @property
+    def landing_names(self) -> tuple[str, ...]:
+        """Names of the sources that read the landing zone."""
+        return tuple(source.name for source in self.sources if isinstance(source, LandingSource))
+
+    def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:
+        """Return the deliveries of every source; a landed file belongs to the source that its folder names.
+
+        Files in no such folder belong to the source `landing`.
+
+        Raises:
+            SourceUnavailable: if a source cannot deliver.
+        """
+        by_name: dict[str, list[LandedFile]] = {}
+        for file in landed:
+            folder = PurePosixPath(file.name).parts[0]
+            by_name.setdefault(folder if folder in self.landing_names else LANDING, []).append(file)
+        return [each for source in self.sources for each in source.deliveries(by_name.get(source.name, []))]
 
 
 __all__ = [

@@ -9,9 +9,11 @@ from typing import Literal
 import polars as pl
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.calendar import CalendarName
 from nvtrader_pipelines.market.sources.csv_text import read_csv_text
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, UnreadableFile, content_digest
 from nvtrader_pipelines.market.sources.dialects import rows_from_columns, rows_from_csv
+from nvtrader_pipelines.market.sources.naming import LANDING, SourceName
 
 CSV, PARQUET = frozenset({".csv", ".txt"}), frozenset({".parquet", ".pq"})
 MAX_BYTES = 256 << 20  # of a file; reading a CSV takes about ten times its size in memory
@@ -19,13 +21,18 @@ MAX_ROWS = 20_000_000  # of a Parquet file, which may hold many rows in few byte
 
 
 class LandingSource(Component):
-    """Daily bars from the files in the landing zone, in any dialect of `dialects`."""
+    """Daily bars from files in the landing zone, in any dialect of `dialects`.
+
+    The source `landing` reads `data/landing`, and one of another name its folder there, such as `data/landing/coins`.
+    """
 
     kind: Literal["landing"] = "landing"
+    name: SourceName = LANDING
+    calendar: CalendarName = "XNYS"
 
     def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:
-        """Return one delivery per landed file, sorted by name."""
-        return [file_delivery(self.kind, file) for file in sorted(landed, key=lambda file: file.name)]
+        """Return one delivery per file of the source, sorted by name."""
+        return [file_delivery(self.name, file) for file in sorted(landed, key=lambda file: file.name)]
 
 
 def file_delivery(source: str, file: LandedFile) -> Delivery:

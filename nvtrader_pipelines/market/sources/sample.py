@@ -18,6 +18,8 @@ class SampleSource(Component):
     """Daily adjusted closes of 20 large US names that survived 33 years: survivorship-biased."""
 
     kind: Literal["sample"] = "sample"
+    name: Literal["sample"] = "sample"
+    calendar: Literal["XNYS"] = "XNYS"
 
     def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:  # noqa: ARG002 - the family's signature
         """Return the sample's one file; the landing zone is not read."""
@@ -25,7 +27,7 @@ class SampleSource(Component):
         closes = np.ascontiguousarray(prices.drop("date").to_numpy())
         head = "\n".join([*prices.columns, *prices["date"].cast(pl.String)]).encode()
         digest = hashlib.sha256(head + closes.tobytes()).hexdigest()
-        return [Delivery(self.kind, FILE, digest, len(head) + closes.nbytes, partial(_rows, prices))]
+        return [Delivery(self.name, FILE, digest, len(head) + closes.nbytes, partial(_rows, prices))]
 
 
 @cache

@@ -7,14 +7,18 @@ from typing import Any, Literal
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.calendar import CalendarName
 from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, SourceUnavailable
 from nvtrader_pipelines.market.sources.landing import file_delivery
+from nvtrader_pipelines.market.sources.naming import SourceName
 
 
 class YahooSource(Component):
     """Daily bars and adjusted closes of the named symbols, one delivery per symbol."""
 
     kind: Literal["yahoo"] = "yahoo"
+    name: SourceName = "yahoo"
+    calendar: CalendarName = "XNYS"
     symbols: tuple[str, ...] = Field(("SPY", "QQQ", "IWM", "EFA", "TLT", "GLD"), min_length=1)
     first: dt.date = dt.date(2005, 1, 1)  # first calendar day
 
@@ -25,7 +29,7 @@ class YahooSource(Component):
             SourceUnavailable: if yfinance is not installed or Yahoo gives no data.
         """
         yfinance = _yfinance()
-        return [file_delivery(self.kind, self._download(yfinance, symbol)) for symbol in self.symbols]
+        return [file_delivery(self.name, self._download(yfinance, symbol)) for symbol in self.symbols]
 
     def _download(self, yfinance: Any, symbol: str) -> LandedFile:
         try:

@@ -10,7 +10,7 @@ from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, partition_years
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
-from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.storage.medallion import pin_panels, read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
 
@@ -29,7 +29,8 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
 )
 def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Simple returns per symbol and session from aligned prices; missing returns are not filled."""
-    n_rows = store.tables.replace_years(RETURNS, bar_returns(store.tables.read(CLEAN_BARS)), partition_years(context))
+    rows = bar_returns(store.tables.read(CLEAN_BARS), read_calendars(store.tables))
+    n_rows = store.tables.replace_years(RETURNS, rows, partition_years(context))
     return table_result(store, RETURNS, n_rows)
 
 
@@ -44,9 +45,8 @@ def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -
 )
 def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Point-in-time features per symbol and session, from data known at that close."""
-    n_rows = store.tables.replace_years(
-        FEATURES, compute_features(store.tables.read(RETURNS)), partition_years(context)
-    )
+    rows = compute_features(store.tables.read(RETURNS), calendars=read_calendars(store.tables))
+    n_rows = store.tables.replace_years(FEATURES, rows, partition_years(context))
     return table_result(store, FEATURES, n_rows)
 
 

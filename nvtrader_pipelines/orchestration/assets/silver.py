@@ -8,6 +8,7 @@ import dagster as dg
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
 from nvtrader_pipelines.orchestration.reports import table_result
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
@@ -40,7 +41,8 @@ BRONZE = dg.AssetKey(["bronze", "bars"])
 def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> Iterator[dg.MaterializeResult]:
     """Split the delivered bars into valid and refused ones."""
     years = partition_years(context)
-    good, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), datetime.now(UTC).date())
+    bars, deliveries = store.tables.read(BARS), store.tables.read(DELIVERIES)
+    good, refused = clean(bars, deliveries, datetime.now(UTC).date(), read_calendars(store.tables))
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)
     n_refused = store.tables.replace_years(QUARANTINE, refused, years)
     yield table_result(store, CLEAN_BARS, n_good)

@@ -6,7 +6,6 @@ import numpy as np
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
 from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
@@ -74,7 +73,7 @@ class VolatilityTargetTiming(UnfittedTiming):
             t = situation.t
             returns = panel.close_returns[np.maximum(t - ages, 0)]  # 0 without a price: valued at the last one
             require_finite(returns, panel.symbols, f"returns up to {panel.sessions[t]}")
-            realized = float((returns @ weights[:-1]).std(ddof=1)) * SESSIONS_PER_YEAR**0.5
+            realized = float((returns @ weights[:-1]).std(ddof=1)) * panel.calendar.periods_per_year**0.5
             if realized <= self.volatility:
                 return weights, ""
             share = self.volatility / realized

@@ -257,10 +257,13 @@ def ingest(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="CSV or Parquet files, or folders of them, to copy into data/landing; one of the same name is "
+            help="CSV or Parquet files, or folders of them, to copy into the source's folder; one of the same name is "
             "replaced."
         ),
     ] = None,
+    source: Annotated[
+        str, typer.Option("--source", help="Landing source of the files, as data/market.yaml names it.")
+    ] = "landing",
     *,
     as_json: bool,
 ) -> None:
@@ -273,7 +276,7 @@ def ingest(
     from nvtrader_pipelines.service.documents.market_facts import market_document
 
     store = open_store()
-    deliver_prices(store.home, files or [])
+    deliver_prices(store.home, files or [], source)
     if market_is_current(store) and not as_json:
         print_unchanged(summarize_market(store))
         return

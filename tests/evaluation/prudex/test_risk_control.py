@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.statistics import (
     UndefinedStatisticError,
     sortino_ratio,
 )
-from nvtrader_pipelines.market.calendar import sessions as exchange_sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 
 CRISIS = next(market for market in EXTREME_MARKETS if market.name == "financial_crisis")
 
@@ -37,8 +37,8 @@ def test_sessions_within_includes_first_and_last_day():
 
 
 def test_extreme_market_starting_on_a_holiday_is_covered():
-    sessions = exchange_sessions(date(2008, 9, 1), date(2009, 4, 30))  # 1 September 2008 was Labor Day
-    assert sessions_within(sessions, CRISIS).sum() == len(exchange_sessions(CRISIS.first, CRISIS.last))
+    sessions = NEW_YORK.sessions(date(2008, 9, 1), date(2009, 4, 30))  # 1 September 2008 was Labor Day
+    assert sessions_within(sessions, CRISIS).sum() == len(NEW_YORK.sessions(CRISIS.first, CRISIS.last))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.desk import desk_market
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.promotion import eligibility, promote
 from nvtrader_pipelines.promotion.active_policy import activations, read_active
 from nvtrader_pipelines.promotion.recency import start_deadline
@@ -224,7 +225,9 @@ def test_policy_of_other_code_is_marked_in_list_and_activation(invoke, run, monk
 
 def test_trading_period_of_active_policy_is_shown_by_three_commands(invoke, store, run):
     invoke("policies", "activate", "small")
-    until = f"until {start_deadline(run.as_parent.window[1])}, 126 sessions after its tests; a simulated account"
+    until = (
+        f"until {start_deadline(run.as_parent.window[1], NEW_YORK)}, 126 sessions after its tests; a simulated account"
+    )
     assert f"small of run {run.run_id[:8]} may trade {until}" in invoke("policies").stdout
     assert f"it may trade {until}" in " ".join(words(invoke("portfolio").stdout))
     findings = doctor_checks(invoke)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.report.cell_formats import MINUS
 
@@ -32,7 +32,7 @@ def bounds(row: Mapping[str, Any], name: str, *, sign: bool = False) -> str:
 
 def moment(at: datetime | None) -> str:
     """Format a time as a date and a time of day in the exchange's zone; a dash if it is unknown."""
-    return UNKNOWN if at is None else f"{at.astimezone(EXCHANGE_TIME):%Y-%m-%d %H:%M}"
+    return UNKNOWN if at is None else f"{at.astimezone(NEW_YORK.time_zone):%Y-%m-%d %H:%M}"
 
 
 def duration(seconds: float | None) -> str:

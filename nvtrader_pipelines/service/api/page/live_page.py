@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.service.api.answers import Stamp, stamp_of
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
@@ -210,7 +210,7 @@ class LivePage:
             return Changes(
                 after=after if is_known else "",
                 version=f"{self._epoch}.{self._version}",
-                clock=f"{datetime.now(EXCHANGE_TIME):%H:%M:%S}",
+                clock=f"{datetime.now(NEW_YORK.time_zone):%H:%M:%S}",
                 parts=texts["parts"],
                 values=texts["values"],
                 series=series,

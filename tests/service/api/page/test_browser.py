@@ -11,7 +11,7 @@ from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import stop_trading
 from nvtrader_pipelines.execution.edited_plans import edited_plan_id
 from nvtrader_pipelines.execution.plan_records import plan_records
-from nvtrader_pipelines.market.calendar import sessions
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.research.journal import TrialJudged
@@ -77,7 +77,7 @@ def test_halt_and_resume_are_shown_at_once(serve, look, built_home, tmp_path):
 
 def write_outcomes(home, excess, reason="too much"):
     """Write the outcomes of edited plans, five sessions apart."""
-    days = sessions(date(2024, 1, 2), date(2024, 12, 31))[::5]
+    days = NEW_YORK.sessions(date(2024, 1, 2), date(2024, 12, 31))[::5]
     rows = [
         {"session": day.item(), "decision": "edited", "reason": reason, "excess_pct": pct, "weight": 1.0}
         for day, pct in zip(days[: len(excess)], excess, strict=True)

@@ -11,7 +11,6 @@ from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.evaluation.statistics import max_drawdown
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import next_open
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_records import PlanRecord
@@ -132,7 +131,7 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
         "n_buys": sum(change > 0 for change in changes),
         "n_sells": sum(change < 0 for change in changes),
         "record": sealed_record(shared, plan),
-        "decide_by": next_open(plan.session),
+        "decide_by": shared.store.calendar_of(plan.partition_key).decision_deadline(plan.session),
         "is_replay": bool(last and last.in_replay),
         "other_policy": active and (active.run_id, active.policy) != (plan.run_id, plan.policy) and active.policy,
     }

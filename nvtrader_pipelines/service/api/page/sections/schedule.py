@@ -1,6 +1,6 @@
 """Schedules: last and next run, and run now."""
 
-from nvtrader_pipelines.market.calendar import EXCHANGE_TIME
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.job_states import ScheduleState
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
@@ -28,4 +28,4 @@ def read_schedule(shared: Context) -> Content:
 
 def _next_run(states: list[ScheduleState]) -> str:
     times = [state.next_at for state in states[:N_FIRST] if state.next_at]
-    return f"{min(times).astimezone(EXCHANGE_TIME):%H:%M}" if times else ""
+    return f"{min(times).astimezone(NEW_YORK.time_zone):%H:%M}" if times else ""
