@@ -70,12 +70,12 @@ RETURNS = _schema(
     tables.RETURNS,
     {
         **_BAR,
-        **dict.fromkeys(("adj_open", "adj_close"), _POSITIVE),
+        **dict.fromkeys(("adj_open", "adj_high", "adj_low", "adj_close"), _POSITIVE),
         **dict.fromkeys(("close_return", "overnight_return"), _RETURN),
         "span": _FROM_1,
         "volume": _NOT_NEGATIVE,
     },
     rows=[_YEAR],
-    nullable=["adj_open", "close_return", "overnight_return", "span", "volume"],
+    nullable=["adj_open", "adj_high", "adj_low", "close_return", "overnight_return", "span", "volume"],
 )
 FEATURES = _schema(tables.BAR, _BAR, rows=[_YEAR, pa.Check(_features_are_null_or_finite)], strict=False)

@@ -44,6 +44,7 @@ def test_empty_table_satisfies_its_schema(name):
         ("silver.clean_bars", "surprise", pl.lit(1)),
         ("silver.quarantine", "rule", pl.lit(None, pl.String)),
         ("gold.returns", "close_return", pl.lit(-1.5)),
+        ("gold.returns", "adj_high", pl.lit(0.0)),
         ("gold.returns", "span", pl.lit(0, pl.Int32)),
         ("gold.features", "rsi_14", pl.lit(float("nan"))),
         ("gold.features", "return_1", pl.lit(float("inf"))),
