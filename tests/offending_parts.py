@@ -36,13 +36,15 @@ def tomorrow(panel):
 
 
 class PeekFeature(Component):
-    """Return of the next session."""
+    """Return of the next session, of closes, highs or lows."""
 
     kind: Literal["peek"] = "peek"
     name: str = "peek"
+    prices: str = "closes"
 
     def values(self, history):
-        return np.append(history.closes[1:] / history.closes[:-1] - 1.0, history.closes[:1] * 0.0, axis=0)
+        prices = getattr(history, self.prices)
+        return np.append(prices[1:] / prices[:-1] - 1.0, prices[:1] * 0.0, axis=0)
 
 
 class PeekReward(Component):

@@ -17,10 +17,7 @@ from nvtrader_pipelines.testing.synthetic_panels import (
     eventful_panel,
 )
 
-ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features")
-
 __all__ = [
-    "ARRAYS",
     "DELISTED",
     "FIRST_ELIGIBLE",
     "GAP",

@@ -107,11 +107,11 @@ def main() -> None:
 
 def market() -> MarketPanel:
     """Market of eight names whose better half changes every few months."""
-    panel = synthetic_panel(N_SESSIONS, N_NAMES)
+    panel = synthetic_panel(N_SESSIONS, N_NAMES, opens=False)
     sign = (-1.0) ** (np.arange(N_SESSIONS) // PERIOD)
     half = np.where(np.arange(N_NAMES) < N_NAMES // 2, 0.5, -0.5)
     returns = panel.close_returns + EDGE * sign[:, None] * half
-    return replace(panel, source="landing", close_returns=returns, overnight_returns=None)
+    return replace(panel, source="landing", close_returns=returns)
 
 
 def search(

@@ -9,7 +9,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.step_generators import Steps
-from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
+from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, PanelChoice, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.stress.suite import StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import AccountFactory, stress_steps
 from nvtrader_pipelines.experiments.plan import RunPlan
@@ -86,8 +86,8 @@ class StressRun:
             ValueError: if the run has no test sessions in which a shock fits.
         """
         plan, market = self.plan, self.plan.spec.market
-        choice = plan.panel.symbols, market.max_gap, market.features
-        markets = apply_scenarios(self.returns, out_of_sample(plan), stress, *choice)
+        choice = PanelChoice(plan.panel.symbols, market.max_gap, market.features, plan.panel.calendar)
+        markets = apply_scenarios(self.returns, out_of_sample(plan), stress, choice)
         steps = Steps(stress_steps(plan.spec.environment, markets, self.build_accounts))
         n_markets, n_played = stress.n_markets, 0
         yield self._progress("start", f"{plan.spec.partition_key}: {n_markets} stressed markets", share=0.0)

@@ -27,12 +27,14 @@ class ReadOnlyArrays:
 
 @dataclass(frozen=True, eq=False)
 class PriceHistory(ReadOnlyArrays):
-    """Adjusted closes and volumes of every session from first to last bar; NaN without a bar."""
+    """Adjusted prices and volumes of every session from first to last bar; NaN where the bar has none."""
 
     sessions: NDArray[np.datetime64]  # (T,)
     symbols: tuple[str, ...]  # N names, sorted
-    closes: NDArray[np.float64]  # (T, N) adjusted
+    closes: NDArray[np.float64]  # (T, N) adjusted; NaN without a bar
     volumes: NDArray[np.float64]  # (T, N)
+    highs: NDArray[np.float64]  # (T, N) adjusted
+    lows: NDArray[np.float64]  # (T, N) adjusted
     calendar: TradingCalendar = NEW_YORK
 
     @property
@@ -96,8 +98,9 @@ def price_history(returns: pl.DataFrame, calendar: TradingCalendar = NEW_YORK) -
     symbols = tuple(sorted(returns["symbol"].unique()))
     days_found = returns["session"].to_numpy()
     days = calendar.sessions(days_found.min(), days_found.max())
-    arrays = bar_arrays(returns, ("adj_close", "volume"), days, symbols)
-    return PriceHistory(days, symbols, arrays["adj_close"], arrays["volume"], calendar)
+    arrays = bar_arrays(returns, ("adj_close", "volume", "adj_high", "adj_low"), days, symbols)
+    closes, volumes, highs, lows = arrays.values()
+    return PriceHistory(days, symbols, closes, volumes, highs, lows, calendar)
 
 
 def lag(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:

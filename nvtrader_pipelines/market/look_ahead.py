@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.family import PartError, failure_reason
 from nvtrader_pipelines.market.history import PriceHistory
-from nvtrader_pipelines.market.panel import MarketPanel, map_arrays
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, map_arrays
 
 
 class LookAheadError(ValueError):
@@ -32,7 +32,7 @@ def with_other_future(panel: MarketPanel, t: int, seed: int = 99) -> MarketPanel
     """Replace every array after session `t` by noise."""
     generator = np.random.default_rng(seed)
     changed = {}
-    for name in ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features"):
+    for name in PANEL_ARRAYS:
         values = getattr(panel, name)
         if values is None:
             continue
@@ -49,8 +49,10 @@ def with_other_future(panel: MarketPanel, t: int, seed: int = 99) -> MarketPanel
 
 def cut_history(history: PriceHistory, t: int) -> PriceHistory:
     """Cut a price history at the close of session `t`."""
-    days, closes, volumes = history.sessions[: t + 1], history.closes[: t + 1], history.volumes[: t + 1]
-    return PriceHistory(days, history.symbols, closes, volumes, history.calendar)
+    closes, volumes, highs, lows = (
+        array[: t + 1] for array in (history.closes, history.volumes, history.highs, history.lows)
+    )
+    return PriceHistory(history.sessions[: t + 1], history.symbols, closes, volumes, highs, lows, history.calendar)
 
 
 def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Sequence[int] = ()) -> None:

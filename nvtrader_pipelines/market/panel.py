@@ -12,12 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.market.history import PriceHistory, ReadOnlyArrays, bar_arrays, forward_fill, price_history
+from nvtrader_pipelines.market.history import PriceHistory, ReadOnlyArrays, bar_arrays, forward_fill, lag, price_history
 from nvtrader_pipelines.market.returns import calendar_gaps
 from nvtrader_pipelines.market.tables import PANELS
 
 _KEYS = ("source", "symbol", "session", "year")
-_ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features")  # (T, N) or (T, N, F)
+_RANGES = ("high_returns", "low_returns")  # outside the digest of a market without them
+PANEL_ARRAYS = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features", *_RANGES)
 Window = tuple[int, int]  # first and last session, inclusive
 
 
@@ -33,8 +34,9 @@ class UnusableSymbol(NamedTuple):
 class MarketPanel(ReadOnlyArrays):
     """Aligned, read-only arrays of one source; row `t` is known at the close of `sessions[t]`.
 
-    `close_returns[t]` is earned from the last known close before `t` to the close of `t`. Where a symbol has no price
-    at `t`, its return is 0 (positions are valued at the last price) and `tradable` is False.
+    `close_returns[t]` is earned from the last known close before `t` to the close of `t`; the other returns are from
+    that close to the open, high and low of `t`. Where a symbol has no price at `t`, its returns are 0 (positions are
+    valued at the last price) and `tradable` is False.
     """
 
     source: str
@@ -42,6 +44,8 @@ class MarketPanel(ReadOnlyArrays):
     symbols: tuple[str, ...]  # N names, sorted
     close_returns: NDArray[np.float64]  # (T, N) fractions
     overnight_returns: NDArray[np.float64] | None  # (T, N) last known close to open of t; None without opens
+    high_returns: NDArray[np.float64] | None  # (T, N) last known close to high of t; None without highs
+    low_returns: NDArray[np.float64] | None  # (T, N) last known close to low of t; None without lows
     tradable: NDArray[np.bool_]  # (T, N) a price is known at t
     delisted: NDArray[np.bool_]  # (T, N) listed before, and without a price for more than `max_gap` sessions
     eligible: NDArray[np.bool_]  # (T, N) tradable with every feature known: may be bought
@@ -81,7 +85,7 @@ def window_mask(windows: Sequence[Window], n_sessions: int) -> NDArray[np.bool_]
 
 def map_arrays(panel: MarketPanel, change: Callable[[NDArray[Any]], NDArray[Any]], **others: Any) -> MarketPanel:
     """Return a panel with every array over (session, symbol) changed, and other fields replaced."""
-    arrays = {name: getattr(panel, name) for name in _ARRAYS}
+    arrays = {name: getattr(panel, name) for name in PANEL_ARRAYS}
     changed = {name: None if array is None else change(array) for name, array in arrays.items()}
     return replace(panel, **changed, **others)
 
@@ -104,8 +108,9 @@ def build_panel(
 
     The panel has every session of the calendar up to the last bar. A name without a price is not tradable and its
     returns are 0; after more than `max_gap` such sessions it counts as delisted, without hindsight. A bar without an
-    open is first priced at its close, so its overnight return is its close return. For a source without volume, the
-    features of volume are left out. No array holds a NaN.
+    open is first priced at its close, so its overnight return is its close return; one without a high or low has the
+    higher or lower of its open and close. For a source without volume, the features of volume are left out. No array
+    holds a NaN.
 
     Args:
         returns: rows of `gold.returns` of one source.
@@ -128,22 +133,15 @@ def build_panel(
         raise ValueError(f"no symbol is usable: {unusable[0].symbol} {unusable[0].reason}; {unusable[0].cure}")
     history = price_history(rows, calendar)
     absent = _sessions_without_price(history)
-    arrays = bar_arrays(rows, [*names, "close_return", "overnight_return"], history.sessions, history.symbols)
-    known = np.stack([arrays[name] for name in names], axis=2)
+    known = np.stack(list(bar_arrays(rows, names, history.sessions, history.symbols).values()), axis=2)
     tradable = history.has_price
     eligible = tradable & ~np.isnan(known).any(axis=2)
     start = _first_eligible(eligible, rows, names)
-    close_returns = arrays["close_return"]
-    has_opens = rows["overnight_return"].null_count() < len(rows)
-    overnight = arrays["overnight_return"] if has_opens else None
-    if overnight is not None:
-        overnight = np.nan_to_num(np.where(np.isnan(overnight), close_returns, overnight)[start:])
     return MarketPanel(
         source=str(rows["source"][0]),
         sessions=history.sessions[start:],
         symbols=history.symbols,
-        close_returns=np.nan_to_num(close_returns[start:]),
-        overnight_returns=overnight,
+        **_returns_from_last_close(rows, history, start),
         tradable=tradable[start:],
         delisted=(absent > max_gap)[start:],
         eligible=eligible[start:],
@@ -160,7 +158,9 @@ def panel_digest(panel: MarketPanel) -> str:
     """SHA-256 of the panel's content without snapshot ids, as 64 hexadecimal digits."""
     state = hashlib.sha256(repr((panel.source, panel.symbols, panel.feature_names)).encode())
     days = panel.sessions.astype("datetime64[D]").astype(np.int64)
-    for array in (days, *(getattr(panel, name) for name in _ARRAYS)):
+    has_ranges = any(getattr(panel, name) is not None for name in _RANGES)
+    arrays = (getattr(panel, name) for name in PANEL_ARRAYS if has_ranges or name not in _RANGES)
+    for array in (days, *arrays):
         state.update(b"none" if array is None else repr((array.dtype.str, array.shape)).encode())
         state.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     return state.hexdigest()
@@ -240,6 +240,26 @@ def _missing_features(rows: pl.DataFrame, names: Sequence[str]) -> list[Unusable
         )
         for symbol, *flags in partial.iter_rows()
     ]
+
+
+def _returns_from_last_close(rows: pl.DataFrame, history: PriceHistory, start: int) -> dict[str, Any]:
+    """Arrays of returns from session `start` on by name; None where the source never gives the price."""
+    known = bar_arrays(rows, ["close_return", "overnight_return"], history.sessions, history.symbols)
+    closes, overnight = known.values()
+    before = lag(history.last_closes(), 1)
+    opens = np.where(np.isnan(overnight), closes, overnight)
+    highs = np.where(np.isnan(history.highs), np.maximum(opens, closes), history.highs / before - 1.0)
+    lows = np.where(np.isnan(history.lows), np.minimum(opens, closes), history.lows / before - 1.0)
+    given = {
+        "close_returns": (closes, closes),
+        "overnight_returns": (overnight, opens),
+        "high_returns": (history.highs, highs),
+        "low_returns": (history.lows, lows),
+    }
+    return {
+        name: None if np.isnan(prices).all() else np.nan_to_num(returns[start:])
+        for name, (prices, returns) in given.items()
+    }
 
 
 def _sessions_without_price(history: PriceHistory) -> NDArray[np.int64]:

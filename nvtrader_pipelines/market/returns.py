@@ -15,7 +15,8 @@ def bar_returns(clean_bars: pl.DataFrame, calendars: Calendars = ALL_NEW_YORK) -
 
     `close_return` is earned from the previous available close to this one and `overnight_return` from that close to
     this open, both adjusted, as fractions; `span` is the number of sessions from the previous bar to this one. All
-    three are null on a symbol's first bar. A session without a bar has no row: no return is ever filled.
+    three are null on a symbol's first bar. A session without a bar has no row: no return is ever filled. Open, high and
+    low are adjusted like the close.
     """
     bars = clean_bars.sort("source", "symbol", "session")
     numbers = [
@@ -23,7 +24,8 @@ def bar_returns(clean_bars: pl.DataFrame, calendars: Calendars = ALL_NEW_YORK) -
         for (source,), rows in bars.partition_by("source", as_dict=True, maintain_order=True).items()
     ]
     number = pl.Series("number", np.concatenate([np.empty(0, np.int64), *numbers]))
-    aligned = bars.with_columns(number, adj_open=pl.col("open") * pl.col("adj_close") / pl.col("close"))
+    adjusted = pl.col("open", "high", "low") * pl.col("adj_close") / pl.col("close")
+    aligned = bars.with_columns(number, adjusted.name.prefix("adj_"))
     name = ["source", "symbol"]
     before = pl.col("adj_close").shift(1).over(name)
     rows = aligned.with_columns(

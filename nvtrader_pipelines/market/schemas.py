@@ -73,13 +73,13 @@ def market_schema(table: str, calendars: Calendars = ALL_NEW_YORK) -> pa.DataFra
                 tables.RETURNS,
                 {
                     **_SYMBOL,
-                    **dict.fromkeys(("adj_open", "adj_close"), _POSITIVE),
+                    **dict.fromkeys(("adj_open", "adj_high", "adj_low", "adj_close"), _POSITIVE),
                     **dict.fromkeys(("close_return", "overnight_return"), _RETURN),
                     "span": _FROM_1,
                     "volume": _NOT_NEGATIVE,
                 },
                 rows=of_bars,
-                nullable=["adj_open", "close_return", "overnight_return", "span", "volume"],
+                nullable=["adj_open", "adj_high", "adj_low", "close_return", "overnight_return", "span", "volume"],
             )
         case "features":
             rows = [*of_bars, pa.Check(_features_are_null_or_finite)]

@@ -74,6 +74,8 @@ QUARANTINE = TableSchema(
 RETURNS = TableSchema(
     BAR,
     Column("adj_open", pl.Float64, "opening price adjusted like the close"),
+    Column("adj_high", pl.Float64, "highest price adjusted like the close; null where the bar has none"),
+    Column("adj_low", pl.Float64, "lowest price adjusted like the close; null where the bar has none"),
     Column("adj_close", pl.Float64, "adjusted close"),
     Column("close_return", pl.Float64, "simple return from the previous bar's close; null on the first bar"),
     Column("overnight_return", pl.Float64, "simple return from the previous close to this open; null without opens"),

@@ -113,6 +113,7 @@ def admit_entrants(
     contest = Contest(
         name=name,
         source=whole.source,
+        calendar=whole.calendar.name,
         panel_digest=panel_digest(whole),
         first_session=whole.sessions[window[0]].item(),
         last_session=whole.sessions[window[1]].item(),

@@ -7,10 +7,11 @@ import polars as pl
 
 from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.evaluation.backtest import Kind, PolicyAccount
-from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, ScenarioUnavailable, StressedMarket
+from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, PanelChoice, ScenarioUnavailable, StressedMarket
 from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
 from nvtrader_pipelines.experiments.progress import Countdown
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
@@ -48,8 +49,8 @@ def stress_results(
         if not new:
             continue
         try:
-            choice = market.symbols, market.max_gap, market.features
-            markets = list(apply_scenarios(returns, window, longer, *choice))
+            choice = PanelChoice(market.symbols, market.max_gap, market.features, TradingCalendar(contest.calendar))
+            markets = list(apply_scenarios(returns, window, longer, choice))
         except ValueError as error:
             found |= {each.name: _no_results(error) for each in new}
             continue

@@ -14,6 +14,7 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
+from nvtrader_pipelines.market.calendar import NEW_YORK, CalendarName
 from nvtrader_pipelines.portfolio.costs import CostModel
 
 FORMAT: Final = 1
@@ -29,11 +30,16 @@ class ScorecardPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def _is_new_york(calendar: str) -> bool:
+    return calendar == NEW_YORK.name
+
+
 class Contest(ScorecardPart):
     """Terms shared by entrants that are ranked together; every account starts in cash."""
 
     name: str = ""  # of the window; contests that differ only in name are the same
     source: str
+    calendar: CalendarName = Field(default=NEW_YORK.name, exclude_if=_is_new_york)  # of the source
     panel_digest: str  # panel with all names of the source
     first_session: date
     last_session: date

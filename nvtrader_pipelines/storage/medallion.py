@@ -15,7 +15,7 @@ from nvtrader_pipelines.market.features import Feature, add_features
 from nvtrader_pipelines.market.history import price_history
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
-from nvtrader_pipelines.market.panel import MarketPanel, build_panel, panel_row
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
 from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.storage.errors import StorageError
@@ -278,8 +278,8 @@ def count_non_finite(tables: Warehouse) -> pl.DataFrame:
 
 
 def _float_arrays(panel: MarketPanel) -> list[tuple[str, NDArray[np.float64]]]:
-    overnight = [] if panel.overnight_returns is None else [("overnight_returns", panel.overnight_returns)]
-    return [("close_returns", panel.close_returns), ("features", panel.features), *overnight]
+    arrays = ((name, getattr(panel, name)) for name in PANEL_ARRAYS)
+    return [(name, array) for name, array in arrays if array is not None and array.dtype == np.float64]
 
 
 def _with_stored_years(deliveries: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:

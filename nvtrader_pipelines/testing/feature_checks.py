@@ -11,6 +11,7 @@ from nvtrader_pipelines.testing.synthetic_panels import synthetic_sessions, synt
 
 N_SESSIONS, N_SYMBOLS = 700, 5
 CUTS = (40, 260, 333, 500, N_SESSIONS - 2)
+PRICE_ARRAYS = ("closes", "volumes", "highs", "lows")
 TOLERANCE = 1e-5  # for features whose weights fade with age
 
 
@@ -24,7 +25,8 @@ def synthetic_history(seed: int = 0) -> PriceHistory:
     closes[::23, 1] = np.nan
     volumes[np.isnan(closes)] = np.nan
     volumes[::31, 2] = np.nan
-    return PriceHistory(synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS), closes, volumes)
+    highs, lows = (closes * np.exp(sign * generator.exponential(0.004, shape)) for sign in (1.0, -1.0))
+    return PriceHistory(synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS), closes, volumes, highs, lows)
 
 
 def check_values_are_finite_where_known(feature: Feature) -> None:
@@ -55,7 +57,7 @@ def check_values_do_not_look_ahead(feature: Feature) -> None:
     require_causal_feature(feature, history, CUTS)
     known = feature.values(history)
     for t in CUTS:
-        joined = {name: getattr(history, name).copy() for name in ("closes", "volumes")}
+        joined = {name: getattr(history, name).copy() for name in PRICE_ARRAYS}
         for name, array in joined.items():
             array[t + 1 :] = getattr(other, name)[t + 1 :]
         np.testing.assert_array_equal(feature.values(replace(history, **joined))[: t + 1], known[: t + 1])
@@ -64,7 +66,7 @@ def check_values_do_not_look_ahead(feature: Feature) -> None:
 def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
     """Require that prices older than a year do not matter: stressed markets are no longer."""
     history, other = synthetic_history(), synthetic_history(seed=1)
-    joined = {name: getattr(history, name).copy() for name in ("closes", "volumes")}
+    joined = {name: getattr(history, name).copy() for name in PRICE_ARRAYS}
     first = N_SESSIONS - LOOK_BACK - 1
     for name, array in joined.items():
         array[:first] = getattr(other, name)[:first]

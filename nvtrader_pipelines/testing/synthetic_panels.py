@@ -32,7 +32,10 @@ def synthetic_sessions(
 def synthetic_panel(
     n_sessions: int = 600, n_symbols: int = 4, seed: int = 0, *, opens: bool = True, volume: bool = True
 ) -> MarketPanel:
-    """Build a panel of random walks that trade on every session; its features are noise."""
+    """Build a panel of random walks that trade on every session; its features are noise.
+
+    Without opens, it has neither highs nor lows.
+    """
     generator = np.random.default_rng(seed)
     names = FEATURE_NAMES if volume else tuple(name for name in FEATURE_NAMES if "volume" not in name)
     shape = (n_sessions, n_symbols)
@@ -41,12 +44,17 @@ def synthetic_panel(
     for k, name in enumerate(names):
         if name.startswith("volatility"):
             features[:, :, k] = generator.uniform(0.008, 0.02, shape)
+    closes = generator.normal(0.0004, 0.012, shape)
+    overnight = generator.normal(0.0002, 0.005, shape) if opens else None
+    high, low = (np.exp(sign * generator.exponential(0.004, shape)) for sign in (1.0, -1.0))
     return MarketPanel(
         source="synthetic",
         sessions=synthetic_sessions(n_sessions),
         symbols=synthetic_symbols(n_symbols),
-        close_returns=generator.normal(0.0004, 0.012, shape),
-        overnight_returns=generator.normal(0.0002, 0.005, shape) if opens else None,
+        close_returns=closes,
+        overnight_returns=overnight,
+        high_returns=None if overnight is None else (1.0 + np.maximum(overnight, closes)) * high - 1.0,
+        low_returns=None if overnight is None else (1.0 + np.minimum(overnight, closes)) * low - 1.0,
         tradable=everywhere,
         delisted=~everywhere,
         eligible=everywhere,
@@ -68,13 +76,14 @@ def eventful_panel(n_sessions: int = 160, seed: int = 0, *, opens: bool = True) 
     eligible[:, INELIGIBLE] = False
     delisted = np.zeros_like(tradable)
     delisted[LAST_PRICE + MAX_GAP + 1 :, DELISTED] = True
-    close_returns = np.where(tradable, panel.close_returns, 0.0)
-    close_returns[LISTED_AT, LATE] = 0.0  # nothing is earned before the first price
-    overnight = panel.overnight_returns
+    earns = tradable.copy()
+    earns[LISTED_AT, LATE] = False  # nothing is earned before the first price
+    names = ("close_returns", "overnight_returns", "high_returns", "low_returns")
+    arrays = {name: getattr(panel, name) for name in names}
+    returns = {name: None if array is None else np.where(earns, array, 0.0) for name, array in arrays.items()}
     return replace(
         panel,
-        close_returns=close_returns,
-        overnight_returns=None if overnight is None else np.where(tradable, overnight, 0.0),
+        **returns,
         tradable=tradable,
         delisted=delisted,
         eligible=eligible,

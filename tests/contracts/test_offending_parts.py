@@ -8,6 +8,7 @@ from tests import offending_parts as parts
 
 OFFENDING = [
     ("features", parts.PeekFeature(), "check_values_do_not_look_ahead"),
+    ("features", parts.PeekFeature(prices="highs"), "check_values_do_not_look_ahead"),
     ("rewards", parts.PeekReward(), "check_contributions_do_not_look_ahead"),
     ("observations", parts.PeekObservation(), "check_observations_do_not_look_ahead"),
     ("observations", parts.PeekScaler(), "check_scaler_does_not_look_beyond_the_training_window"),

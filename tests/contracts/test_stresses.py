@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.evaluation.stress import BootstrappedWindow, HistoricWindow
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS
 from tests.contracts.families import defaults
 from tests.evaluation.stress.markets import random_walks, unstressed_market
-from tests.panels import ARRAYS
 
 TESTED = HistoricWindow(first=date(2016, 10, 1), last=date(2017, 2, 28))
 SMALL = {"n_worlds": 2, "n_sessions": 21}
@@ -39,7 +39,7 @@ def test_stressed_market_before_the_shock_is_unstressed(stress, at, market, seed
     for stressed in play(moved, market, seed):
         unstressed = market.unstressed().panel if stressed.panel is not market.panel else market.panel
         known = slice(len(unstressed.sessions) if stressed.shock is None else stressed.shock)
-        for name in ARRAYS:
+        for name in PANEL_ARRAYS:
             was, now = getattr(unstressed, name), getattr(stressed.panel, name)
             assert (was is None) == (now is None)
             assert was is None or was[known].tobytes() == now[known].tobytes(), name
@@ -50,11 +50,15 @@ def test_stressed_market_before_the_shock_is_unstressed(stress, at, market, seed
 @pytest.mark.parametrize("market", MARKETS, ids=["closes", "opens"])
 def test_stressed_prices_are_finite_and_positive(stress, market):
     for stressed in play(stress, market):
-        for name in ("close_returns", "overnight_returns", "features"):
-            array = getattr(stressed.panel, name)
+        panel = stressed.panel
+        for name in PANEL_ARRAYS:
+            array = getattr(panel, name)
             assert array is None or np.isfinite(array).all(), name
-        assert (stressed.panel.close_returns > -1.0).all()
-        assert stressed.panel.overnight_returns is None or (stressed.panel.overnight_returns > -1.0).all()
+            assert array is None or not name.endswith("returns") or (array > -1.0).all(), name
+        if panel.overnight_returns is not None:
+            bodies = np.stack([panel.close_returns, panel.overnight_returns])
+            assert (1.0 + panel.high_returns >= (1.0 + bodies.max(axis=0)) * (1.0 - 1e-12)).all()
+            assert (1.0 + panel.low_returns <= (1.0 + bodies.min(axis=0)) * (1.0 + 1e-12)).all()
 
 
 @pytest.mark.slow
@@ -66,7 +70,7 @@ def test_same_seed_gives_the_same_stressed_markets(stress):
         assert (one.blocks, one.shock, one.cost_factor, one.note) == (
             other.blocks, other.shock, other.cost_factor, other.note,
         )  # fmt: skip
-        for name in ARRAYS:
+        for name in PANEL_ARRAYS:
             assert getattr(one.panel, name).tobytes() == getattr(other.panel, name).tobytes(), name
 
 

@@ -11,6 +11,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OTHER_NAMES
 from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.execution.desks import (
@@ -338,8 +339,7 @@ def test_fills_settle_after_a_change_to_more_names():
     then.trader.execute(11)
     names = PANEL.symbols
     more = synthetic_panel(60, 5)
-    arrays = ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features")
-    wider = {name: np.insert(getattr(PANEL, name), 0, getattr(more, name)[:, 4], axis=1) for name in arrays}
+    wider = {name: np.insert(getattr(PANEL, name), 0, getattr(more, name)[:, 4], axis=1) for name in PANEL_ARRAYS}
     then.deployed = Deployed(replace(PANEL, symbols=("ZZZ", *names), **wider), SPEC, Wants(*np.full(6, 1 / 6)))
     then.deployed.run_id, then.prices = "1" * 16, prices_of(then.deployed.panel)
     then.trader = then.hired()

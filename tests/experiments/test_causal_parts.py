@@ -52,9 +52,10 @@ def test_part_that_looks_ahead_is_refused_by_name(spec, part, changed):
         require_causal_parts(spec, PANEL)
 
 
-def test_feature_that_looks_ahead_is_refused_by_name():
+@pytest.mark.parametrize("prices", ["closes", "highs", "lows"])
+def test_feature_that_looks_ahead_is_refused_by_name(prices):
     with pytest.raises(LookAheadError, match="the feature peek must not look ahead"):
-        require_causal_feature(parts.PeekFeature(), synthetic_history())
+        require_causal_feature(parts.PeekFeature(prices=prices), synthetic_history())
 
 
 @pytest.mark.parametrize(

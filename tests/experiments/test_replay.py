@@ -8,6 +8,7 @@ import pytest
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio, reward_gaps
 from nvtrader_pipelines.experiments.recorded_folds import fold_dates
 from nvtrader_pipelines.experiments.replay import replay_plan
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.experiments.memory import MemoryStore, walk_and_judge
@@ -32,7 +33,7 @@ def longer(n_sessions=760):
     known = synthetic_panel(700, 3)
     grown = with_other_future(synthetic_panel(n_sessions, 3), 699)
     changed = {}
-    for name in ("close_returns", "overnight_returns", "tradable", "delisted", "eligible", "features"):
+    for name in PANEL_ARRAYS:
         array = getattr(grown, name).copy()
         array[:700] = getattr(known, name)
         changed[name] = array

@@ -7,6 +7,7 @@ import pytest
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.evaluation.splits import Holdout, PurgedKFold
 from nvtrader_pipelines.evaluation.stress import BootstrappedWindow, CostTimes, Gap, HistoricWindow
+from nvtrader_pipelines.evaluation.stress.scenario import PanelChoice
 from nvtrader_pipelines.evaluation.stress.suite import WARM_UP, StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 from nvtrader_pipelines.experiments.plan import RunPlan
@@ -134,7 +135,7 @@ def test_archives_of_another_market_raise(run):
 
 def test_names_other_than_trained_on_raise(run):
     plan, store = run
-    unstressed = next(apply_scenarios(ROWS, out_of_sample(plan), STRESS_TEST, symbols=("AAA", "BBB")))
+    unstressed = next(apply_scenarios(ROWS, out_of_sample(plan), STRESS_TEST, PanelChoice(("AAA", "BBB"))))
     with pytest.raises(PolicyArchiveError, match="trained on 3 symbols"):
         stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())(unstressed)
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.features import FEATURES, compute_features
-from nvtrader_pipelines.market.look_ahead import cut_after
+from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import (
+    PANEL_ARRAYS,
     MarketPanel,
     build_panel,
     concat_windows,
@@ -24,6 +25,7 @@ from nvtrader_pipelines.market.panel import (
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.market.tables import PANELS
 from tests.markets import FEATURE_NAMES, csv_file, market_tables, synthetic_bars, synthetic_panel
+from tests.panels import eventful_panel
 
 TABLES = market_tables(csv_file(synthetic_bars(n_sessions=320, n_symbols=3)))
 DAYS = TABLES.clean_bars["session"].unique().sort()
@@ -171,7 +173,19 @@ def test_long_gap_of_an_excluded_name_is_accepted():
 
 def test_panel_without_opens_has_no_overnight_returns():
     tables = market_tables(csv_file(synthetic_bars(n_sessions=300, opens=False)))
-    assert build_panel(tables.returns, tables.features).overnight_returns is None
+    panel = build_panel(tables.returns, tables.features)
+    assert panel.overnight_returns is panel.high_returns is panel.low_returns is None
+
+
+def test_high_and_low_returns_are_from_the_last_known_close():
+    panel = panel_of(without("BBB", slice(299, 300)))
+    t = panel.index_of(np.datetime64(DAYS[300]))
+    bars = TABLES.clean_bars.filter(symbol="BBB").sort("session")
+    before, bar = bars.row(298, named=True), bars.row(300, named=True)
+    adjusted = bar["adj_close"] / bar["close"]
+    assert panel.high_returns[t, 1] == pytest.approx(bar["high"] * adjusted / before["adj_close"] - 1.0, abs=1e-14)
+    assert panel.low_returns[t, 1] == pytest.approx(bar["low"] * adjusted / before["adj_close"] - 1.0, abs=1e-14)
+    assert (panel.high_returns[t - 1, 1], panel.low_returns[t - 1, 1]) == (0.0, 0.0)
 
 
 def test_bar_without_open_is_priced_at_its_close():
@@ -179,6 +193,34 @@ def test_bar_without_open_is_priced_at_its_close():
     panel = panel_of(gappy)
     t = panel.index_of(np.datetime64(DAYS[300]))
     assert np.array_equal(panel.overnight_returns[t], panel.close_returns[t])
+
+
+def test_bar_without_high_and_low_has_those_of_its_body():
+    missing = [pl.when(pl.col("session") != DAYS[300]).then(name).alias(name) for name in ("high", "low")]
+    panel = panel_of(TABLES.clean_bars.with_columns(missing))
+    t = panel.index_of(np.datetime64(DAYS[300]))
+    body = np.stack([panel.overnight_returns[t], panel.close_returns[t]])
+    assert np.array_equal(panel.high_returns[t], body.max(axis=0))
+    assert np.array_equal(panel.low_returns[t], body.min(axis=0))
+    assert_no_nan(panel)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+@settings(max_examples=10)
+@given(absent=st.integers(253, 318), seed=st.integers(0, 9))
+def test_returns_of_a_session_lie_between_low_and_high(opens, absent, seed):
+    bars = synthetic_bars(n_sessions=320, seed=seed)
+    holes = np.random.default_rng(seed).random((3, len(bars))) < 0.1
+    names = ("open", "high", "low")
+    holed = [pl.when(~pl.Series(hole)).then(name).alias(name) for name, hole in zip(names, holes, strict=True)]
+    bars = bars.with_columns(holed).filter((pl.col("symbol") != "BBB") | (pl.col("date") != str(DAYS[absent])))
+    panel = panel_of(market_tables(csv_file(bars if opens else bars.with_columns(open=None))).clean_bars)
+    body = panel.close_returns if panel.overnight_returns is None else panel.overnight_returns
+    highest, lowest = np.maximum(panel.close_returns, body), np.minimum(panel.close_returns, body)
+    assert (panel.overnight_returns is not None) == opens
+    assert (panel.high_returns >= highest - 1e-12).all()
+    assert (panel.low_returns <= lowest + 1e-12).all()
+    assert_no_nan(panel)
 
 
 def test_panel_without_volume_has_no_volume_features():
@@ -221,11 +263,13 @@ def test_panel_digest_depends_on_content_alone():
     panel = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 1})
     same = panel_of(TABLES.clean_bars, snapshot_ids={"gold.returns": 2})
     assert panel_digest(panel) == panel_digest(same)
-    for name in ("close_returns", "overnight_returns", "features"):
+    for name in ("close_returns", "overnight_returns", "high_returns", "low_returns", "features"):
         moved = getattr(panel, name).copy()
         moved.flat[-1] = np.nextafter(moved.flat[-1], 1.0)
         assert panel_digest(dataclasses.replace(panel, **{name: moved})) != panel_digest(panel)
-    assert panel_digest(dataclasses.replace(panel, overnight_returns=None)) != panel_digest(panel)
+    optional = ("overnight_returns", "high_returns", "low_returns")
+    lacking = [dataclasses.replace(panel, **{name: None}) for name in optional]
+    assert len({panel_digest(each) for each in [panel, *lacking]}) == 4
 
 
 def test_panel_row_names_the_snapshots():
@@ -251,6 +295,23 @@ def test_synthetic_panel_has_the_form_of_a_built_one():
     assert [array.shape for array in arrays(built)] == [array.shape for array in arrays(synthetic)]
     assert [array.dtype for array in arrays(built)] == [array.dtype for array in arrays(synthetic)]
     assert (built.symbols, built.feature_names) == (synthetic.symbols, synthetic.feature_names)
+
+
+def test_other_future_differs_in_every_array_after_the_session_alone():
+    panel, t = eventful_panel(), 100
+    other = with_other_future(panel, t)
+    for name in PANEL_ARRAYS:
+        was, now = getattr(panel, name), getattr(other, name)
+        assert np.array_equal(was[: t + 1], now[: t + 1])
+        assert (was[t + 1 :] != now[t + 1 :]).any()
+        assert np.array_equal(getattr(cut_after(panel, t), name), was[: t + 1])
+
+
+def test_synthetic_returns_lie_between_low_and_high():
+    for panel in (synthetic_panel(60, 3), eventful_panel()):
+        body = np.stack([panel.close_returns, panel.overnight_returns])
+        assert (panel.high_returns >= body.max(axis=0)).all()
+        assert (panel.low_returns <= body.min(axis=0)).all()
 
 
 @settings(max_examples=15)
@@ -284,4 +345,4 @@ def test_concatenated_windows_have_their_sessions_alone():
     chosen = [*range(2, 10), *range(40, 45)]
     assert short.sessions.tolist() == panel.sessions[chosen].tolist()
     assert all(np.array_equal(found, whole[chosen]) for found, whole in zip(arrays(short), arrays(panel), strict=True))
-    assert concat_windows(synthetic_panel(60, 3, opens=False), [(2, 9)]).overnight_returns is None
+    assert concat_windows(synthetic_panel(60, 3, opens=False), [(2, 9)]).high_returns is None

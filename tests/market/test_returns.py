@@ -20,6 +20,8 @@ def test_returns_are_of_adjusted_prices():
     assert (first["close_return"], first["overnight_return"], first["span"]) == (None, None, None)
     assert second["close_return"] == pytest.approx(24 / 20 - 1)
     assert second["adj_open"] == pytest.approx(22.0)
+    assert (first["adj_high"], first["adj_low"]) == (22.0, 18.0)  # the factor is 1 / 2, then 2
+    assert (second["adj_high"], second["adj_low"]) == (24.0, 20.0)
     assert second["overnight_return"] == pytest.approx(22 / 20 - 1)
     assert second["span"] == 1
 
@@ -36,9 +38,10 @@ def test_span_does_not_count_weekends_and_holidays():
     assert returns["span"].to_list() == [None, 1]
 
 
-def test_overnight_return_is_null_without_opens():
+def test_intraday_columns_are_null_without_intraday_prices():
     returns = market_tables(csv_file(synthetic_bars(n_sessions=5, opens=False))).returns
-    assert returns["overnight_return"].null_count() == returns["adj_open"].null_count() == len(returns)
+    for name in ("overnight_return", "adj_open", "adj_high", "adj_low"):
+        assert returns[name].null_count() == len(returns)
 
 
 def test_overnight_and_intraday_compound_to_the_close_return():

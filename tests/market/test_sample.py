@@ -10,10 +10,15 @@ def test_sample_panel_holds_20_names_over_32_years_without_gaps():
     assert panel.close_returns.shape == (8061, 20)
     assert (str(panel.sessions[0]), str(panel.sessions[-1])) == ("1990-12-31", "2022-12-28")
     assert panel.eligible.all()
-    assert panel.overnight_returns is None
+    assert panel.overnight_returns is panel.high_returns is panel.low_returns is None
     assert "volume_z_21" not in panel.feature_names
     assert np.isfinite(panel.close_returns).all()
     assert np.isfinite(panel.features).all()
+
+
+def test_digest_of_the_sample_panel_is_that_of_the_guide():
+    digest = "45044cff1641119a66c2e0b7d29406d321cf2daba088dcc0cad4860336dab0e6"  # docs/guides/first-experiment.md
+    assert panel_digest(sample_panel()) == digest
 
 
 def test_sample_panel_is_built_once():

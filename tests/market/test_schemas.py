@@ -38,6 +38,7 @@ def test_empty_table_satisfies_its_schema(name):
         ("clean_bars", "surprise", pl.lit(1)),
         ("quarantine", "rule", pl.lit(None, pl.String)),
         ("returns", "close_return", pl.lit(-1.5)),
+        ("returns", "adj_high", pl.lit(0.0)),
         ("returns", "span", pl.lit(0, pl.Int32)),
         ("features", "rsi_14", pl.lit(float("nan"))),
         ("features", "return_1", pl.lit(float("inf"))),

@@ -1,5 +1,6 @@
 import datetime as dt
 import threading
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -177,6 +178,19 @@ def test_panel_is_read_at_its_pinned_snapshots(tables):
     assert panel_digest(read_panel(tables, "landing", snapshot_ids=pinned)) == panel_digest(before)
 
 
+def test_snapshot_without_highs_keeps_its_panel_and_a_new_one_has_highs(tables):
+    _derive(tables, seed=0, returns=replace(RETURNS, schema=RETURNS.schema.without("adj_high", "adj_low")))
+    pin_panels(tables, INGESTED_AT)
+    before = read_panel(tables, "landing")
+    assert (before.high_returns, before.low_returns) == (None, None)
+    _derive(tables, seed=0)
+    pin_panels(tables, LATER)
+    after = read_panel(tables, "landing")
+    assert (after.high_returns > after.low_returns).all()
+    assert panel_digest(replace(after, high_returns=None, low_returns=None)) == panel_digest(before)
+    assert panel_digest(read_panel(tables, "landing", snapshot_ids=before.snapshot_ids)) == panel_digest(before)
+
+
 def test_panel_of_some_symbols_has_only_these(tables):
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
@@ -266,7 +280,7 @@ def _parquet(bars):
     return buffer.getvalue()
 
 
-def _derive(tables, seed, without=slice(0), symbols=("AAA", "BBB", "CCC")):
+def _derive(tables, seed, without=slice(0), symbols=("AAA", "BBB", "CCC"), returns=RETURNS):
     bars = synthetic_bars(n_sessions=420, seed=seed).filter(pl.col("symbol").is_in(symbols))
     missing = bars.filter(pl.col("symbol") == "AAA")["date"][without]
     bars = bars.filter(~((pl.col("symbol") == "AAA") & pl.col("date").is_in(missing.implode())))
@@ -274,7 +288,7 @@ def _derive(tables, seed, without=slice(0), symbols=("AAA", "BBB", "CCC")):
     for table, rows in (
         (BARS, derived.bars),
         (CLEAN_BARS, derived.clean_bars),
-        (RETURNS, derived.returns),
+        (returns, derived.returns.select(returns.schema.names())),
         (FEATURES, derived.features),
     ):
         tables.replace(table, rows, {})

@@ -20,11 +20,11 @@ VOLUME_SESSIONS = 21  # before a session, over which its usual volume is average
 class BootstrappedWindow(Component):
     """Stationary bootstrap of past sessions, in place of those of the window.
 
-    A drawn session keeps the overnight and intraday returns of all names, and their volumes relative to the usual ones.
-    Blocks have geometric lengths, and the pool is circular. The pool excludes sessions on which a policy that decides
-    in the window was trained (its features may still look back on them), and sessions on which a name listed before
-    the window has no bar, or had none the session before. Names listed later have no bar where the drawn session has
-    none.
+    A drawn session keeps the overnight and intraday returns of all names, with high and low, and their volumes relative
+    to the usual ones. Blocks have geometric lengths, and the pool is circular. The pool excludes sessions on which a
+    policy that decides in the window was trained (its features may still look back on them), and sessions on which a
+    name listed before the window has no bar, or had none the session before. Names listed later have no bar where the
+    drawn session has none.
 
     Source: Politis & Romano (1994), resampling by `arch`.
     """
@@ -50,7 +50,7 @@ class BootstrappedWindow(Component):
             raise ScenarioUnavailableError(
                 f"samples of {self.n_sessions} sessions do not fit a window of {last - first + 1}; draw shorter ones"
             )
-        oldest = max(0, first - 1 - market.max_gap)  # a name lives if it has a bar from here on
+        oldest = max(0, first - 1 - market.choice.max_gap)  # a name lives if it has a bar from here on
         alive = np.any(market.prices.has_price[oldest:first], axis=0)
         pool, note = self._pool(market, first, alive & market.names)
         from arch.bootstrap import StationaryBootstrap  # it takes a second to import
@@ -81,7 +81,7 @@ class BootstrappedWindow(Component):
 
 def _resample(prices: PriceArrays, first: int, drawn: NDArray[np.int64], alive: NDArray[np.bool_]) -> PriceArrays:
     """Put drawn sessions in place from session `first` on; names not alive before have no prices after."""
-    close_returns, overnight_returns = (returns[drawn] for returns in prices.returns())
+    close_returns, *intraday = (returns[drawn] for returns in prices.returns())
     known = ~np.isnan(close_returns)
     growth = np.multiply.accumulate(np.where(known, 1.0 + close_returns, 1.0), axis=0)
     before = np.concatenate([np.ones_like(growth[:1]), growth[:-1]])
@@ -89,8 +89,7 @@ def _resample(prices: PriceArrays, first: int, drawn: NDArray[np.int64], alive: 
     usual = apply_rolling(lag(prices.volumes, 1), pl.all().rolling_mean(VOLUME_SESSIONS, min_samples=1))
     has_volume = np.isfinite(prices.volumes) & (usual > 0.0)
     activity = np.divide(prices.volumes, usual, out=np.ones_like(usual), where=has_volume)[drawn]
-    volumes, opens, closes = (
-        np.where(known & alive, values, np.nan)
-        for values in (usual[first] * activity, last * before * (1.0 + overnight_returns), last * growth)
-    )
-    return prices.until(first + len(drawn) - 1).with_from(first, opens, closes, volumes)
+    opens, highs, lows = (last * before * (1.0 + returns) for returns in intraday)
+    arrays = {"opens": opens, "highs": highs, "lows": lows, "closes": last * growth, "volumes": usual[first] * activity}
+    resampled = {name: np.where(known & alive, values, np.nan) for name, values in arrays.items()}
+    return prices.until(first + len(drawn) - 1).with_from(first, **resampled)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
+from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features import Feature, compute_features
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, map_arrays
 
@@ -78,6 +79,18 @@ class StressedMarket:
         return self.blocks[-1].test_last
 
 
+class PanelChoice(NamedTuple):
+    """What the panel of a market is made of."""
+
+    symbols: Sequence[str] | None = None  # None takes all that are usable
+    max_gap: int = 5  # longest stretch of sessions a listed name may go without a price and come back
+    features: Sequence[Feature] = ()  # in addition to those of gold.features
+    calendar: TradingCalendar = NEW_YORK
+
+
+WHOLE_PANEL = PanelChoice()
+
+
 @dataclass(frozen=True, eq=False)
 class UnstressedMarket:
     """The market as it was, up to the last out-of-sample session, and the window in which shocks happen."""
@@ -87,8 +100,7 @@ class UnstressedMarket:
     out_of_sample: tuple[OutOfSample, ...]
     n_sessions: int  # of the window: the last out-of-sample ones
     n_before: int  # sessions of history before the window in stressed panels
-    max_gap: int
-    features: tuple[Feature, ...] = ()  # in addition to those of gold.features
+    choice: PanelChoice
 
     @classmethod
     def of(
@@ -96,9 +108,7 @@ class UnstressedMarket:
         returns: pl.DataFrame,
         out_of_sample: Sequence[OutOfSample],
         n_sessions: tuple[int, int],
-        symbols: Sequence[str] | None = None,
-        max_gap: int = 5,
-        features: Sequence[Feature] = (),
+        choice: PanelChoice = WHOLE_PANEL,
     ) -> Self:
         """Build the market from rows of `gold.returns` of one source.
 
@@ -106,22 +116,19 @@ class UnstressedMarket:
             returns: rows of one source.
             out_of_sample: sessions that may be judged.
             n_sessions: length of the window, and of the history before it.
-            symbols: names of the panel; None takes all that are usable.
-            max_gap: longest stretch of sessions a listed name may go without a price.
-            features: further features of the panel.
+            choice: what the panel is made of.
 
         Raises:
             ValueError: if there are no out-of-sample sessions, or they lie outside the market's sessions.
         """
-        prices = PriceArrays.of(returns)
+        prices = PriceArrays.of(returns, choice.calendar)
         days = [np.datetime64(day) for part in out_of_sample for day in (part.first, part.last)]
         if not days or min(days) <= prices.sessions[0] or max(days) > prices.sessions[-1]:
             found = f"from {min(days)} to {max(days)}" if days else "on none"
             raise ValueError(f"sessions must be in {prices.sessions[0]} to {prices.sessions[-1]}, but are {found}")
         known = prices.until(int(np.searchsorted(prices.sessions, max(days), side="right")) - 1)
-        names = symbols or build_panel(returns, compute_features(returns, features), None, max_gap).symbols
-        panel = _panel(known, names, max_gap, features)
-        return cls(known, panel, tuple(out_of_sample), *n_sessions, max_gap, tuple(features))
+        names = choice.symbols or _build(returns, None, choice).symbols
+        return cls(known, _panel(known, names, choice), tuple(out_of_sample), *n_sessions, choice)
 
     @cached_property
     def names(self) -> NDArray[np.bool_]:
@@ -221,7 +228,7 @@ class UnstressedMarket:
 
     def _recent(self, prices: PriceArrays) -> MarketPanel:
         """Panel of prices, from `n_before` sessions before the window on."""
-        return _panel(prices.since(self._history_start), self.panel.symbols, self.max_gap, self.features)
+        return _panel(prices.since(self._history_start), self.panel.symbols, self.choice)
 
     @cached_property
     def _history_start(self) -> int:
@@ -243,14 +250,19 @@ class UnstressedMarket:
         return found
 
 
-def _panel(prices: PriceArrays, symbols: Sequence[str], max_gap: int, features: Sequence[Feature]) -> MarketPanel:
+def _panel(prices: PriceArrays, symbols: Sequence[str], choice: PanelChoice) -> MarketPanel:
     """Panel of the chosen names; a name without any bar keeps its column, since policies know names by column."""
     rows = prices.rows()
     wanted = sorted(set(symbols))
     unlisted = set(prices.symbols) - set(rows["symbol"].unique())
     listed = [name for name in wanted if name not in unlisted]
-    panel = build_panel(rows, compute_features(rows, features), listed, max_gap)
+    panel = _build(rows, listed, choice)
     return panel if panel.symbols == tuple(wanted) else _add_names(panel, wanted)
+
+
+def _build(rows: pl.DataFrame, symbols: Sequence[str] | None, choice: PanelChoice) -> MarketPanel:
+    known = compute_features(rows, choice.features, Calendars({rows["source"][0]: choice.calendar}))
+    return build_panel(rows, known, symbols, choice.max_gap, calendar=choice.calendar)
 
 
 def _add_names(panel: MarketPanel, symbols: Sequence[str]) -> MarketPanel:

@@ -212,12 +212,12 @@ class MissingData(Component):
         start = market.shock_start(self.at, self.n_sessions + 1)
         symbols, traded = np.array(market.prices.symbols), market.prices.has_price
         priced = market.names & traded[start]
-        spared = priced & (_gaps(traded, start, start + self.n_sessions) > market.max_gap)
+        spared = priced & (_gaps(traded, start, start + self.n_sessions) > market.choice.max_gap)
         drawable, n_names = np.flatnonzero(priced & ~spared), int(priced.sum())
         if not len(drawable):
             raise ScenarioUnavailableError(
                 f"a gap of {self.n_sessions} sessions from {market.prices.sessions[start]} exceeds max_gap "
-                f"({market.max_gap}) for every name; shorten it or raise max_gap"
+                f"({market.choice.max_gap}) for every name; shorten it or raise max_gap"
             )
         n_drawn = min(len(drawable), max(1, round(self.share * n_names)))
         missing = np.isin(np.arange(len(priced)), generator.choice(drawable, n_drawn, replace=False))

@@ -23,13 +23,14 @@ from nvtrader_pipelines.evaluation.stress import (
 )
 from nvtrader_pipelines.evaluation.stress.scenario import (
     UNSTRESSED,
+    WHOLE_PANEL,
     OutOfSample,
+    PanelChoice,
     ScenarioUnavailable,
     ScenarioUnavailableError,
     StressedMarket,
     UnstressedMarket,
 )
-from nvtrader_pipelines.market.features import Feature
 
 SCENARIOS: tuple[StressScenario, ...] = (
     Gap(),
@@ -84,9 +85,7 @@ def apply_scenarios(
     returns: pl.DataFrame,
     out_of_sample: Sequence[OutOfSample],
     stress: StressTest,
-    symbols: Sequence[str] | None = None,
-    max_gap: int = 5,
-    features: Sequence[Feature] = (),
+    choice: PanelChoice = WHOLE_PANEL,
 ) -> Iterator[StressedMarket | ScenarioUnavailable]:
     """Yield the unstressed market, then those of each scenario, or the reason why one is unavailable.
 
@@ -94,16 +93,13 @@ def apply_scenarios(
         returns: rows of `gold.returns` of one source, from its first session on.
         out_of_sample: sessions that may be judged, by fold; where folds overlap, the last given decides.
         stress: scenarios, window and seed.
-        symbols: names of the panel; None takes all that are usable.
-        max_gap: longest stretch of sessions a listed name may go without a price and come back.
-        features: further features of the panel.
+        choice: what the panel is made of.
 
     Raises:
         ValueError: if there are no out-of-sample sessions, they lie outside the market, or the bars make no panel.
     """
-    market = UnstressedMarket.of(
-        returns, out_of_sample, (stress.window_sessions, stress.history_sessions), symbols, max_gap, features
-    )
+    n_sessions = stress.window_sessions, stress.history_sessions
+    market = UnstressedMarket.of(returns, out_of_sample, n_sessions, choice)
     yield market.unstressed()
     for scenario in stress.scenarios:
         # seeded by name: draws do not depend on the other scenarios

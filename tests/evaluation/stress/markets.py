@@ -4,7 +4,7 @@ import numpy as np
 
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
-from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, UnstressedMarket
+from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, PanelChoice, UnstressedMarket
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from tests.markets import synthetic_sessions, synthetic_symbols
 
@@ -20,11 +20,14 @@ def random_walks(n_symbols=4, seed=0, opens=True, volume=True) -> PriceArrays:
     shape = (N_SESSIONS, n_symbols)
     closes = 50.0 * np.exp(np.cumsum(generator.normal(0.0003, 0.012, shape), axis=0))
     unknown = np.full(shape, np.nan)
+    open_prices = closes * np.exp(generator.normal(0.0, 0.004, shape)) if opens else unknown
     return PriceArrays(
         "synthetic",
         synthetic_sessions(N_SESSIONS),
         synthetic_symbols(n_symbols),
-        closes * np.exp(generator.normal(0.0, 0.004, shape)) if opens else unknown,
+        open_prices,
+        1.003 * np.maximum(open_prices, closes),
+        0.997 * np.minimum(open_prices, closes),
         closes,
         generator.integers(10_000, 90_000, shape).astype(float) if volume else unknown,
     )
@@ -34,7 +37,7 @@ def still(n_symbols=4) -> PriceArrays:
     """Names whose prices never change."""
     level = np.full((N_SESSIONS, n_symbols), 100.0)
     sessions, symbols = synthetic_sessions(N_SESSIONS), synthetic_symbols(n_symbols)
-    return PriceArrays("synthetic", sessions, symbols, level, level, np.full_like(level, np.nan))
+    return PriceArrays("synthetic", sessions, symbols, level, level, level, level, np.full_like(level, np.nan))
 
 
 def day(prices, t):
@@ -51,7 +54,9 @@ def judged(prices, first=JUDGED_FROM, last=-1, fold=0, trained=(253, 410)) -> Ou
 def unstressed_market(prices=None, *parts, max_gap=5) -> UnstressedMarket:
     """The market with its last 100 sessions as the window."""
     prices = random_walks() if prices is None else prices
-    return UnstressedMarket.of(prices.rows(), parts or (judged(prices),), (WINDOW, BEFORE), max_gap=max_gap)
+    return UnstressedMarket.of(
+        prices.rows(), parts or (judged(prices),), (WINDOW, BEFORE), PanelChoice(max_gap=max_gap)
+    )
 
 
 def rules(stressed, *baselines):

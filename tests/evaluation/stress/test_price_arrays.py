@@ -28,11 +28,19 @@ def test_scaled_keeps_bits_at_factor_one_and_extends_the_last_factor():
     factors = np.array([[0.5] * 4, [1.0] * 4])
     scaled = prices.scaled(100, factors, factors)
     np.testing.assert_array_equal(scaled.closes[100], 0.5 * prices.closes[100])
-    for name in ("opens", "closes"):
+    for name in ("opens", "highs", "lows", "closes"):
         np.testing.assert_array_equal(
             np.delete(getattr(scaled, name), 100, 0), np.delete(getattr(prices, name), 100, 0)
         )
     np.testing.assert_array_equal(prices.scaled(100, factors[:1], factors[:1]).opens[100:], 0.5 * prices.opens[100:])
+
+
+def test_scaled_high_and_low_keep_their_ratio_to_the_body():
+    prices = random_walks()
+    scaled = prices.scaled(100, np.full((1, 4), 1.0), np.full((1, 4), 0.5))  # falls by half from open to close
+    np.testing.assert_allclose(scaled.highs[100], 1.003 * prices.opens[100], rtol=1e-14)
+    np.testing.assert_allclose(scaled.lows[100], 0.997 * 0.5 * prices.closes[100], rtol=1e-14)
+    np.testing.assert_array_equal(scaled.highs[101:], 0.5 * prices.highs[101:])
 
 
 def test_without_does_not_change_the_original_prices():

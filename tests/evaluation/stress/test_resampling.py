@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.evaluation.stress import BootstrappedWindow
-from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError, UnstressedMarket
+from nvtrader_pipelines.evaluation.stress.scenario import PanelChoice, ScenarioUnavailableError, UnstressedMarket
 from tests.evaluation.stress.markets import (
     BEFORE,
     FIRST,
@@ -20,13 +20,14 @@ SMALL = BootstrappedWindow(n_worlds=3, n_sessions=63, mean_block=5)
 def drawn(stressed, prices):
     """Source session of each session of a sample, found by its cross-section of returns."""
     made = stressed.panel.close_returns[stressed.first : stressed.last + 1]
-    past, nights = prices.returns()
+    past, *others = prices.returns()
     apart = np.nan_to_num(np.abs(made[:, None, :] - past[None, 1:]).max(axis=2), nan=np.inf)
     found = 1 + apart.argmin(axis=1)
     assert apart.min(axis=1).max() < 1e-14
     if stressed.panel.overnight_returns is not None:
-        own = stressed.panel.overnight_returns[stressed.first : stressed.last + 1]
-        np.testing.assert_allclose(own, nights[found], atol=1e-14)
+        for name, returns in zip(("overnight_returns", "high_returns", "low_returns"), others, strict=True):
+            own = getattr(stressed.panel, name)[stressed.first : stressed.last + 1]
+            np.testing.assert_allclose(own, returns[found], atol=1e-14)
     return found
 
 
@@ -73,7 +74,7 @@ def test_session_with_a_missing_bar_and_the_next_are_not_drawn():
 def test_unchosen_names_do_not_restrict_the_pool():
     prices = random_walks().without(430, 500, np.array([False, False, False, True]))
     parts = (judged(prices),)
-    market = UnstressedMarket.of(prices.rows(), parts, (WINDOW, BEFORE), ("AAA", "BBB"))
+    market = UnstressedMarket.of(prices.rows(), parts, (WINDOW, BEFORE), PanelChoice(("AAA", "BBB")))
     samples = list(BootstrappedWindow(n_sessions=WINDOW).apply(market, np.random.default_rng(0)))
     assert {stressed.note for stressed in samples} == {"drawn from 541 sessions"}
     assert all(stressed.panel.eligible[stressed.first :].all() for stressed in samples)

@@ -5,7 +5,8 @@ import pytest
 
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress import Gap, MissingData
-from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError, UnstressedMarket
+from nvtrader_pipelines.evaluation.stress.scenario import PanelChoice, ScenarioUnavailableError, UnstressedMarket
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS
 from tests.evaluation.stress.markets import (
     BEFORE,
     FIRST,
@@ -33,7 +34,7 @@ def test_window_panel_equals_full_history_panel_up_to_rounding():
     recent, whole = market.unstressed().panel, market.panel
     start = whole.index_of(recent.sessions[0])
     assert 0 < start == len(whole.sessions) - len(recent.sessions)
-    for name in ("close_returns", "overnight_returns", "tradable", "delisted", "eligible"):
+    for name in set(PANEL_ARRAYS) - {"features"}:
         np.testing.assert_array_equal(getattr(recent, name), getattr(whole, name)[start:])
     np.testing.assert_allclose(recent.features, whole.features[start:], rtol=1e-6, atol=1e-12)
 
@@ -44,7 +45,7 @@ def test_name_listed_after_last_judged_session_has_empty_column():
     ((gap,), (name_less,)) = (each.apply(market, np.random.default_rng(0)) for each in (Gap(), MissingData()))
     for panel in (market.panel, market.unstressed().panel, gap.panel, name_less.panel):
         assert panel.symbols == ("AAA", "BBB", "CCC", "DDD")
-        for name in ("tradable", "delisted", "eligible", "features", "close_returns", "overnight_returns"):
+        for name in PANEL_ARRAYS:
             assert not getattr(panel, name)[:, 1].any()
             assert name == "delisted" or getattr(panel, name)[:, [0, 2, 3]].any()
 
@@ -59,11 +60,11 @@ def test_stressed_market_leaves_out_what_the_market_leaves_out():
 def test_later_listed_names_keep_columns_unknown_names_raise():
     prices = random_walks().without(0, N_SESSIONS - 5, np.array([False, True, False, False]))
     chosen = prices.rows(), (judged(prices, last=N_SESSIONS - 11),), (WINDOW, BEFORE)
-    market = UnstressedMarket.of(*chosen, ("CCC", "BBB"))
+    market = UnstressedMarket.of(*chosen, PanelChoice(("CCC", "BBB")))
     assert market.unstressed().panel.symbols == ("BBB", "CCC")
     assert market.unstressed().panel.eligible.any(axis=0).tolist() == [False, True]
     with pytest.raises(ValueError, match="the market has no bars of ZZZ"):
-        UnstressedMarket.of(*chosen, ("AAA", "ZZZ"))
+        UnstressedMarket.of(*chosen, PanelChoice(("AAA", "ZZZ")))
 
 
 def test_each_session_is_decided_by_the_fold_that_tests_it():

@@ -11,7 +11,7 @@ from nvtrader_pipelines.evaluation.stress import (
     OneNameToZero,
     VolatilityTimes,
 )
-from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError
+from nvtrader_pipelines.evaluation.stress.scenario import PanelChoice, ScenarioUnavailableError
 from tests.evaluation.stress.markets import FIRST, N_SESSIONS, SHOCK, random_walks, still, unstressed_market
 
 GENERATOR = np.random.default_rng(0)
@@ -224,7 +224,8 @@ def test_missing_data_excluding_every_name_is_unavailable():
 def test_only_chosen_names_are_shocked():
     prices = random_walks(4)
     market = unstressed_market(prices)
-    few = type(market).of(prices.rows(), market.out_of_sample, (market.n_sessions, market.n_before), ("AAA", "BBB"))
+    lengths, choice = (market.n_sessions, market.n_before), PanelChoice(("AAA", "BBB"))
+    few = type(market).of(prices.rows(), market.out_of_sample, lengths, choice)
     assert few.panel.symbols == ("AAA", "BBB")
     (fallen,) = OneNameToZero().apply(few, GENERATOR)
     assert fallen.note[:3] in few.panel.symbols

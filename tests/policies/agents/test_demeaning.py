@@ -25,6 +25,12 @@ def test_demeaning_leaves_missing_prices_and_the_input_panel_unchanged():
     np.testing.assert_array_equal(panel.close_returns, before)
 
 
+def test_demeaned_closes_are_between_high_and_low():
+    shifted = demean_panel(eventful_panel(), [(10, 140)])
+    assert (shifted.high_returns >= shifted.close_returns).all()
+    assert (shifted.low_returns <= shifted.close_returns).all()
+
+
 def test_demeaning_ignores_sessions_between_stretches():
     panel = eventful_panel()
     stretches = [(10, 60), (100, 140)]
