@@ -65,8 +65,8 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
     parts = [ingest(each, years, at, market.calendars.of(each.source)) for each in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
-    keys = rows.select(FILE_KEY)
-    if new:
+    keys = pl.concat([rows.select(FILE_KEY), _moved_files(known, deliveries)])
+    if len(keys):
         before = tables.read(BARS, {"year": years}).join(keys, on=FILE_KEY, how="anti")
         bars = pl.concat([before, *(part.bars for part in parts)])
         tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
@@ -81,6 +81,15 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
         files_read=len(new),
         refused=dict(refused.select("file", "reason").iter_rows()),
     )
+
+
+def _moved_files(known: pl.DataFrame, deliveries: Sequence[Delivery]) -> pl.DataFrame:
+    """Landed files in a folder that another source has read before: their bars are no longer of that one."""
+    readers = {delivery.file: delivery.source for delivery in deliveries if "/" in delivery.file}
+    now = pl.DataFrame(
+        {"file": list(readers), "reader": list(readers.values())}, schema={"file": pl.String, "reader": pl.String}
+    )
+    return known.join(now, on="file").filter(pl.col("source") != pl.col("reader")).select(FILE_KEY)
 
 
 def _count_stored(tables: Warehouse) -> pl.DataFrame:

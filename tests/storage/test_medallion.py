@@ -7,10 +7,19 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.market.panel import panel_digest
+from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.medallion import Panels, ingest_market, pin_panels, pinned_snapshots, read_panel
+from nvtrader_pipelines.storage.medallion import (
+    Panels,
+    ingest_market,
+    pin_panels,
+    pinned_snapshots,
+    read_calendars,
+    read_panel,
+)
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
@@ -124,6 +133,35 @@ def test_rows_of_a_removed_file_stay(tables, land, home):
     assert len(list(home.deliveries.iterdir())) == 2
 
 
+def test_markets_of_one_home_have_their_own_folders_and_calendars(tables, home, land):
+    home.market_file.write_text("sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/7}]\n")
+    (home.landing / "coins").mkdir()
+    land("A.csv", b"symbol,date,close\nA,2016-01-01,1\nA,2016-01-04,1\n")
+    land("coins/B.csv", b"symbol,date,close\nB,2016-01-02,1\nB,2016-01-04,1\n")
+    ingest_market(tables, [2016], INGESTED_AT)
+    calendars = read_calendars(tables)
+    good, refused = clean(tables.read(BARS), tables.read(DELIVERIES), INGESTED_AT.date(), calendars)
+    assert refused.select("source", "date", "rule").rows() == [("landing", "2016-01-01", "unknown_session")]
+    assert bar_returns(good, calendars).select("source", "span").rows() == [
+        ("coins", None),
+        ("coins", 2),
+        ("landing", None),
+    ]
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    assert read_calendars(tables).of("coins").name == "24/7"  # as delivered
+
+
+def test_bars_of_a_file_that_moves_to_another_source_move_with_it(tables, home, land):
+    (home.landing / "coins").mkdir()
+    land("coins/B.csv", b"symbol,date,close\nB,2016-01-02,1\n")
+    ingest_market(tables, [2016], INGESTED_AT)
+    assert tables.read(BARS)["source"].to_list() == ["landing"]
+    home.market_file.write_text("sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/7}]\n")
+    ingest_market(tables, [2016], LATER)
+    assert tables.read(BARS)["source"].to_list() == tables.read(DELIVERIES)["source"].to_list() == ["coins"]
+    assert ingest_market(tables, [2016], LATER).files_read == 0
+
+
 def test_unreadable_file_is_reported_until_delivered_again(tables, land):
     land("a.csv", synthetic_bars())
     land("b.parquet", b"PAR1 cut short")
@@ -233,7 +271,7 @@ def test_source_without_panel_is_refused_with_known_sources(tables):
     [
         ("sample", "`nvtrader ingest` builds it"),
         ("landing", "put its files into data/landing, then `nvtrader ingest` builds it"),
-        ("yahoo", "list `kind: yahoo` in data/market.yaml, then `nvtrader ingest` builds it"),
+        ("yahoo", "list a source named yahoo in data/market.yaml, then `nvtrader ingest` builds it"),
     ],
 )
 def test_source_without_panel_is_refused_with_the_way_to_it(tables, source, remedy):
