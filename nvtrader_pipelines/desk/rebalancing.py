@@ -9,6 +9,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.desk.desk_market import require_ready
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.account_book import SqliteBook
@@ -20,18 +21,22 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 _MIN_CURVE_SESSIONS = 2
 
 
-def skip_reason(store: Store, account: str, session: date) -> str | None:
-    """Reason to skip the rebalance of a simulated account after a session; None where it is due.
+def skip_reason(store: Store, account: str, session: date, calendar: TradingCalendar = NEW_YORK) -> str | None:
+    """Reason to skip the rebalance of an account after a session of a calendar; None where it is due.
 
-    An account at a broker is never skipped: a failed run is visible, unattended holdings are not. A simulated account
-    catches up session by session once its bars are delivered.
+    Where the active policy trades on another calendar, that one's schedule rebalances. An account at a broker is never
+    skipped for another reason: a failed run is visible, unattended holdings are not. A simulated account catches up
+    session by session once its bars are delivered.
 
     Raises:
         StorageError: if the active policy or the account's book cannot be read.
     """
+    active = read_active(store)
+    traded = store.calendar_of(active.partition_key) if active else calendar
+    if traded != calendar:
+        return f"the active policy trades on {traded.name}, after whose sessions another schedule rebalances"
     if read_account(store.home, account).kind != "simulated":
         return None
-    active = read_active(store)
     if active is None:
         return (
             f"the account {account} needs an active policy to be rebalanced, but none was ever activated; run "

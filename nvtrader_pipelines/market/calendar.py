@@ -116,6 +116,10 @@ class TradingCalendar:
         hours = _hours(self.name)
         return dt.datetime.combine(session + dt.timedelta(days=hours.close_offset), hours.closes, self.time_zone)
 
+    def ending_on(self, day: dt.date) -> dt.date:
+        """Return the day whose session, if it has one, ends on `day`: the day before where sessions end at midnight."""
+        return day - dt.timedelta(days=_hours(self.name).close_offset)
+
     def decision_deadline(self, session: dt.date) -> dt.datetime:
         """Return until when the plan of a session may be decided on: before prices of its fill session are known.
 

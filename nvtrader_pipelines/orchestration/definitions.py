@@ -15,7 +15,7 @@ from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.portfolio_checks import PORTFOLIO_CHECKS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
-from nvtrader_pipelines.orchestration.schedules import SCHEDULES
+from nvtrader_pipelines.orchestration.schedules import schedules_of
 from nvtrader_pipelines.orchestration.sensors import SENSORS
 from nvtrader_pipelines.orchestration.table_checks import CHECKS
 from nvtrader_pipelines.storage.home import Home
@@ -49,7 +49,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
         assets=ASSETS,
         asset_checks=[*CHECKS, *PORTFOLIO_CHECKS],
         jobs=JOBS,
-        schedules=SCHEDULES,
+        schedules=schedules_of(home),
         sensors=SENSORS,
         resources={**resources, **(overrides or {})},
         executor=EXECUTOR,

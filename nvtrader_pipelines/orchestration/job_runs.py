@@ -17,7 +17,7 @@ from nvtrader_pipelines.orchestration.instance import (
     tagged_process,
 )
 from nvtrader_pipelines.orchestration.job_states import JobRun, ScheduleState
-from nvtrader_pipelines.orchestration.launching import PARTITION, SCHEDULED_JOBS, RunningUi
+from nvtrader_pipelines.orchestration.launching import PARTITION, RunningUi, scheduled_jobs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
@@ -106,14 +106,13 @@ class JobRuns:
         served: dict[str, dict[str, Any]] = {}
         with suppress(UnavailableError):  # a UI that starts
             served = RunningUi(url).schedules() if url else {}
-        return [self._schedule(name, served.get(name)) for name in SCHEDULED_JOBS]
+        return [self._schedule(name, job, served.get(name)) for name, job in scheduled_jobs(self._store.home).items()]
 
-    def _schedule(self, name: str, served: Mapping[str, Any] | None) -> ScheduleState:
+    def _schedule(self, name: str, job: str, served: Mapping[str, Any] | None) -> ScheduleState:
         """State of a schedule, with its status and next tick in a running UI."""
         is_on = served is not None and served["scheduleState"]["status"] == "RUNNING"
         future = served["futureTicks"]["results"] if served and is_on else []
         tick = max(self._last_ticks(name), key=lambda tick: tick.timestamp, default=None)
-        job = SCHEDULED_JOBS[name]
         runs = self._instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
         return ScheduleState(
             schedule=name,

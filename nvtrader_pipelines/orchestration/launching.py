@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 from uuid import uuid4
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.market.calendar import NEW_YORK
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.runs.market_state import other_calendars
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.home import Home
@@ -52,6 +54,19 @@ TERMINATE = """mutation($id: String!) { terminateRun(runId: $id, terminatePolicy
     ... on Error { message } ... on TerminateRunFailure { message } } }"""
 SCHEDULES = """{ repositoriesOrError { ... on PythonError { message } ... on RepositoryConnection { nodes { schedules {
     name scheduleState { status } futureTicks(limit: 1) { results { timestamp } } } } } } }"""
+
+
+def schedule_name(base: str, calendar: TradingCalendar) -> str:
+    """Name of a calendar's schedule: `eod_ingest` in New York, `eod_ingest_24_7` where the market never closes."""
+    return base if calendar == NEW_YORK else f"{base}_{re.sub('[^a-z0-9]', '_', calendar.name.lower())}"
+
+
+def scheduled_jobs(home: Home) -> dict[str, str]:
+    """Job of each schedule of a home."""
+    after_close = {name: job for name, job in SCHEDULED_JOBS.items() if name.startswith("eod_")}
+    return SCHEDULED_JOBS | {
+        schedule_name(name, calendar): job for calendar in other_calendars(home) for name, job in after_close.items()
+    }
 
 
 def launch(
@@ -95,8 +110,9 @@ def run_now(store: Store, schedule: str) -> tuple[str, ...]:
         ValueError: if there is no such schedule, or it would skip now.
         StorageError: as `launch`.
     """
-    if schedule not in SCHEDULED_JOBS:
-        raise ValueError(f"a schedule must be one of {', '.join(SCHEDULED_JOBS)}, but is {schedule!r}; name one")
+    schedules = scheduled_jobs(store.home)
+    if schedule not in schedules:
+        raise ValueError(f"a schedule must be one of {', '.join(schedules)}, but is {schedule!r}; name one")
     return _launch_detached(store.home, {"schedule": schedule})
 
 
@@ -305,9 +321,9 @@ def _requested(
     import dagster as dg
 
     from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
-    from nvtrader_pipelines.orchestration.schedules import SCHEDULES
+    from nvtrader_pipelines.orchestration.schedules import schedules_of
 
-    schedule = next(schedule for schedule in SCHEDULES if schedule.name == request["schedule"])
+    schedule = next(schedule for schedule in schedules_of(store.home) if schedule.name == request["schedule"])
     with dg.build_schedule_context(
         instance=instance,
         scheduled_execution_time=datetime.now(NEW_YORK.time_zone),

@@ -1,13 +1,15 @@
-"""Schedules in the time zone of the exchange, after the close and before the open."""
+"""Schedules: after the close of every session, at night and on weekends."""
 
 from collections.abc import Iterator
+from datetime import date, timedelta
 from functools import partial
+from typing import Any
 
 import dagster as dg
 
 from nvtrader_pipelines.desk.preference_training import is_tunable
 from nvtrader_pipelines.desk.rebalancing import skip_reason
-from nvtrader_pipelines.market.calendar import NEW_YORK
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.orchestration.jobs import (
     AUTORESEARCH,
     DPO_CHECK,
@@ -18,15 +20,18 @@ from nvtrader_pipelines.orchestration.jobs import (
     REBALANCE,
     upkeep,
 )
+from nvtrader_pipelines.orchestration.launching import schedule_name
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.promotion.active_policy import last_activation
-from nvtrader_pipelines.runs.market_state import panel_sources
+from nvtrader_pipelines.runs.market_state import other_calendars, panel_sources
 from nvtrader_pipelines.runs.registration import read_unarchived_experiments
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
+_TYPICAL_YEAR = date(2024, 1, 1), date(2024, 12, 31)  # by which the weekdays of a calendar's sessions are known
 new_york_schedule = partial(
     dg.schedule, execution_timezone=NEW_YORK.time_zone.key, default_status=dg.DefaultScheduleStatus.RUNNING
 )
@@ -42,35 +47,63 @@ def current_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]
     return [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
-@new_york_schedule(
-    cron_schedule="30 17 * * 1-5",
-    job=MARKET,
-    description="After the close of every session: ingest the bars of the current year, derive returns and features.",
-)
-def eod_ingest(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """Request one run per session, early closes included."""
-    day = context.scheduled_execution_time.date()
-    if not NEW_YORK.is_session(day):
-        return dg.SkipReason(f"{day} is not a session of the exchange")
-    return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
+INGEST_AFTER, REBALANCE_AFTER = timedelta(minutes=90), timedelta(hours=2)  # the close of every session
 
 
-@new_york_schedule(
-    cron_schedule="0 18 * * 1-5",
-    job=REBALANCE,
-    description="After the ingest of every session: orders, state, target weights and next plan of an account.",
-)
-def eod_rebalance(
-    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
-) -> dg.RunRequest | dg.SkipReason:
-    """Request one run per session; the run waits for bars that are still being ingested."""
-    day = context.scheduled_execution_time.date()
-    if not NEW_YORK.is_session(day):
-        return dg.SkipReason(f"{day} is not a session of the exchange")
-    reason = skip_reason(store, desk.account, day)
-    if reason is not None:
-        return dg.SkipReason(reason)
-    return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
+def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
+    """Build the schedules that run after the close of every session of a calendar."""
+
+    def after_close(base: str, delay: timedelta) -> dict[str, Any]:
+        closes = [calendar.close(day) + delay for day in calendar.sessions(*_TYPICAL_YEAR).tolist()]
+        weekdays = sorted({at.isoweekday() % 7 for at in closes})
+        days = "*" if len(weekdays) == 7 else f"{weekdays[0]}-{weekdays[-1]}"
+        return {
+            "name": schedule_name(base, calendar),
+            "cron_schedule": f"{closes[0].minute} {closes[0].hour} * * {days}",
+            "execution_timezone": calendar.time_zone.key,
+            "default_status": dg.DefaultScheduleStatus.RUNNING,
+        }
+
+    def session_of(context: dg.ScheduleEvaluationContext) -> date | dg.SkipReason:
+        today = context.scheduled_execution_time.astimezone(calendar.time_zone).date()
+        day = calendar.ending_on(today)
+        return day if calendar.is_session(day) else dg.SkipReason(f"{day} is not a session of {calendar.name}")
+
+    @dg.schedule(
+        **after_close("eod_ingest", INGEST_AFTER),
+        job=MARKET,
+        description=f"After the close of every session of {calendar.name}: ingest the bars of the current year, derive "
+        "returns and features.",
+    )
+    def ingest_after_close(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        """Request one run per session, early closes included."""
+        day = session_of(context)
+        if isinstance(day, dg.SkipReason):
+            return day
+        return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
+
+    @dg.schedule(
+        **after_close("eod_rebalance", REBALANCE_AFTER),
+        job=REBALANCE,
+        description=f"After the ingest of every session of {calendar.name}: orders, state, target weights and next "
+        "plan of an account that trades on it.",
+    )
+    def rebalance_after_close(
+        context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
+    ) -> dg.RunRequest | dg.SkipReason:
+        """Request one run per session; the run waits for bars that are still being ingested."""
+        day = session_of(context)
+        if isinstance(day, dg.SkipReason):
+            return day
+        reason = skip_reason(store, desk.account, day, calendar)
+        if reason is not None:
+            return dg.SkipReason(reason)
+        return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
+
+    return [ingest_after_close, rebalance_after_close]
+
+
+eod_ingest, eod_rebalance = market_schedules(NEW_YORK)
 
 
 def experiment_run_requests(
@@ -169,6 +202,7 @@ def weekly_upkeep(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     return dg.RunRequest(run_key=context.scheduled_execution_time.strftime("%G-W%V"))
 
 
+# Of a home whose markets trade in New York; each other calendar adds its two.
 SCHEDULES = [
     eod_ingest,
     eod_rebalance,
@@ -178,3 +212,8 @@ SCHEDULES = [
     weekly_retrain,
     weekly_upkeep,
 ]
+
+
+def schedules_of(home: Home) -> list[dg.ScheduleDefinition]:
+    """Schedules of a home: those of New York, and two more for each other calendar of its markets."""
+    return [*SCHEDULES, *(each for calendar in other_calendars(home) for each in market_schedules(calendar))]

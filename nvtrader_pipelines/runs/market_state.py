@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nvtrader_pipelines.experiments.code_digest import market_code
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.errors import StorageError
@@ -31,6 +32,16 @@ def deliver_prices(home: Home, files: Sequence[Path], source: str = LANDING) -> 
             f"lists {', '.join(names) or 'none of that kind'}; add it there"
         )
     deliver_files(home, files, source)
+
+
+def other_calendars(home: Home) -> list[TradingCalendar]:
+    """Calendars of the home's markets other than New York's; none if `data/market.yaml` is invalid, as ingest says."""
+    try:
+        sources = read_market(home).sources
+    except StorageError:
+        return []
+    names = dict.fromkeys(source.calendar for source in sources)
+    return [TradingCalendar(name) for name in names if name != NEW_YORK.name]
 
 
 def market_digest(home: Home) -> str:

@@ -9,8 +9,10 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
+from nvtrader_pipelines.orchestration.launching import scheduled_jobs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.promote import activate
@@ -77,6 +79,51 @@ def test_ingest_without_session_is_skipped_with_a_reason(day, why):
     result = tick(schedules.eod_ingest, evening(*day))
     assert isinstance(result, dg.SkipReason), why
     assert f"{dt.date(*day)} is not a session" in str(result.skip_message)
+
+
+EVERY_DAY, WEEKDAYS, TOKYO = map(TradingCalendar, ("24/7", "24/5", "XTKS"))
+
+
+@pytest.mark.parametrize(
+    ("calendar", "names", "crons", "zone"),
+    [
+        (EVERY_DAY, "eod_ingest_24_7, eod_rebalance_24_7", "30 1 * * *, 0 2 * * *", "UTC"),
+        (WEEKDAYS, "eod_ingest_24_5, eod_rebalance_24_5", "30 1 * * 2-6, 0 2 * * 2-6", "UTC"),
+        (TOKYO, "eod_ingest_xtks, eod_rebalance_xtks", "0 17 * * 1-5, 30 17 * * 1-5", "Asia/Tokyo"),
+    ],
+)
+def test_schedules_of_another_calendar_run_after_its_closes(calendar, names, crons, zone):
+    both = schedules.market_schedules(calendar)
+    assert ", ".join(schedule.name for schedule in both) == names
+    assert ", ".join(schedule.cron_schedule for schedule in both) == crons
+    assert {schedule.execution_timezone for schedule in both} == {zone}
+
+
+def test_session_of_a_market_that_never_closes_is_ingested_after_midnight():
+    ingest, _ = schedules.market_schedules(EVERY_DAY)
+    request = tick(ingest, dt.datetime(2027, 1, 1, 1, 30, tzinfo=dt.UTC))
+    assert (request.run_key, request.partition_key) == ("2026-12-31", "2026")
+    (sunday,) = {tick(ingest, dt.datetime(2026, 11, 30, hour, tzinfo=dt.UTC)).run_key for hour in (1, 23)}
+    assert sunday == "2026-11-29"
+
+
+def test_home_has_two_schedules_for_each_calendar_of_its_markets(home):
+    home.market_file.write_text(
+        "sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/7}, {kind: landing, name: tokyo, "
+        "calendar: XTKS}, {kind: landing, name: more_coins, calendar: 24/7}]\n"
+    )
+    found = {schedule.name: schedule.job_name for schedule in schedules.schedules_of(home)}
+    assert found == scheduled_jobs(home)
+    assert list(found)[-4:] == ["eod_ingest_24_7", "eod_rebalance_24_7", "eod_ingest_xtks", "eod_rebalance_xtks"]
+    home.market_file.write_text("sources: 1\n")  # as the ingest will say
+    assert schedules.schedules_of(home) == schedules.SCHEDULES
+
+
+def test_rebalance_waits_for_the_schedule_of_the_traded_market(traded):
+    _, rebalance = schedules.market_schedules(EVERY_DAY)
+    result = tick(rebalance, dt.datetime(2016, 11, 26, 2, tzinfo=dt.UTC), home=traded)
+    assert isinstance(result, dg.SkipReason)
+    assert "trades on XNYS" in str(result.skip_message)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.orchestration.job_states import ScheduleState
-from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, run_now
+from nvtrader_pipelines.orchestration.launching import run_now, scheduled_jobs
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body, Text
 from nvtrader_pipelines.service.api.context import Context, Shared, router
@@ -192,8 +192,9 @@ def scheduler(shared: Shared) -> list[ScheduleState]:
 @routes.post("/scheduler/{name}/run", status_code=202)
 def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> LaunchedRuns:
     """Launch the runs that a schedule would launch now."""
-    if name not in SCHEDULED_JOBS:
-        raise NotFound(f"there is no schedule {name!r}; there are {', '.join(SCHEDULED_JOBS)}")
+    schedules = scheduled_jobs(shared.home)
+    if name not in schedules:
+        raise NotFound(f"there is no schedule {name!r}; there are {', '.join(schedules)}")
     with conflict():
         return LaunchedRuns(task_ids=run_now(shared.store, name))
 

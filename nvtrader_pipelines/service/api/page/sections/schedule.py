@@ -22,7 +22,13 @@ def read_schedule(shared: Context) -> Content:
     """Read the schedules from Dagster."""
     states = shared.job_runs.schedules()
     url = running_url(shared.home.dagster)
-    values = {"first": states[:N_FIRST], "others": states[N_FIRST:], "purposes": PURPOSES, "url": url}
+    purposes = {
+        state.schedule: purpose
+        for state in states
+        for name, purpose in PURPOSES.items()
+        if state.schedule.startswith(name)  # one of another calendar ends in its name
+    }
+    values = {"first": states[:N_FIRST], "others": states[N_FIRST:], "purposes": purposes, "url": url}
     return Content({"schedule": render("schedule", **values)}, values={"next_run": _next_run(states)})
 
 
