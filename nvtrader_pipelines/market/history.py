@@ -4,13 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import sessions
+
+
+class _Feature(Protocol):
+    def values(self, history: "PriceHistory") -> NDArray[np.float64]: ...
 
 
 class ReadOnlyArrays:
@@ -48,6 +52,16 @@ class PriceHistory(ReadOnlyArrays):
     def log_returns(self) -> NDArray[np.float64]:
         """Log return since the last known close, (T, N); NaN without a price and on the first bar."""
         return self._log_returns
+
+    def values_of(self, feature: "_Feature") -> NDArray[np.float64]:
+        """Compute a feature once, (T, N); others may be derived from it."""
+        if feature not in self._values:
+            self._values[feature] = _read_only(feature.values(self))
+        return self._values[feature]
+
+    @cached_property
+    def _values(self) -> dict["_Feature", NDArray[np.float64]]:
+        return {}
 
     @cached_property
     def _last_closes(self) -> NDArray[np.float64]:

@@ -70,7 +70,7 @@ def add_features(returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[F
         return features
     history = price_history(returns)
     rows, columns = positions(features, history.sessions, history.symbols)
-    return features.with_columns(history.pick(rows, columns, each.values(history)).alias(each.name) for each in more)
+    return features.with_columns(history.pick(rows, columns, history.values_of(each)).alias(each.name) for each in more)
 
 
 __all__ = [
