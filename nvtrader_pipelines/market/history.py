@@ -1,14 +1,20 @@
 """Prices of one source as arrays over (session, symbol), from which features are computed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+
+
+class _Feature(Protocol):
+    def values(self, history: "PriceHistory") -> NDArray[np.float64]: ...
 
 
 class ReadOnlyArrays:
@@ -22,7 +28,7 @@ class ReadOnlyArrays:
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
         """Rebuild by the constructor, since a pickle does not hold that its arrays are read-only."""
-        return type(self), tuple(vars(self).values())
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +50,29 @@ class PriceHistory(ReadOnlyArrays):
 
     def last_closes(self) -> NDArray[np.float64]:
         """Last known close at each session, (T, N); NaN before a name is listed."""
-        return forward_fill(self.closes)
+        return self._last_closes
 
     def log_returns(self) -> NDArray[np.float64]:
         """Log return since the last known close, (T, N); NaN without a price and on the first bar."""
-        before = lag(self.last_closes(), 1)
-        return np.log(self.closes / before)
+        return self._log_returns
+
+    def values_of(self, feature: "_Feature") -> NDArray[np.float64]:
+        """Compute a feature once, (T, N); others may be derived from it."""
+        if feature not in self._values:
+            self._values[feature] = _read_only(feature.values(self))
+        return self._values[feature]
+
+    @cached_property
+    def _values(self) -> dict["_Feature", NDArray[np.float64]]:
+        return {}
+
+    @cached_property
+    def _last_closes(self) -> NDArray[np.float64]:
+        return _read_only(forward_fill(self.closes))
+
+    @cached_property
+    def _log_returns(self) -> NDArray[np.float64]:
+        return _read_only(np.log(self.closes / lag(self.last_closes(), 1)))
 
     def mask_unpriced(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Replace the values by NaN where no price is known, (T, N)."""
@@ -63,6 +86,11 @@ class PriceHistory(ReadOnlyArrays):
         """Pick the values of bars as a column, null instead of NaN."""
         picked = values[numbers, columns]
         return pl.Series(picked, nan_to_null=True, dtype=pl.Float64)
+
+
+def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    array.flags.writeable = False
+    return array
 
 
 Positions = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -112,8 +140,10 @@ def lag(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:
 
 def forward_fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Replace NaN by the last known value of its column, (T, N)."""
-    rows = np.where(np.isnan(values), 0, np.arange(len(values))[:, None])
-    return np.take_along_axis(values, np.maximum.accumulate(rows, axis=0), axis=0)
+    filled = values.copy()
+    for before, row in pairwise(filled):
+        np.copyto(row, before, where=np.isnan(row))
+    return filled
 
 
 def apply_rolling(values: NDArray[np.float64], expression: pl.Expr) -> NDArray[np.float64]:

@@ -12,7 +12,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.market.history import PriceHistory, ReadOnlyArrays, bar_arrays, forward_fill, lag, price_history
+from nvtrader_pipelines.market.history import (
+    PriceHistory,
+    ReadOnlyArrays,
+    bar_arrays,
+    lag,
+    positions,
+    price_history,
+)
 from nvtrader_pipelines.market.returns import calendar_gaps
 from nvtrader_pipelines.market.tables import PANELS
 
@@ -124,7 +131,7 @@ def build_panel(
         ValueError: if a symbol is unknown or named and unusable (it returns after a longer gap, or lacks a feature that
             the others have), none is usable, or none is ever eligible.
     """
-    rows = _select_symbols(returns.join(features.drop("year"), on=list(_KEYS[:3]), how="left"), symbols)
+    rows = _select_symbols(_join(returns, features), symbols)
     rows, names, unusable = _usable_rows(rows, features.columns, max_gap, calendar)
     if unusable and symbols is not None:
         problems = (f"{name} {why}: {cure}, or leave {name} out of market.symbols" for name, why, cure in unusable)
@@ -133,9 +140,11 @@ def build_panel(
         raise ValueError(f"no symbol is usable: {unusable[0].symbol} {unusable[0].reason}; {unusable[0].cure}")
     history = price_history(rows, calendar)
     absent = _sessions_without_price(history)
-    known = np.stack(list(bar_arrays(rows, names, history.sessions, history.symbols).values()), axis=2)
     tradable = history.has_price
+    known = np.full((*tradable.shape, len(names)), np.nan)
+    known[positions(rows, history.sessions, history.symbols)] = rows.select(names).to_numpy()
     eligible = tradable & ~np.isnan(known).any(axis=2)
+    known[~eligible] = 0.0
     start = _first_eligible(eligible, rows, names)
     return MarketPanel(
         source=str(rows["source"][0]),
@@ -145,7 +154,7 @@ def build_panel(
         tradable=tradable[start:],
         delisted=(absent > max_gap)[start:],
         eligible=eligible[start:],
-        features=np.where(eligible[:, :, None], known, 0.0)[start:],
+        features=known[start:],
         feature_names=tuple(names),
         snapshot_ids=dict(snapshot_ids or {}),
         left_out={name: f"left out of the market ({why}); {cure}" for name, why, cure in unusable},
@@ -162,7 +171,7 @@ def panel_digest(panel: MarketPanel) -> str:
     arrays = (getattr(panel, name) for name in PANEL_ARRAYS if has_ranges or name not in _RANGES)
     for array in (days, *arrays):
         state.update(b"none" if array is None else repr((array.dtype.str, array.shape)).encode())
-        state.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        state.update(b"" if array is None else np.ascontiguousarray(array).data)
     return state.hexdigest()
 
 
@@ -188,8 +197,16 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
     return pl.DataFrame([row], schema=PANELS)
 
 
+def _join(returns: pl.DataFrame, features: pl.DataFrame) -> pl.DataFrame:
+    """Add the features to the rows of returns, which are most often of the same bars in the same order."""
+    keys, values = list(_KEYS[:3]), features.drop("year")
+    if returns.select(keys).equals(features.select(keys)):
+        return returns.hstack(values.drop(keys))
+    return returns.join(values, on=keys, how="left")
+
+
 def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.DataFrame:
-    known = set(rows["symbol"])
+    known = set(rows["symbol"].unique())
     unknown = sorted(set(symbols or ()) - known)
     if unknown or not known:
         missing, found = ", ".join(unknown) or "any symbol", ", ".join(sorted(known)) or "none"
@@ -265,8 +282,8 @@ def _returns_from_last_close(rows: pl.DataFrame, history: PriceHistory, start: i
 def _sessions_without_price(history: PriceHistory) -> NDArray[np.int64]:
     """Sessions since the last price, (T, N); 0 with a price and before the listing."""
     index = np.arange(len(history.sessions))[:, None]
-    last = forward_fill(np.where(history.has_price, index, np.nan))
-    return np.nan_to_num(index - last).astype(np.int64)
+    last = np.maximum.accumulate(np.where(history.has_price, index, -1), axis=0)
+    return np.where(last < 0, 0, index - last)
 
 
 def _first_eligible(eligible: NDArray[np.bool_], rows: pl.DataFrame, names: Sequence[str]) -> int:

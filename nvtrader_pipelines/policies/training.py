@@ -167,9 +167,10 @@ def train_all(
         TrainingProcessError: if a worker ends by itself: killed, or out of memory.
         Exception: what a training raises; the workers then end at once.
     """
-    n_processes = min(len(tasks), n_processes or os.cpu_count() or 1)
-    if n_processes == 0:
+    if all(task.agent.is_classical for task in tasks):  # nothing to train
+        yield from (Finished(task, _fit(panel, task, lambda _: None)) for task in tasks)
         return
+    n_processes = min(len(tasks), n_processes or os.cpu_count() or 1)
     pool = _WorkerPool(panel, tasks, n_processes)
     try:
         yield from pool.events()

@@ -5,15 +5,19 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
 from skfolio import RiskMeasure
 from skfolio.exceptions import OptimizationError
 from skfolio.moments import LedoitWolf
 from skfolio.optimization import MeanRisk, ObjectiveFunction
 from skfolio.prior import EmpiricalPrior
+from sklearn.covariance import ledoit_wolf
 
 from nvtrader_pipelines.portfolio.mean_cvar import MeanCvar, MeanCvarError, Objective
 
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+MAX_INTERIOR_NAMES = 100  # above, an interior point takes a second and an active set 20 ms
 
 
 class NoSolutionError(ValueError):
@@ -27,8 +31,11 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
         NoSolutionError: if the optimizer fails.
         ValueError: if the returns are not finite or too few.
 
-    Source: Markowitz (1952); Ledoit & Wolf (2004) towards a scaled identity; solved by skfolio.
+    Source: Markowitz (1952); Ledoit & Wolf (2004) towards a scaled identity; solved by skfolio, and of many names as
+    non-negative least squares (Lawson & Hanson 1974).
     """
+    if returns.shape[-1] > MAX_INTERIOR_NAMES:
+        return _solve_cached("minimum_variance", _minimum_variance_active_set, returns)
     optimizer = MeanRisk(
         objective_function=ObjectiveFunction.MINIMIZE_RISK,
         risk_measure=RiskMeasure.VARIANCE,
@@ -41,6 +48,12 @@ def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64
         return np.asarray(optimizer.weights_, dtype=np.float64)
 
     return _solve_cached("minimum_variance", solve, returns)
+
+
+def _minimum_variance_active_set(window: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Minimum-variance weights (N,) in proportion to the v >= 0 that minimizes v'Cv / 2 - sum(v)."""
+    factor = np.linalg.cholesky(ledoit_wolf(np.ascontiguousarray(window))[0])
+    return nnls(factor.T, solve_triangular(factor, np.ones(len(factor)), lower=True))[0]
 
 
 def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.95) -> NDArray[np.float64]:
@@ -83,7 +96,7 @@ def _solve_cleanly(solve: Solver, returns: NDArray[np.float64]) -> NDArray[np.fl
         return np.ones(1)
     try:
         weights = np.maximum(solve(returns), 0.0)
-    except (OptimizationError, MeanCvarError) as failure:
+    except (OptimizationError, MeanCvarError, np.linalg.LinAlgError, RuntimeError) as failure:
         raise NoSolutionError(
             f"no optimal portfolio of {returns.shape[1]} names for the last {len(returns)} returns: {failure}"
         ) from failure

@@ -346,3 +346,9 @@ def test_concatenated_windows_have_their_sessions_alone():
     assert short.sessions.tolist() == panel.sessions[chosen].tolist()
     assert all(np.array_equal(found, whole[chosen]) for found, whole in zip(arrays(short), arrays(panel), strict=True))
     assert concat_windows(synthetic_panel(60, 3, opens=False), [(2, 9)]).high_returns is None
+
+
+def test_panel_of_features_in_another_order_is_the_same():
+    returns = bar_returns(TABLES.clean_bars)
+    features = compute_features(returns)
+    assert panel_digest(build_panel(returns, features.reverse())) == panel_digest(build_panel(returns, features))

@@ -56,6 +56,16 @@ def test_minimum_variance_equals_a_general_optimizer(seed):
     assert found @ covariance @ found == pytest.approx(oracle.fun, rel=1e-6)
 
 
+def test_minimum_variance_of_many_names_has_equal_marginal_variances():
+    returns = market(n_names=120)
+    covariance = ledoit_wolf(returns)[0]
+    weights = minimum_variance_weights(returns)
+    marginal, variance = covariance @ weights, weights @ covariance @ weights
+    np.testing.assert_allclose(marginal[weights > 0.0], variance, rtol=1e-12)
+    assert (marginal[weights == 0.0] > variance).all()
+    assert 0 < (weights == 0.0).sum() < 120
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_mean_cvar_reaches_the_rockafellar_uryasev_optimum(seed):
     returns = market(n_sessions=150, seed=seed)

@@ -1,8 +1,8 @@
 """Stressed markets resampled from sessions on which no tested policy was trained."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
+from nvtrader_pipelines.evaluation.stress.price_arrays import FloatArray, PriceArrays
 from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError, StressedMarket, UnstressedMarket
 from nvtrader_pipelines.market.history import apply_rolling, forward_fill, lag
 
@@ -57,7 +57,8 @@ class BootstrappedWindow(Component):
 
         draws = StationaryBootstrap(self.mean_block, pool, seed=generator)
         sessions = (pool[draws.update_indices()[: self.n_sessions]] for _ in range(self.n_worlds))
-        samples = (_resample(market.prices, first, drawn, alive) for drawn in sessions)
+        history = _History.of(market.prices)
+        samples = (_resample(history, first, drawn, alive) for drawn in sessions)
         return (replace(market.stressed(self.name, prices, first, note), has_twin=False) for prices in samples)
 
     def _pool(self, market: UnstressedMarket, first: int, needed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], str]:
@@ -79,17 +80,34 @@ class BootstrappedWindow(Component):
         return pool, f"drawn from {len(pool)} sessions{lacking}{left_out}"
 
 
-def _resample(prices: PriceArrays, first: int, drawn: NDArray[np.int64], alive: NDArray[np.bool_]) -> PriceArrays:
+@dataclass(frozen=True, eq=False)
+class _History:
+    """Prices from which sessions are drawn."""
+
+    prices: PriceArrays
+    returns: tuple[FloatArray, ...]  # as of `PriceArrays.returns`
+    usual: FloatArray  # volumes (T, N), averaged over the sessions before
+    activity: FloatArray  # volumes (T, N) relative to the usual ones; 1 where unknown
+
+    @classmethod
+    def of(cls, prices: PriceArrays) -> Self:
+        """Derive returns and activity once for all samples."""
+        usual = apply_rolling(lag(prices.volumes, 1), pl.all().rolling_mean(VOLUME_SESSIONS, min_samples=1))
+        has_volume = np.isfinite(prices.volumes) & (usual > 0.0)
+        activity = np.divide(prices.volumes, usual, out=np.ones_like(usual), where=has_volume)
+        return cls(prices, prices.returns(), usual, activity)
+
+
+def _resample(history: _History, first: int, drawn: NDArray[np.int64], alive: NDArray[np.bool_]) -> PriceArrays:
     """Put drawn sessions in place from session `first` on; names not alive before have no prices after."""
-    close_returns, *intraday = (returns[drawn] for returns in prices.returns())
+    prices = history.prices
+    close_returns, *intraday = (returns[drawn] for returns in history.returns)
     known = ~np.isnan(close_returns)
     growth = np.multiply.accumulate(np.where(known, 1.0 + close_returns, 1.0), axis=0)
     before = np.concatenate([np.ones_like(growth[:1]), growth[:-1]])
     last = np.where(alive, forward_fill(prices.closes[:first])[-1], np.nan)
-    usual = apply_rolling(lag(prices.volumes, 1), pl.all().rolling_mean(VOLUME_SESSIONS, min_samples=1))
-    has_volume = np.isfinite(prices.volumes) & (usual > 0.0)
-    activity = np.divide(prices.volumes, usual, out=np.ones_like(usual), where=has_volume)[drawn]
+    volumes = history.usual[first] * history.activity[drawn]
     opens, highs, lows = (last * before * (1.0 + returns) for returns in intraday)
-    arrays = {"opens": opens, "highs": highs, "lows": lows, "closes": last * growth, "volumes": usual[first] * activity}
+    arrays = {"opens": opens, "highs": highs, "lows": lows, "closes": last * growth, "volumes": volumes}
     resampled = {name: np.where(known & alive, values, np.nan) for name, values in arrays.items()}
     return prices.until(first + len(drawn) - 1).with_from(first, **resampled)

@@ -76,7 +76,7 @@ def add_features(
         return features
     history = price_history(returns, calendar)
     rows, columns = positions(features, history.sessions, history.symbols)
-    return features.with_columns(history.pick(rows, columns, each.values(history)).alias(each.name) for each in more)
+    return features.with_columns(history.pick(rows, columns, history.values_of(each)).alias(each.name) for each in more)
 
 
 __all__ = [

@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
@@ -39,11 +38,21 @@ class CrossSectionalRank(Component):
 
     def values(self, history: PriceHistory) -> NDArray[np.float64]:
         """Compute the feature at each session and symbol, (T, N)."""
-        values = np.where(history.is_listed_for(self.min_history), self.of.values(history), np.nan)
-        rows, columns = np.nonzero(~np.isnan(values))
-        known = pl.DataFrame({"row": rows, "value": values[rows, columns]})
-        rank, count = pl.col("value").rank("average").over("row"), pl.len().over("row")
-        scaled = pl.when(count > 1).then(2.0 * (rank - 1.0) / (count - 1.0) - 1.0).otherwise(0.0)
-        ranks = np.full_like(values, np.nan)
-        ranks[rows, columns] = known.select(scaled.alias("rank"))["rank"].to_numpy()
-        return ranks
+        values = np.where(history.is_listed_for(self.min_history), history.values_of(self.of), np.nan)
+        is_known = ~np.isnan(values)
+        last = np.maximum(is_known.sum(axis=1, keepdims=True) - 1.0, 0.0)  # rank from 0
+        scaled = np.where(last > 0.0, 2.0 * _mean_ranks(values) / np.maximum(last, 1.0) - 1.0, 0.0)
+        return np.where(is_known, scaled, np.nan)
+
+
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank from 0 in each row, (T, N); ties share their mean rank, and NaN ranks last."""
+    order = np.argsort(values, axis=1)
+    ordered, places = np.take_along_axis(values, order, axis=1), np.arange(values.shape[1])
+    is_first, is_last = np.ones((2, *values.shape), dtype=bool)
+    is_first[:, 1:] = is_last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
+    last = np.minimum.accumulate(np.where(is_last, places, len(places))[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty_like(values)
+    np.put_along_axis(ranks, order, 0.5 * (first + last), axis=1)
+    return ranks
