@@ -170,6 +170,39 @@ class Momentum(ClassicalAgent):
         return scores
 
 
+class TimeSeriesMomentum(ClassicalAgent):
+    """1/N in every eligible name whose price rose over the window, and cash for the others.
+
+    Source: Moskowitz, Ooi & Pedersen (2012), long positions only and without their scaling by volatility.
+    """
+
+    kind: Literal["time_series_momentum"] = "time_series_momentum"
+    window: PositiveInt = 252  # sessions; before so many are known, 1/N
+
+    @property
+    def lookback(self) -> int:
+        """Sessions of the window, and the close before it that returns start from."""
+        return self.window + 1
+
+    def start(self) -> Policy:
+        """Return a policy for one account."""
+        return _TimeSeriesMomentumPolicy(self.window)
+
+
+class _TimeSeriesMomentumPolicy:
+    def __init__(self, window: int) -> None:
+        self._window = window
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """Return 1/N of the names that rose, the rest in cash."""
+        target = _over_eligible(panel, t)
+        if t >= self._window:
+            growth = np.prod(1.0 + panel.close_returns[t + 1 - self._window : t + 1], axis=0)
+            target[:-1] *= growth > 1.0
+            target[-1] = 1.0 - target[:-1].sum()
+        return Decision(target=target)
+
+
 class MinimumVariance(ClassicalAgent):
     """Minimum variance under a Ledoit-Wolf covariance; 1/N until the history is long enough."""
 
@@ -319,7 +352,7 @@ class _EstimatedPolicy:
 
 
 Baseline = Annotated[
-    EqualWeight | BuyAndHold | Momentum | MinimumVariance | MeanCvar | Cufolio | AnchorPortfolio,
+    EqualWeight | BuyAndHold | Momentum | TimeSeriesMomentum | MinimumVariance | MeanCvar | Cufolio | AnchorPortfolio,
     Field(discriminator="kind"),
     Family("baselines"),
 ]

@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.baselines import (
     MeanCvar,
     MinimumVariance,
     Momentum,
+    TimeSeriesMomentum,
 )
 from nvtrader_pipelines.portfolio.mean_risk import mean_cvar_weights, minimum_variance_weights
 from nvtrader_pipelines.portfolio.scenarios import BlockBootstrap, Historical, KernelDensity
@@ -200,6 +201,22 @@ def test_momentum_is_equal_weights_before_the_history_is_full():
     assert sorted(after) == [0.0] * 5 + [1.0]
 
 
+@pytest.mark.parametrize("market", [synthetic_panel(200, 12), eventful_panel(200)], ids=["plain", "eventful"])
+def test_time_series_momentum_holds_the_names_that_rose(market):
+    prices = (1.0 + pd.DataFrame(market.close_returns)).cumprod()
+    risen = (prices / prices.shift(28) > 1.0).to_numpy() & market.eligible
+    for t, target in zip(range(60, 200), decisions(TimeSeriesMomentum(window=28), market, range(60, 200)), strict=True):
+        expected = risen[t] / max(1, market.eligible[t].sum())
+        np.testing.assert_allclose(target, [*expected, 1.0 - expected.sum()], atol=1e-15)
+    assert 0.0 < risen[60:].mean() < 1.0
+
+
+def test_time_series_momentum_is_equal_weights_before_its_window_is_full():
+    before, after = decisions(TimeSeriesMomentum(window=28), synthetic_panel(60, 5), [27, 28])
+    assert before.tolist() == [0.2] * 5 + [0.0]
+    assert after[-1] > 0.0
+
+
 @pytest.mark.parametrize("fraction", [0.01, 0.2, 1.0])
 def test_momentum_holds_the_top_fraction_and_at_least_one_name(fraction):
     (target,) = decisions(Momentum(top_fraction=fraction), synthetic_panel(300, 10), [280])
@@ -212,7 +229,7 @@ def test_momentum_with_skip_above_months_is_invalid(skip):
         Momentum(months=3, skip=skip)
 
 
-@pytest.mark.parametrize("baseline", [*BASELINES, AnchorPortfolio()], ids=by_kind)
+@pytest.mark.parametrize("baseline", [*BASELINES, TimeSeriesMomentum(window=28), AnchorPortfolio()], ids=by_kind)
 def test_later_sessions_do_not_change_a_decision(baseline):
     panel = eventful_panel(200)
     sessions = range(100, 151, 10)

@@ -22,6 +22,7 @@ from nvtrader_pipelines.policies.baselines import (
     MeanCvar,
     MinimumVariance,
     Momentum,
+    TimeSeriesMomentum,
 )
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, DEFAULT_HOOKS, CurvePoint, Fit, TrainingHooks, TrainingPoint
 
@@ -37,6 +38,7 @@ Agent = Annotated[
     | EqualWeight
     | BuyAndHold
     | Momentum
+    | TimeSeriesMomentum
     | MinimumVariance
     | MeanCvar
     | Cufolio
