@@ -166,7 +166,7 @@ PRUDEX = TableSchema(
     Column("value", pl.Float64, "the number, a mean over test windows and markets; of an axis, measures reported"),
     Column("score", pl.Float64, "0 to 100, 50 is the market's average (1/N); of an axis, the mean of its measures"),
     Column("reported", pl.Boolean, "whether the measure could be computed: a filled field of the compass's ring"),
-    Column("note", pl.String, "why value or score are null; null where neither is"),
+    Column("note", pl.String, "why value or score are null, and what universality counts; else null"),
 )
 STRESS = TableSchema(  # one account in one scenario, and of a scenario of several markets one statistic
     _WHO,

@@ -22,7 +22,8 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> Picture:
     """Draw net Sharpe ratios, with intervals, of the 14 best of a contest's ranked entrants."""
     rows = board.sort("rank", "entrant").head(_MAX_ROWS)
     first, last = rows["first_session"][0], rows["last_session"][0]
-    title = f"Net Sharpe ratio on {rows['source'][0]}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    market = f"{rows['source'][0]} ({rows['calendar'][0]})"
+    title = f"Net Sharpe ratio on {market}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
     figure = new_figure(title, note)
     figure.text(0.06, 0.085, _explanation(len(board)), fontsize=TEXT - 2, color=GREY, va="bottom")
     axes = panel(figure, 0.22, 0.245, 0.64, 0.85)

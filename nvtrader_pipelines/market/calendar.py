@@ -33,12 +33,16 @@ class _Hours(NamedTuple):
     close_offset: int = 0
 
 
+INTERNATIONAL = "international"  # country of a market that belongs to none
 _MIDNIGHT = dt.time(0)
 _HOURS = {  # of calendars that need no exchange_calendars, which is slow to import
     "XNYS": _Hours(252, "America/New_York", dt.time(9, 30), dt.time(16)),
     "24/7": _Hours(365, "UTC", _MIDNIGHT, _MIDNIGHT, close_offset=1),
     "24/5": _Hours(260, "UTC", _MIDNIGHT, _MIDNIGHT, close_offset=1),
 }
+_COUNTRIES = {"XBOG": "CO", "XDUS": "DE", "XHAM": "DE", "XTAE": "IL"}  # their time zones name another or none
+STOCKS = "stocks"
+_ASSET_TYPES = {"24/7": "coins", "24/5": "currencies"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,18 @@ class TradingCalendar:
     def time_zone(self) -> ZoneInfo:
         """Time zone of the market; UTC where it never closes."""
         return ZoneInfo(_hours(self.name).time_zone)
+
+    @property
+    def country(self) -> str:
+        """Country of the exchange as in ISO 3166, such as US; international where the market belongs to none."""
+        if self.name in _COUNTRIES:
+            return _COUNTRIES[self.name]
+        return _countries_of_zones().get(self.time_zone.key, INTERNATIONAL)
+
+    @property
+    def asset_type(self) -> str:
+        """Type of the assets: coins of 24/7, currencies of 24/5, stocks of an exchange."""
+        return _ASSET_TYPES.get(self.name, STOCKS)
 
     def all_sessions(self) -> NDArray[np.datetime64]:
         """Return all sessions as (S,) days, ascending; read-only."""
@@ -186,6 +202,13 @@ def _hours(name: str) -> _Hours:
     opens, closes = exchange.open_times[-1][1], exchange.close_times[-1][1]
     offsets = exchange.open_offset, exchange.close_offset
     return _Hours(round(len(exchange.sessions) / n_years), exchange.tz.key, opens, closes, *offsets)
+
+
+@cache
+def _countries_of_zones() -> dict[str, str]:
+    lines = (files("tzdata.zoneinfo") / "zone.tab").read_text().splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return {zone: country for country, _, zone, *_ in rows}
 
 
 @cache

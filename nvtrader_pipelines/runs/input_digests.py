@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.tables import MARKET_PANEL
 def contest_digest(store: Store) -> str:
     """Digest of the contest: runs, archived names, entrants, windows, panels and code."""
     runs = walk_forward_runs(store, ["run_id", "finished_at", "partition_key"]).sort("run_id")
-    panels = store.tables.read(MARKET_PANEL, columns=["source", "digest"]).sort("source")
+    panels = store.tables.read(MARKET_PANEL, columns=["source", "digest", "calendar"]).sort("source")
     archived = sorted(store.ledger.archived_names())
     code = contest_code(*entrants_specs(store, runs))
     content = [runs.select("run_id", "finished_at").rows(), panels.rows(), archived, code]

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
-from nvtrader_pipelines.market.calendar import Calendars
+from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
 from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
@@ -39,7 +39,8 @@ def summarize_market(store: Store) -> MarketSummary:
     quarantine = tables.read(QUARANTINE).with_columns(parse_symbol())
     rows = quarantine.filter(pl.col("line") > 0)
     files = _count_files(tables.read(DELIVERIES), kept, rows)
-    symbols, reasons = _count_symbols(kept, rows, read_calendars(tables)), _count_reasons(quarantine)
+    calendars = read_calendars(tables)
+    symbols, reasons = _count_symbols(kept, rows, calendars), _count_reasons(quarantine)
     first_year = kept["year"].min()
     refused = files.drop_nulls("reason").select("file", "reason")
     return MarketSummary(
@@ -52,7 +53,7 @@ def summarize_market(store: Store) -> MarketSummary:
             *(f"{file} was refused: {reason}" for file, reason in refused.rows()),
             *_correction_warnings(kept, rows),
             *_symbol_warnings(symbols, rows),
-            *_split_warnings(kept),
+            *_split_warnings(kept, calendars),
         ),
     )
 
@@ -160,10 +161,13 @@ def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]
         )
 
 
-def _split_warnings(kept: pl.DataFrame) -> Iterator[str]:
-    """Sentence per symbol whose adjusted close moved with volume as a split that is not adjusted does."""
+def _split_warnings(kept: pl.DataFrame, calendars: Calendars) -> Iterator[str]:
+    """Sentence per stock whose adjusted close moved with volume as a split that is not adjusted does."""
+    of_stocks = [source for source in kept["source"].unique() if calendars.of(source).asset_type == STOCKS]
     factor = pl.col("adj_close") / pl.col("adj_close").shift()
-    moves = kept.sort(*_NAME, "session").with_columns(factor=factor.over(_NAME))
+    moves = (
+        kept.filter(pl.col("source").is_in(of_stocks)).sort(*_NAME, "session").with_columns(factor=factor.over(_NAME))
+    )
     moves = moves.filter(((pl.col("factor") - 1.0).abs() > MAX_MOVE) & (pl.col("volume") > 0.0))
     first = moves.group_by(_NAME, maintain_order=True).agg(pl.col("session", "factor").first(), n=pl.len())
     for _, symbol, session, factor, n in first.iter_rows():

@@ -13,8 +13,9 @@ from nvtrader_pipelines.experiments.code_digest import code_digest
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.judgements import Result, ResultStore
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES
+from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES, MARKET_PANEL
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
 
 
@@ -32,12 +33,15 @@ def read_prudex_record(store: Store) -> PrudexRecord:
     features = store.tables.read(FEATURES, market, columns).join(
         actions.select("session").unique(), on="session", how="semi"
     )
+    panels = store.tables.read(MARKET_PANEL, columns=["source"])
     return PrudexRecord(
         runs.select(RUNS),
         store.tables.read(EQUITY_CURVES, where, CURVES),
         actions,
         store.tables.read(RETURNS_TABLE, market, RETURNS),
         features,
+        read_calendars(store.tables),
+        tuple(sorted({*panels["source"], *runs["source"]})),
         _exclusion_note(latest_runs(every.filter("validation_only"))),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.storage.tables import SCOREBOARD
 
 _KEY = ["contest", "entrant"]
@@ -29,7 +30,9 @@ def rank_entrants(history: pl.DataFrame, latest: Mapping[str, str]) -> pl.DataFr
     present = history.join(wanted, on="entrant", how="semi")
     older = present.join(newest, on="contest").filter(pl.col("judged_at") < pl.col("newest"))
     before = _with_rank(_newest_rows(older)).select(*_KEY, previous_rank="rank", previous_sharpe="sharpe")
-    rows = _with_rank(now).join(before, on=_KEY, how="left")
+    # cards of New York that have not changed since have no calendar
+    calendar = pl.when(pl.col("contest").is_not_null()).then(pl.col("calendar").fill_null(NEW_YORK.name))
+    rows = _with_rank(now).join(before, on=_KEY, how="left").with_columns(calendar=calendar)
     return rows.sort("source", "rank", "entrant", nulls_last=True).select(
         pl.col(name).cast(kind) for name, kind in SCOREBOARD.schema.items()
     )

@@ -101,12 +101,13 @@ class _EntrantReader:
 
 
 def read_roster(store: Store, gross_limit: float) -> Roster:
-    """Read the entrants of a home: runs, newest first, then files, then baselines.
+    """Read the entrants of a home: the last runs of experiments, newest first, then files, then baselines.
 
-    Runs of archived experiments are left out. A file replaces the run or baseline of its name and kind, or excludes a
-    run by `judged: false`; an invalid file does neither.
+    The last runs of an experiment on other markets are entrants, too, with the market as a suffix of their names. Runs
+    of archived experiments are left out. A file replaces the run or baseline of its name and kind, or excludes the runs
+    of an experiment by `judged: false`; an invalid file does neither.
     """
-    runs = walk_forward_runs(store, ["run_id", "experiment", "partition_key", "finished_at"])
+    runs = walk_forward_runs(store, ["run_id", "experiment", "source", "partition_key", "finished_at"])
     runs = runs.sort("finished_at", "run_id")
     reader, roster = _EntrantReader(store, runs, gross_limit), Roster()
     every = entrant_files(store.home)
@@ -117,26 +118,42 @@ def read_roster(store: Store, gross_limit: float) -> Roster:
     judged = {*paths, *(path for path in every if path.stem in known)}
     roster.problems.update({path.stem: without_run.format(path.name) for path in every if path not in judged})
     experiments = [name for name in known if name not in left_out]
-    rules = distinct_baselines(_last_specs(store, runs, roster, experiments), experiments)
+    keys = {name: name for name in experiments} | _runs_on_other_markets(runs, experiments)
+    rules = distinct_baselines(_last_specs(store, runs, roster, experiments), keys)
     n_files = Counter(path.stem for path in paths)
     from_files: dict[str, Entrant] = {}
     for path in paths:
         try:
             _require_unique(path, n_files)
             entrant = reader.from_file(path)
-            _require_own_name(entrant, experiments, rules)
+            _require_own_name(entrant, keys, rules)
             from_files[path.stem] = entrant
         except (StorageError, ValueError) as error:
-            taken = path.stem in experiments or path.stem in rules
+            taken = path.stem in keys or path.stem in rules
             roster.problems[path.name if taken else path.stem] = str(error)
-    for name in experiments:
+    for name, key in keys.items():
         try:
-            roster.entrants.append(from_files.pop(name, None) or reader.from_run(name, name))
+            roster.entrants.append(from_files.pop(name, None) or reader.from_run(name, key))
         except (StorageError, ValueError) as error:
             roster.problems[name] = str(error)
     roster.entrants.extend(from_files.values())
     roster.entrants.extend(baseline_entrant(name, rule) for name, rule in rules.items() if name not in from_files)
     return roster
+
+
+def _runs_on_other_markets(runs: pl.DataFrame, experiments: Collection[str]) -> dict[str, str]:
+    """Last run of each experiment on markets other than that of its last run: entrant to run id."""
+    last = (
+        runs.filter(pl.col("experiment").is_in(experiments))
+        .reverse()
+        .unique(["experiment", "source"], keep="first", maintain_order=True)
+    )
+    others = last.filter(~pl.col("experiment").is_first_distinct()).select("experiment", "source", "run_id")
+    keys = {}
+    for name, source, run_id in others.iter_rows():
+        names = f"{name}-{source}", f"{name}-{short_id(run_id)}"
+        keys[next(each for each in names if each not in experiments)] = run_id
+    return keys
 
 
 def _require_unique(path: Path, n_files: Mapping[str, int]) -> None:
@@ -174,8 +191,9 @@ def _is_left_out(path: Path) -> bool:
 
 
 def _last_specs(store: Store, runs: pl.DataFrame, roster: Roster, experiments: Collection[str]) -> list[ExperimentSpec]:
-    """Read the last version run per experiment; unreadable ones become problems of the roster."""
-    last = runs.filter(pl.col("experiment").is_in(experiments)).group_by("experiment", maintain_order=True).last()
+    """Read the last version run per experiment and market; unreadable ones become problems of the roster."""
+    of_them = runs.filter(pl.col("experiment").is_in(experiments))
+    last = of_them.group_by("experiment", "source", maintain_order=True).last()
     found = []
     for name, key in last.select("experiment", "partition_key").iter_rows():
         try:

@@ -206,6 +206,7 @@ class Scorecard(ScorecardPart):
             "entrant": self.entrant,
             "kind": self.kind,
             "source": self.source,
+            "calendar": contest.calendar if contest else None,
             "panel_digest": self.data.panel_digest,
             "first_session": contest.first_session if contest else None,
             "last_session": contest.last_session if contest else None,

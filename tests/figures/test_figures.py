@@ -110,6 +110,7 @@ def board(n_entrants=16):
     rows = [
         {
             "source": "sample",
+            "calendar": "XNYS",
             "first_session": date(2001, 1, 2),
             "last_session": date(2022, 12, 28),
             "rank": i + 1 if i else None,

@@ -57,6 +57,20 @@ def test_year_has_the_sessions_of_its_calendar(market, n_days, periods, zone):
     assert (market.periods_per_year, market.time_zone.key) == (periods, zone)
 
 
+@pytest.mark.parametrize(
+    ("name", "country", "asset_type"),
+    [
+        ("XNYS", "US", "stocks"),
+        ("XLON", "GB", "stocks"),
+        ("XTAE", "IL", "stocks"),
+        ("24/7", "international", "coins"),
+        ("24/5", "international", "currencies"),
+    ],
+)
+def test_calendar_has_a_country_and_an_asset_type(name, country, asset_type):
+    assert (TradingCalendar(name).country, TradingCalendar(name).asset_type) == (country, asset_type)
+
+
 @pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
 @pytest.mark.parametrize("name", ["24/7", "24/5"])
 def test_round_the_clock_sessions_are_those_of_exchange_calendars(name):

@@ -88,6 +88,13 @@ def test_move_with_volume_like_a_split_is_a_warning_and_stays(home, store):
     assert summary.symbols["n_kept"].to_list() == [3, 3, 3]
 
 
+@pytest.mark.parametrize("calendar", ["24/7", "24/5"])
+def test_move_like_a_split_of_coins_or_currencies_is_no_warning(home, store, calendar):
+    home.market_file.write_text(f"sources: [{{kind: landing, calendar: {calendar}}}]\n")
+    (home.landing / "a.csv").write_text("symbol,date,close,volume\nCOIN,2020-01-02,100,9\nCOIN,2020-01-03,24,9\n")
+    assert not [each for each in summarize_landed(store).warnings if "split" in each]
+
+
 def test_page_counts_the_warnings_and_cuts_the_values_it_does_not_show(home, store):
     home.market_file.write_text("sources: [{kind: landing}]\n")
     (home.landing / "a.csv").write_text(f"symbol,date,close\nA,{'x' * 5000},1\n")

@@ -10,8 +10,15 @@ import pytest
 from stable_baselines3 import PPO
 
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
+from nvtrader_pipelines.evaluation.invariants import inconsistent_entrants
+from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.figures import scoreboard_figures
+from nvtrader_pipelines.market.calendar import TradingCalendar
+from nvtrader_pipelines.market.cleaning import clean
+from nvtrader_pipelines.market.features import compute_features
+from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -26,13 +33,15 @@ from nvtrader_pipelines.scoreboard.cards import (
     update_scoreboard,
 )
 from nvtrader_pipelines.scoreboard.contests import BUILT_IN, COMMON
+from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record
 from nvtrader_pipelines.scoreboard.roster import distinct_baselines
 from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels, read_calendars, read_panel
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import SCORECARDS
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS, SCORECARDS
+from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars, synthetic_sessions
 from tests.policies.small_learners import SPEC
 from tests.runs.small_runs import EXPERIMENT, run_whole, small_home
 
@@ -58,19 +67,56 @@ def update(store, day):
     return found, update_scoreboard(store)
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """A home with the run of an experiment that needs no training."""
-    place = small_home(tmp_path_factory.mktemp("judged") / "home")
-    key = place.ledger.register(RULES)
+def run_rules(place, spec):
+    """Run an experiment whose agent is a rule."""
+    key = place.ledger.register(spec)
     plan = read_plan(place, key)
     store, nothing = StoredRun(place, plan, lambda: START), pl.DataFrame(schema=TRAJECTORY)
     for fold, seed in plan.keys:  # here and now, for processes take seconds to start
         task = plan.task((fold, seed))
-        fit = RULES.agent.train(plan.panel, RULES.environment, task.window, seed)
+        fit = spec.agent.train(plan.panel, spec.environment, task.window, seed)
         store.store_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
-    for _ in run_whole(place, key, Launch("task")):
+    for _ in run_whole(place, key, Launch(f"task of {key}")):
         pass
+
+
+def land_two_markets(place):
+    """Make a market of New York stocks and one of coins, which trade every day."""
+    home, tables = place.home, place.tables
+    bars = synthetic_bars(n_sessions=480)
+    days = bars["date"].unique().sort()
+    every_day = synthetic_sessions(480, calendar=TradingCalendar("24/7")).astype(str)
+    (home.landing / "coins").mkdir(parents=True)
+    home.market_file.write_text("sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/7}]\n")
+    (home.landing / "stocks.csv").write_bytes(csv_file(bars).content)
+    coins = bars.with_columns(pl.col("date").replace_strict(days.to_list(), every_day.tolist()))
+    (home.landing / "coins" / "coins.csv").write_bytes(csv_file(coins).content)
+    ingest_market(tables, range(2010, 2025), INGESTED_AT)
+    calendars = read_calendars(tables)
+    clean_bars, refused = clean(tables.read(BARS), tables.read(DELIVERIES), TODAY, calendars)
+    assert refused.is_empty()
+    returns = bar_returns(clean_bars, calendars)
+    features = compute_features(returns, calendars=calendars)
+    for table, rows in ((CLEAN_BARS, clean_bars), (RETURNS, returns), (FEATURES, features)):
+        tables.replace(table, rows, {})
+    pin_panels(tables, INGESTED_AT)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A home with the run of an experiment that needs no training."""
+    place = small_home(tmp_path_factory.mktemp("judged") / "home")
+    run_rules(place, RULES)
+    return place
+
+
+@pytest.fixture(scope="module")
+def two_markets(tmp_path_factory):
+    """A home of New York stocks and coins, with runs of one experiment on both."""
+    place = Store(Home(tmp_path_factory.mktemp("two") / "home"))
+    land_two_markets(place)
+    for source in ("landing", "coins"):
+        run_rules(place, RULES.model_copy(update={"market": MarketChoice(source=source)}))
     return place
 
 
@@ -138,6 +184,41 @@ def test_home_without_files_scores_runs_and_baselines(season):
     assert board["rank"].sort().to_list() == [1, 2, 3]
     assert board["contest"].n_unique() == 1
     assert found.n_new == 3
+
+
+def test_markets_are_ranked_apart_with_the_experiment_on_both(two_markets):
+    _, board = update(two_markets, 0)
+    ranks = {
+        market: list(rows.select("rank", "entrant").sort("entrant").iter_rows())
+        for market, rows in board.partition_by("source", "calendar", as_dict=True).items()
+    }
+    assert {market: {name for _, name in rows} for market, rows in ranks.items()} == {
+        ("coins", "24/7"): {"rules", "equal_weight-coins", "buy_and_hold-coins"},
+        ("landing", "XNYS"): {"rules-landing", "equal_weight", "buy_and_hold"},
+    }
+    assert [sorted(rank for rank, _ in rows) for rows in ranks.values()] == [[1, 2, 3], [1, 2, 3]]
+    assert board["contest"].n_unique() == 2
+    assert inconsistent_entrants(board).is_empty()
+    runs = board.filter(kind="run")
+    assert runs["run_id"].null_count() == 0
+    assert runs["run_id"].n_unique() == 2
+
+
+def test_every_market_is_shown_with_its_name_and_calendar(two_markets, command):
+    update(two_markets, 0)
+    titles = [line for line in command(two_markets.home)("scoreboard").stdout.splitlines() if "contest" in line[:8]]
+    assert [title.split(",")[0] for title in titles] == [
+        "contest common: coins (24/7)",
+        "contest common: landing (XNYS)",
+    ]
+    assert list(scoreboard_figures(read_scoreboard(two_markets))) == ["scoreboard_coins", "scoreboard_landing"]
+
+
+def test_prudex_counts_both_markets_of_one_experiment(two_markets):
+    table = prudex_compass(read_prudex_record(two_markets)).table
+    notes = dict(table.filter(policy="rules", axis="universality", kind="ensemble").select("statistic", "note").rows())
+    assert notes["countries"] == "2 of 2: US (landing), international (coins)"
+    assert notes["asset_types"] == "2 of 2: coins (coins), stocks (landing)"
 
 
 def test_unchanged_card_adds_no_row(store, season):

@@ -64,13 +64,21 @@ def test_record_holds_only_needed_columns_and_market(record):
     assert record.returns["session"].dt.year().unique().to_list() == [2015]
 
 
+def test_markets_of_the_home_count_with_and_without_runs(store, record):
+    panel = pl.DataFrame({"source": ["coins"], "calendar": ["24/7"]})
+    store.tables.replace(tables.MARKET_PANEL, conform(tables.MARKET_PANEL, panel), {})
+    assert read_prudex_record(store).markets == ("coins", "sample")
+    assert record.markets == ("sample",)
+
+
 def test_features_are_of_decision_sessions(record):
     assert set(record.features["session"]) == set(record.actions["session"])
     assert record.features["momentum_12_1"].unique().to_list() == [0.5]
 
 
 def test_home_without_runs_gives_an_empty_record(store):
-    assert not any(map(len, vars(read_prudex_record(store)).values()))
+    record = read_prudex_record(store)
+    assert not any(map(len, (record.runs, record.curves, record.actions, record.returns, record.markets)))
 
 
 def test_prudex_table_stores_the_compass(store, record):

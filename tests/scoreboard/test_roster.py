@@ -68,6 +68,7 @@ def test_unreadable_version_does_not_exclude_other_entrants(tmp_path, monkeypatc
 
     monkeypatch.setattr(Ledger, "read", reading)
     names = {"experiment": ["retired", "small"], "partition_key": ["retired@00000000", KEY], "run_id": ["a", "b"]}
+    names |= {"source": ["sample", "landing"]}
     runs = pl.DataFrame({**names, "finished_at": [AT, AT]})
     monkeypatch.setattr(roster_module, "walk_forward_runs", lambda _, columns: runs.select(columns))
     roster = read_roster(store, 1.0)

@@ -22,7 +22,7 @@ from nvtrader_pipelines.evaluation.prudex.scores import with_scores
 from nvtrader_pipelines.evaluation.prudex.surrogates import Surrogate, surrogate_measures, surrogate_of_walk
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
-_COMPARED = 2.0  # markets, asset types, time scales or windows from which universality counts as reported
+_COMPARED = 2.0  # markets, countries, asset types, time scales or windows from which universality counts as reported
 _WITHOUT_SCORE = {
     "final_equity": "no score: the end of a curve that rl.equity_curves holds; profit is scored as total_return",
     "trustworthiness": "no score: measures how well the figure keeps neighbors, not the policy",
@@ -71,7 +71,7 @@ def prudex_compass(record: PrudexRecord, seed: int = 0, surrogate: Surrogate = s
     answers = pl.concat(
         [
             window_measures(scored),
-            universality_measures(scored, record.runs["source"].n_unique()),
+            universality_measures(scored, record.markets, record.calendars),
             of_profile,
             of_rank,
             single_seed_measures(judged),

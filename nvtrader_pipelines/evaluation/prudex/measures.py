@@ -61,7 +61,7 @@ MEASURES = (
         "extreme_market",
         tuple(Statistic(f"{name}:{market.name}") for market in EXTREME_MARKETS for name in ("total_return", "sharpe")),
     ),
-    Measure("universality", "country", (Statistic("markets"),)),
+    Measure("universality", "country", (Statistic("markets"), Statistic("countries"))),
     Measure("universality", "asset_type", (Statistic("asset_types"),)),
     Measure("universality", "time_scale", (Statistic("time_scales"),)),
     Measure("universality", "rolling_window", (Statistic("windows"),)),

@@ -20,6 +20,7 @@ from nvtrader_pipelines.evaluation.prudex.reliability import (
 from nvtrader_pipelines.evaluation.prudex.scores import share_ahead, with_scores
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
+from nvtrader_pipelines.market.calendar import Calendars
 
 ANSWERS = PRUDEX.only("policy", "kind", "statistic", "value", "score", "note")
 PROFILES = {
@@ -33,10 +34,7 @@ PROFILES = {
 RANKS = {"policy": pl.String, "kind": pl.String, "statistic": pl.String, "rank": pl.Int32, "share": pl.Float64}
 NO_MARKET = f"no score: the run has no baseline {REFERENCE}, the market average"
 ONE_SEED = "single seed or path; see the row of its experiment"
-_ONE_KIND = {
-    "asset_types": "1 of 1: all names trade on one calendar (XNYS); their types are not recorded",
-    "time_scales": "1 of 1: daily bars only",
-}
+KINDS = ("countries", "asset_types", "time_scales")  # statistics of universality that group markets
 Row = tuple[Any, ...]  # by ANSWERS
 
 
@@ -72,25 +70,41 @@ def window_measures(scored: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def universality_measures(scored: pl.DataFrame, n_markets: int) -> pl.DataFrame:
-    """Number of markets and windows of an account, scored by the share with a Sharpe ratio above 1/N."""
+def universality_measures(scored: pl.DataFrame, markets: Sequence[str], calendars: Calendars) -> pl.DataFrame:
+    """Markets, their kinds and windows of an account, counted and scored by the share with a Sharpe ratio above 1/N.
+
+    Markets and kinds are counted out of those of all `markets`; the ratio of a kind is the mean of its markets.
+    """
     ratios = scored.filter(pl.col("statistic") == "sharpe", pl.col("fold").is_not_null())
+    all_kinds = _kinds_of(markets, calendars)
     rows: list[Row] = []
-    for (policy, kind), own in ratios.partition_by("policy", "kind", as_dict=True, maintain_order=True).items():
-        own_markets = own.group_by("source").agg(pl.col("ranked").mean(), pl.col("market").mean())
-        groups = {"markets": (own_markets, n_markets), "windows": (own, len(own))}
-        for statistic, (values, n_all) in groups.items():
-            score, note = _score_above_market(values, f"{len(values)} of {n_all}")
-            rows.append((policy, kind, statistic, float(len(values)), score, note))
-        rows += [(policy, kind, statistic, 1.0, None, note) for statistic, note in _ONE_KIND.items()]
+    for who, own in ratios.partition_by("policy", "kind", as_dict=True, maintain_order=True).items():
+        own_markets = own.group_by("source").agg(pl.col("ranked", "market").mean()).sort("source")
+        for statistic, values, n_all in (("markets", own_markets, len(markets)), ("windows", own, len(own))):
+            score, reason = _score_above_market(values)
+            note = f"{len(values)} of {n_all}: {reason}" if reason else None
+            rows.append((*who, statistic, float(len(values)), score, note))
+        kinds = own_markets.join(all_kinds, on="source", maintain_order="left")
+        for statistic in KINDS:
+            values = kinds.group_by(statistic).agg(pl.col("ranked", "market").mean(), "source").sort(statistic)
+            score, reason = _score_above_market(values)
+            judged = ", ".join(f"{label} ({', '.join(of)})" for label, of in values.select(statistic, "source").rows())
+            count = f"{len(values)} of {all_kinds[statistic].n_unique()}: {judged}"
+            rows.append((*who, statistic, float(len(values)), score, f"{count}; {reason}" if reason else count))
     return table_of(rows)
 
 
-def _score_above_market(values: pl.DataFrame, count: str) -> tuple[float | None, str | None]:
+def _kinds_of(markets: Sequence[str], calendars: Calendars) -> pl.DataFrame:
+    """Kinds of each market: source and KINDS."""
+    every = [(source, calendars.of(source)) for source in markets]
+    rows = [(source, calendar.country, calendar.asset_type, "daily") for source, calendar in every]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("source", *KINDS), pl.String), orient="row")
+
+
+def _score_above_market(values: pl.DataFrame) -> tuple[float | None, str | None]:
     if values["market"].has_nulls():
         return None, NO_MARKET
-    score, note = value_or_reason(lambda: 100.0 * share_ahead(values["ranked"].to_numpy(), values["market"].to_numpy()))
-    return score, note and f"{count}: {note}"
+    return value_or_reason(lambda: 100.0 * share_ahead(values["ranked"].to_numpy(), values["market"].to_numpy()))
 
 
 def profile_measures(runs: Sequence[PolicyRuns], seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:

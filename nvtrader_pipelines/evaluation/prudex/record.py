@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from nvtrader_pipelines.market.calendar import Calendars
+
 REFERENCE = "equal_weight"  # 1/N after costs: the market average
 BASELINE = "baseline"
 ENSEMBLE = "ensemble"
@@ -24,6 +26,8 @@ class PrudexRecord:
     actions: pl.DataFrame  # ACTIONS, every account and decision; cash last
     returns: pl.DataFrame  # RETURNS, simple returns of every name
     features: pl.DataFrame  # source, symbol, session and features at the decisions' sessions
+    calendars: Calendars  # by source
+    markets: tuple[str, ...]  # sources of the home, with or without runs
     left_out: str = ""  # runs that are left out, with the reasons
 
 

@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.tables import SCOREBOARD
 def scoreboard(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Ranking of all entrants by Sharpe ratio within their contest, with their former ranks."""
     board = update_scoreboard(store)
-    table = dg.MetadataValue.md(markdown_table(board.select("rank", "entrant", "kind", "sharpe", "note")))
+    columns = ("source", "calendar", "rank", "entrant", "kind", "sharpe", "note")
+    table = dg.MetadataValue.md(markdown_table(board.select(columns)))
     pictures = store_pictures(store.home, "scoreboard", scoreboard_figures(board))
     return table_result(store, SCOREBOARD, len(board), {"scoreboard": table, **pictures})

@@ -132,8 +132,8 @@ def _show(board: "pl.DataFrame", form: Format) -> None:
 def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
     from nvtrader_pipelines.service.documents.short_samples import short_note
 
-    fields = ("contest_name", "source", "first_session", "last_session", "n_sessions")
-    name, source, first, last, n_sessions = rows.select(fields).row(0)
+    fields = ("contest_name", "source", "calendar", "first_session", "last_session", "n_sessions")
+    name, source, calendar, first, last, n_sessions = rows.select(fields).row(0)
     columns = (*COLUMNS, *MORE_COLUMNS)
     table = CellTable(
         columns,
@@ -141,7 +141,7 @@ def _print_contest(rows: "pl.DataFrame", contest: str) -> None:
         [i for i, name in enumerate(columns) if name not in TEXT_COLUMNS],
         [i for i, kind in enumerate(rows["kind"]) if kind != "baseline"],
     )
-    print_table(table, f"contest {name}: {source}, {first} to {last} ({n_sessions} sessions), {contest}")
+    print_table(table, f"contest {name}: {source} ({calendar}), {first} to {last} ({n_sessions} sessions), {contest}")
     if note := short_note([n_sessions]):
         print_line(note, "dim")
 

@@ -237,8 +237,8 @@ def scoreboard(evidence: Evidence) -> Part:
     columns = ["entrant", "net Sharpe [95\u00a0%]", "openings", "information ratio, best baseline", "deflated", "CAGR",
                "max drawdown", "turnover/y", "before"]  # fmt: skip
     grids = []
-    for (_, source, first, last), rows in ranked.group_by(
-        "contest", "source", "first_session", "last_session", maintain_order=True
+    for (_, source, calendar, first, last), rows in ranked.group_by(
+        "contest", "source", "calendar", "first_session", "last_session", maintain_order=True
     ):
         cells = [
             [row["entrant"] if row["rank"] is None else f"{row['rank']}. {row['entrant']}", format_interval(row),
@@ -249,7 +249,7 @@ def scoreboard(evidence: Evidence) -> Part:
             for row in rows.iter_rows(named=True)
         ]  # fmt: skip
         strong = (rows["kind"] == "run").to_list()
-        title = "; ".join(filter(None, (f"{source}, {first} to {last}", short_note(rows["n_sessions"]))))
+        title = "; ".join(filter(None, (f"{source} ({calendar}), {first} to {last}", short_note(rows["n_sessions"]))))
         grids.append(Grid(title, columns, cells, strong, collapsed=collapsed_rows(len(cells))))
     left = [list(row) for row in board.filter(pl.col("rank").is_null()).select("entrant", "note").iter_rows()]
     lead = (

@@ -8,6 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.prudex.record import PrudexRecord
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK
 from tests.markets import synthetic_sessions
 
 NAMES = ("AA", "BB", "CC", "DD", "EE")
@@ -73,11 +74,11 @@ def market_of(source="sample", seed=5):
     return rows.drop("momentum"), rows.drop("close_return")
 
 
-def record_of(*runs, sources=("sample",)):
-    """The record of some runs."""
+def record_of(*runs, sources=("sample",), calendars=ALL_NEW_YORK):
+    """The record of some runs, in a home of the sources' markets."""
     frames = [pl.concat(parts) for parts in zip(*runs, strict=True)]
     returns, features = (pl.concat(parts) for parts in zip(*map(market_of, sources), strict=True))
-    return PrudexRecord(*frames, returns, features)
+    return PrudexRecord(*frames, returns, features, calendars, sources)
 
 
 @cache

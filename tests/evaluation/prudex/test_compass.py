@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.prudex.record import latest_runs
 from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
+from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
 from tests.evaluation.prudex.records import (
     BASELINES,
     N_FOLDS,
@@ -171,6 +172,39 @@ def test_an_experiment_on_two_markets_has_a_row_for_both_together():
     assert country["score"] in {0.0, 50.0, 100.0}
     assert row(both, "ppo", "windows")["value"] == 2.0 * N_FOLDS
     assert both.filter(pl.col("policy") == "ppo")["markets"][0].to_list() == ["other", "sample"]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "note"),
+    [
+        ("countries", "1 of 1: US (sample); too few to compare: 1 of at least 2"),
+        ("asset_types", "1 of 1: stocks (sample); too few to compare: 1 of at least 2"),
+        ("time_scales", "1 of 1: daily (sample); too few to compare: 1 of at least 2"),
+    ],
+)
+def test_kinds_of_one_market_are_counted_and_not_scored(table, statistic, note):
+    kind = row(table, "ppo", statistic)
+    assert (kind["value"], kind["score"], kind["reported"], kind["note"]) == (1.0, None, False, note)
+
+
+def test_kinds_of_two_markets_are_those_of_their_calendars():
+    calendars = Calendars({"coins": TradingCalendar("24/7")})
+    runs = run_of("ppo", "run-1"), run_of("ppo", "run-3", seed=2, source="coins"), run_of("a2c", "run-2", seed=1)
+    table = prudex_compass(record_of(*runs, sources=("coins", "sample"), calendars=calendars)).table
+    names = ("markets", "countries", "asset_types", "time_scales")
+    both, one = ({name: row(table, policy, name) for name in names} for policy in ("ppo", "a2c"))
+    assert [both[name]["value"] for name in names] == [2.0, 2.0, 2.0, 1.0]
+    assert both["countries"]["score"] == both["asset_types"]["score"] == both["markets"]["score"] is not None
+    assert [both[name]["note"] for name in names] == [
+        None,
+        "2 of 2: US (sample), international (coins)",
+        "2 of 2: coins (coins), stocks (sample)",
+        "1 of 1: daily (coins, sample); too few to compare: 1 of at least 2",
+    ]
+    assert [both[name]["reported"] for name in names] == [True, True, True, False]
+    assert [one[name]["value"] for name in names] == [1.0] * 4
+    assert one["markets"]["note"].startswith("1 of 2: ")
+    assert one["asset_types"]["note"].startswith("1 of 2: stocks (sample); ")
 
 
 def test_a_baseline_stands_once_in_a_window_as_the_newest_run_walked_it(record, table):

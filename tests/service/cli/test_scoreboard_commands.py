@@ -22,7 +22,7 @@ def test_scoreboard_ranks_experiment_and_baselines_by_sharpe(invoke):
 
 def test_scoreboard_prints_a_table_per_contest(invoke):
     found = invoke("scoreboard").stdout
-    assert found.startswith("contest common: landing, ")
+    assert found.startswith("contest common: landing (XNYS), ")
     for text in ("net Sharpe", "Sharpe 95 %", "information ratio", "deflated", "tiny", "minimum_variance", "sessions)"):
         assert text in found
 

@@ -202,10 +202,12 @@ def test_names_are_escaped_in_html(empty):
 
 
 def test_scoreboard_part_has_a_grid_per_contest_and_unranked_entrants(empty):
+    stocks = {"contest": "a", "source": "sample", "calendar": "XNYS"}
+    coins = {"contest": "b", "source": "coins", "calendar": "24/7"}
     rows = [
-        {"contest": "a", "source": "sample", "rank": 2, "entrant": "slow", "kind": "run", "sharpe": -0.5},
-        {"contest": "a", "source": "sample", "rank": 1, "entrant": "rule", "kind": "baseline", "sharpe": 0.5},
-        {"contest": "b", "source": "landing", "rank": 1, "entrant": "mine", "kind": "weights", "sharpe": 1.0},
+        stocks | {"rank": 2, "entrant": "slow", "kind": "run", "sharpe": -0.5},
+        stocks | {"rank": 1, "entrant": "rule", "kind": "baseline", "sharpe": 0.5},
+        coins | {"rank": 1, "entrant": "mine", "kind": "weights", "sharpe": 1.0},
         {
             "contest": None,
             "source": None,
@@ -218,6 +220,7 @@ def test_scoreboard_part_has_a_grid_per_contest_and_unranked_entrants(empty):
     Store(empty).tables.replace(SCOREBOARD, conform(SCOREBOARD, pl.DataFrame(rows, infer_schema_length=None)), {})
     *contests, left = scoreboard(Evidence.of(Store(empty))).grids
     assert [[row[0] for row in grid.rows] for grid in contests] == [["1. rule", "2. slow"], ["1. mine"]]
+    assert [grid.title.split(",")[0] for grid in contests] == ["sample (XNYS)", "coins (24/7)"]
     assert contests[0].rows[1][1].startswith("\u22120.50")
     assert left.rows == [["late", "trained on the test"]]
 
