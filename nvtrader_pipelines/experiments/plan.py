@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
-from nvtrader_pipelines.envs.fill_timing import resolve_fill
+from nvtrader_pipelines.envs.fill_timing import no_opens, resolve_fill
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
 from nvtrader_pipelines.experiments.code_digest import code_of
@@ -158,7 +158,7 @@ class RunPlan:
             found.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=self._look_back, missing=missing))
         wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
         if wanted != resolved:
-            found.append(f"orders fill at the {resolved}, not the {wanted} of the spec: the market has no opens")
+            found.append(f"orders fill at the {resolved}, not the {wanted} of the spec: {no_opens(self.panel)}")
         if resolved == "same_close":
             found.append("orders fill at the close of their decision (cheat-on-close), as specified")
         found += self.short_history_warnings

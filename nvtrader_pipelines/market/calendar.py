@@ -77,6 +77,12 @@ class TradingCalendar:
         """Type of the assets: coins of 24/7, currencies of 24/5, stocks of an exchange."""
         return _ASSET_TYPES.get(self.name, STOCKS)
 
+    @property
+    def never_closes(self) -> bool:
+        """Whether a session begins as the last one ends, so that no order fills between them."""
+        hours = _hours(self.name)
+        return (hours.close_offset, hours.closes) >= (hours.open_offset + 1, hours.opens)
+
     def all_sessions(self) -> NDArray[np.datetime64]:
         """Return all sessions as (S,) days, ascending; read-only."""
         return _all_sessions(self.name)
@@ -139,12 +145,10 @@ class TradingCalendar:
     def decision_deadline(self, session: dt.date) -> dt.datetime:
         """Return until when the plan of a session may be decided on: before prices of its fill session are known.
 
-        That is the opening of the next session; where a session begins as the last one ends, its close, as no time lies
-        between them.
+        That is the opening of the next session, or its close where the market never closes.
         """
         following = self.next_session(session)
-        opening = self.opening(following)
-        return opening if opening > self.close(session) else self.close(following)
+        return self.close(following) if self.never_closes else self.opening(following)
 
     def last_ended(self, now: dt.datetime) -> dt.date:
         """Return the last session that has ended."""

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.envs.fill_timing import no_opens
 from nvtrader_pipelines.evaluation.account_statistics import execution_latency
 from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
@@ -280,7 +281,7 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
 def _warnings(contest: Contest, run: ContestRun) -> list[str]:
     found = [SURVIVORSHIP] if contest.source == "sample" else []
     if contest.fill == "next_close":
-        found.append("orders fill at the next_close instead of the next_open: the market has no opens")
+        found.append(f"orders fill at the next_close instead of the next_open: {no_opens(run.panel)}")
     if run.panel.delisted.any():
         found.append("a delisted name pays its last price in cash without cost: an optimistic assumption")
     return found

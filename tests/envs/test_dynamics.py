@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.dynamics import hold, hold_to_closes, holding_period, market_legs
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.portfolio.costs import no_cost, proportional_cost
 from tests.envs.two_names import EXPENSIVE, FILLS, run, two_names
 from tests.markets import synthetic_panel
@@ -73,6 +74,11 @@ def test_next_open_resolves_to_next_close_without_opens():
     with_opens, without = eventful_panel(), eventful_panel(opens=False)
     assert resolve_fill("next_open", with_opens) == "next_open"
     assert [resolve_fill(fill, without) for fill in FILLS] == ["next_close", "next_close", "same_close"]
+
+
+def test_next_open_resolves_to_next_close_where_the_market_never_closes():
+    coins = replace(synthetic_panel(), calendar=TradingCalendar("24/7"))
+    assert [resolve_fill(fill, coins) for fill in FILLS] == ["next_close", "next_close", "same_close"]
 
 
 def test_next_open_legs_without_opens_are_refused():
