@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.ingest import ingest
@@ -42,10 +43,10 @@ class MarketTables(NamedTuple):
     features: pl.DataFrame
 
 
-def synthetic_bars(n_sessions=320, n_symbols=3, seed=0, opens=True, volume=True) -> pl.DataFrame:
+def synthetic_bars(n_sessions=320, n_symbols=3, seed=0, opens=True, volume=True, calendar=NEW_YORK) -> pl.DataFrame:
     """Generate random walks as bars: symbol, date, open, high, low, close, volume, adj_close."""
     generator = np.random.default_rng(seed)
-    days = [str(day) for day in synthetic_sessions(n_sessions)]
+    days = [str(day) for day in synthetic_sessions(n_sessions, calendar=calendar)]
     parts = []
     for symbol in synthetic_symbols(n_symbols):
         close = 50.0 * np.exp(np.cumsum(generator.normal(0.0003, 0.012, n_sessions)))
@@ -70,14 +71,16 @@ def csv_file(bars: pl.DataFrame, name="prices.csv") -> LandedFile:
     return LandedFile(name, bars.write_csv().encode())
 
 
-def market_tables(*files: LandedFile, today=TODAY) -> MarketTables:
+def market_tables(*files: LandedFile, today=TODAY, calendar=NEW_YORK) -> MarketTables:
     """Run landed files through the pipeline, delivered one minute apart."""
     ingested = []
     for minutes, file in enumerate(files):
         (delivery,) = LandingSource().deliveries([file])
-        ingested.append(ingest(delivery, None, INGESTED_AT + dt.timedelta(minutes=minutes)))
+        ingested.append(ingest(delivery, None, INGESTED_AT + dt.timedelta(minutes=minutes), calendar))
     bars = pl.concat([delivered.bars for delivered in ingested])
     deliveries = pl.concat([delivered.delivery_row for delivered in ingested])
-    clean_bars, quarantine = clean(bars, deliveries, today)
-    returns = bar_returns(clean_bars)
-    return MarketTables(bars, deliveries, clean_bars, quarantine, returns, compute_features(returns))
+    calendars = Calendars({"landing": calendar})
+    clean_bars, quarantine = clean(bars, deliveries, today, calendars)
+    returns = bar_returns(clean_bars, calendars)
+    features = compute_features(returns, calendars=calendars)
+    return MarketTables(bars, deliveries, clean_bars, quarantine, returns, features)

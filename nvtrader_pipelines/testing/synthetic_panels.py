@@ -30,7 +30,13 @@ def synthetic_sessions(
 
 
 def synthetic_panel(
-    n_sessions: int = 600, n_symbols: int = 4, seed: int = 0, *, opens: bool = True, volume: bool = True
+    n_sessions: int = 600,
+    n_symbols: int = 4,
+    seed: int = 0,
+    *,
+    opens: bool = True,
+    volume: bool = True,
+    calendar: TradingCalendar = NEW_YORK,
 ) -> MarketPanel:
     """Build a panel of random walks that trade on every session; its features are noise.
 
@@ -49,7 +55,7 @@ def synthetic_panel(
     high, low = (np.exp(sign * generator.exponential(0.004, shape)) for sign in (1.0, -1.0))
     return MarketPanel(
         source="synthetic",
-        sessions=synthetic_sessions(n_sessions),
+        sessions=synthetic_sessions(n_sessions, calendar=calendar),
         symbols=synthetic_symbols(n_symbols),
         close_returns=closes,
         overnight_returns=overnight,
@@ -60,12 +66,15 @@ def synthetic_panel(
         eligible=everywhere,
         features=features,
         feature_names=names,
+        calendar=calendar,
     )
 
 
-def eventful_panel(n_sessions: int = 160, seed: int = 0, *, opens: bool = True) -> MarketPanel:
+def eventful_panel(
+    n_sessions: int = 160, seed: int = 0, *, opens: bool = True, calendar: TradingCalendar = NEW_YORK
+) -> MarketPanel:
     """Build a panel of six names: steady, gappy, listed late, delisted, ineligible, unpriced."""
-    panel = synthetic_panel(n_sessions, 6, seed, opens=opens)
+    panel = synthetic_panel(n_sessions, 6, seed, opens=opens, calendar=calendar)
     tradable = panel.tradable.copy()
     tradable[GAP[0] : GAP[1], GAPPY] = False
     tradable[:LISTED_AT, LATE] = False

@@ -11,6 +11,7 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
@@ -122,7 +123,9 @@ def test_every_pipeline_stage_is_tested_on_both_paths():
 @pytest.mark.parametrize("rebal_freq", [1, 4])
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
 @pytest.mark.parametrize(
-    "panel", [PANEL, eventful_panel(opens=False), synthetic_panel(120, 3)], ids=["eventful", "no opens", "steady"]
+    "panel",
+    [PANEL, eventful_panel(opens=False), synthetic_panel(120, 3), eventful_panel(calendar=TradingCalendar("24/7"))],
+    ids=["eventful", "no opens", "steady", "every day"],
 )
 def test_paper_equals_back_test_at_every_fill_frequency_and_gap(panel, fill, rebal_freq):
     spec = spec_of(environment={**ENVIRONMENT.model_dump(), "fill": fill, "rebal_freq": rebal_freq}, pipeline=DEFAULT)

@@ -13,6 +13,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
 from nvtrader_pipelines.policies.backbones import MlpBackbone
 from nvtrader_pipelines.policies.baselines import EqualWeight
@@ -26,6 +27,7 @@ SPEC = EnvSpec(
 )
 BUDGET = 8_192  # decisions on which PPO is trained, with the signal and without it
 N_SEEDS, MOST_LUCKY = 20, 1
+CALENDARS = [NEW_YORK, TradingCalendar("24/7")]
 AGENT = PpoAgent(
     total_timesteps=BUDGET,
     n_envs=64,
@@ -47,9 +49,9 @@ OTHERS = [
 ]
 
 
-def market():
+def market(calendar=NEW_YORK):
     """Names with the same mean return, and as their one feature the return that a decision now will earn."""
-    panel = synthetic_panel(1000, 4, seed=5, opens=False)
+    panel = synthetic_panel(1000, 4, seed=5, opens=False, calendar=calendar)
     returns = np.random.default_rng(0).permuted(panel.close_returns - panel.close_returns.mean(axis=0), axis=0)
     tomorrow = np.roll(returns, -1, axis=0)  # what a decision earns that is filled at its own close
     return replace(panel, close_returns=returns, features=tomorrow[:, :, None], feature_names=("signal",))
@@ -72,9 +74,9 @@ def returns_out_of_sample(panel, seed, agent=AGENT, spec=SPEC):
     return tuple(curves[(who.name,)]["net_return"].to_numpy() for who in policy_accounts)
 
 
-def excess_growth(agent):
+def excess_growth(agent, calendar=NEW_YORK):
     """Log growth of the policy trained with the signal over that of 1/N, net of costs."""
-    own, equal = returns_out_of_sample(market(), 0, agent)
+    own, equal = returns_out_of_sample(market(calendar), 0, agent)
     return np.log1p(own).sum() - np.log1p(equal).sum()
 
 
@@ -85,9 +87,10 @@ def active_moments(panel, seed):
 
 
 @pytest.mark.slow
-def test_ppo_beats_equal_weights_given_tomorrows_return():
+@pytest.mark.parametrize("calendar", CALENDARS, ids=lambda calendar: calendar.name)
+def test_ppo_beats_equal_weights_given_tomorrows_return(calendar):
     assert AGENT.total_timesteps == BUDGET
-    assert excess_growth(AGENT) > 1.0
+    assert excess_growth(AGENT, calendar) > 1.0
 
 
 @pytest.mark.nightly
@@ -98,12 +101,13 @@ def test_library_learner_beats_equal_weights_given_tomorrows_return(agent):
 
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_learner_finds_no_skill_in_shuffled_returns():
-    trials = [active_moments(shuffled(market(), seed), seed) for seed in range(N_SEEDS)]
+@pytest.mark.parametrize("calendar", CALENDARS, ids=lambda calendar: calendar.name)
+def test_learner_finds_no_skill_in_shuffled_returns(calendar):
+    trials = [active_moments(shuffled(market(calendar), seed), seed) for seed in range(N_SEEDS)]
     variance = float(np.var([moments.sharpe for moments in trials], ddof=1))
     deflated = [deflated_sharpe_ratio(moments, N_SEEDS, variance) for moments in trials]
     assert sum(ratio >= 0.95 for ratio in deflated) <= MOST_LUCKY
     # luck alone is one deviation of 1 / sqrt(300) a session, so the seeds did trade, and on nothing
     assert np.sqrt(variance * 300) == pytest.approx(1.0, abs=0.4)
     # and the same measure finds the signal that is there
-    assert deflated_sharpe_ratio(active_moments(market(), 0), N_SEEDS, variance) > 0.999
+    assert deflated_sharpe_ratio(active_moments(market(calendar), 0), N_SEEDS, variance) > 0.999

@@ -13,6 +13,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.runs.lifecycle import Launch
@@ -54,12 +55,13 @@ OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAI
 N_SESSIONS = 480
 
 
-def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=()) -> None:
+def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NEW_YORK) -> None:
     """Make the market of the first sessions of one long history, and pin it; some symbols end after `N_SESSIONS`."""
-    bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols)
+    bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols, calendar=calendar)
     days = bars["date"].unique().sort()
     has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
-    made = market_tables(csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended)))
+    landed = csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended))
+    made = market_tables(landed, calendar=calendar)
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})
