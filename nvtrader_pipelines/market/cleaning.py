@@ -50,7 +50,8 @@ def clean(
         today: latest day that a session may have.
         calendars: sessions and time zones, by source.
     """
-    judged = _parse(bars, today, calendars).with_columns(first_broken_rule(ROW_RULES))
+    parsed = parse_bars(bars, calendars).with_columns(pl.lit(today).alias("today"))
+    judged = parsed.with_columns(first_broken_rule(ROW_RULES))
     sound, broken = judged.filter(pl.col("rule").is_null()), judged.filter(pl.col("rule").is_not_null())
     good, refused = _select_one_bar_per_session(sound)
     quarantine = pl.concat([_unreadable_files(deliveries), _to_quarantine(broken), _to_quarantine(refused)])
@@ -65,7 +66,8 @@ def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.
     return counts.filter(pl.col("n_bad") >= pl.col("n_rows")).select("source", "file").sort("source", "file")
 
 
-def _parse(bars: pl.DataFrame, today: dt.date, calendars: Calendars) -> pl.DataFrame:
+def parse_bars(bars: pl.DataFrame, calendars: Calendars) -> pl.DataFrame:
+    """Add the parsed twins of the columns of `bronze.bars`, and what the rules read of its calendar."""
     adj_close = pl.coalesce(parse_number("adj_close"), parse_number("close"))
     return (
         bars.select(BARS.names())
@@ -80,7 +82,6 @@ def _parse(bars: pl.DataFrame, today: dt.date, calendars: Calendars) -> pl.DataF
             .then(parse_number("adj_close"))
             .otherwise(adj_close)
             .alias("parsed_adj_close"),
-            pl.lit(today).alias("today"),
             calendar_name(calendars).alias("calendar"),
         )
         .with_columns(_without_intraday_days(), moment_day=pl.coalesce("moment_day", "parsed_session"))
