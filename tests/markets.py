@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.returns import bar_returns
-from nvtrader_pipelines.market.sources import LandedFile, LandingSource
+from nvtrader_pipelines.market.sources import LandedFile, LandingSource, MarketSpec
 from nvtrader_pipelines.testing.synthetic_panels import (  # noqa: F401 - shared with authors of parts
     FEATURE_NAMES,
     FIRST_SESSION,
@@ -71,15 +71,16 @@ def csv_file(bars: pl.DataFrame, name="prices.csv") -> LandedFile:
     return LandedFile(name, bars.write_csv().encode())
 
 
-def market_tables(*files: LandedFile, today=TODAY, calendar=NEW_YORK) -> MarketTables:
+def market_tables(*files: LandedFile, today=TODAY, calendar="XNYS") -> MarketTables:
     """Run landed files through the pipeline, delivered one minute apart."""
-    ingested = []
+    ingested, source = [], LandingSource(calendar=calendar)
+    calendars = MarketSpec(sources=(source,)).calendars
     for minutes, file in enumerate(files):
-        (delivery,) = LandingSource().deliveries([file])
-        ingested.append(ingest(delivery, None, INGESTED_AT + dt.timedelta(minutes=minutes), calendar))
+        (delivery,) = source.deliveries([file])
+        at = INGESTED_AT + dt.timedelta(minutes=minutes)
+        ingested.append(ingest(delivery, None, at, calendars.of(source.name)))
     bars = pl.concat([delivered.bars for delivered in ingested])
     deliveries = pl.concat([delivered.delivery_row for delivered in ingested])
-    calendars = Calendars({"landing": calendar})
     clean_bars, quarantine = clean(bars, deliveries, today, calendars)
     returns = bar_returns(clean_bars, calendars)
     features = compute_features(returns, calendars=calendars)

@@ -10,10 +10,12 @@ from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars
 from nvtrader_pipelines.market.rules import (
     MAX_FACTOR,
     ROW_RULES,
+    calendar_name,
     first_broken_rule,
     is_session,
     parse_date,
     parse_day_of_moment,
+    parse_local_day,
     parse_number,
     parse_symbol,
 )
@@ -46,9 +48,10 @@ def clean(
         bars: rows of `bronze.bars`; the whole history, since duplicates and moves span years.
         deliveries: rows of `bronze.deliveries`.
         today: latest day that a session may have.
-        calendars: which days are sessions, by source.
+        calendars: sessions and time zones, by source.
     """
-    judged = _parse(bars, today, calendars).with_columns(first_broken_rule(ROW_RULES))
+    parsed = parse_bars(bars, calendars).with_columns(pl.lit(today).alias("today"))
+    judged = parsed.with_columns(first_broken_rule(ROW_RULES))
     sound, broken = judged.filter(pl.col("rule").is_null()), judged.filter(pl.col("rule").is_not_null())
     good, refused = _select_one_bar_per_session(sound)
     quarantine = pl.concat([_unreadable_files(deliveries), _to_quarantine(broken), _to_quarantine(refused)])
@@ -63,21 +66,23 @@ def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.
     return counts.filter(pl.col("n_bad") >= pl.col("n_rows")).select("source", "file").sort("source", "file")
 
 
-def _parse(bars: pl.DataFrame, today: dt.date, calendars: Calendars) -> pl.DataFrame:
+def parse_bars(bars: pl.DataFrame, calendars: Calendars) -> pl.DataFrame:
+    """Add the parsed twins of the columns of `bronze.bars`, and what the rules read of its calendar."""
     adj_close = pl.coalesce(parse_number("adj_close"), parse_number("close"))
     return (
         bars.select(BARS.names())
         .with_columns(
             parse_symbol().alias("parsed_symbol"),
-            parse_date(("source", "file")).alias("parsed_session"),
+            parse_date(calendars, ("source", "file")).alias("parsed_session"),
             parse_day_of_moment().alias("moment_day"),
+            parse_local_day(calendars).alias("local_day"),
             *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
             # An adjusted close that is no number stays null, so that its rule catches it.
             pl.when(pl.col("adj_close").str.strip_chars() != "")
             .then(parse_number("adj_close"))
             .otherwise(adj_close)
             .alias("parsed_adj_close"),
-            pl.lit(today).alias("today"),
+            calendar_name(calendars).alias("calendar"),
         )
         .with_columns(_without_intraday_days(), moment_day=pl.coalesce("moment_day", "parsed_session"))
         .with_columns(is_session("parsed_session", calendars).alias("is_session"))
@@ -86,11 +91,10 @@ def _parse(bars: pl.DataFrame, today: dt.date, calendars: Calendars) -> pl.DataF
 
 def _without_intraday_days() -> pl.Expr:
     """Parsed session, null where the file has the day with another time, too: its midnight bar is intraday."""
+    is_intraday = pl.col("parsed_session").is_null() & pl.col("moment_day").is_not_null()
     day = pl.struct("source", "file", day="parsed_session")
-    intraday = pl.struct("source", "file", day="moment_day").filter(
-        pl.col("parsed_session").is_null() & pl.col("moment_day").is_not_null()
-    )
-    return pl.when(~day.is_in(intraday.implode())).then("parsed_session").alias("parsed_session")
+    intraday = [pl.struct("source", "file", day=name).filter(is_intraday) for name in ("moment_day", "local_day")]
+    return pl.when(~pl.any_horizontal(day.is_in(each.implode()) for each in intraday)).then("parsed_session")
 
 
 def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

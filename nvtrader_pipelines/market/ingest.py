@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.rules import parse_date
 from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
@@ -39,10 +39,9 @@ def ingest(
     except UnreadableFile as error:
         rows, refusal = DELIVERED.to_frame(), error
     this_year = ingested_at.year
-    year = parse_date().dt.year()
-    bars = rows.with_columns(
+    year = parse_date(Calendars({delivery.source: calendar})).dt.year()
+    bars = rows.with_columns(source=pl.lit(delivery.source)).with_columns(
         year=pl.when(year.is_between(FIRST_YEAR, this_year)).then(year).otherwise(this_year),
-        source=pl.lit(delivery.source),
         file=pl.lit(delivery.file),
         digest=pl.lit(delivery.digest),
         ingested_at=pl.lit(ingested_at),

@@ -1,44 +1,55 @@
 """Parsers of delivered text, and rules for rows in order; a refused row names the first it breaks."""
 
+import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.sources.csv_text import REPLACEMENT
+from nvtrader_pipelines.market.sources.dialects import PAIR
 from nvtrader_pipelines.market.tables import DELIVERED, NUMBERS, PRICES
 
 # A day, or its first or last moment with any zone; another time of day would mean an intraday bar.
 _MOMENT = r"(?:00:00(?::00(?:\.0+)?)?|23:59:59(?:\.9+)?)"
-_DAY = rf"^(\d{{4}}-\d{{2}}-\d{{2}})(?:[T ]{_MOMENT}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?$"
+_DAY = rf"^(\d{{4}}-\d{{2}}-\d{{2}})(?:[T ]{_MOMENT}(?:Z| UTC|[+-]\d{{2}}:?\d{{2}})?)?$"
 _COMPACT_DAY = r"^(\d{8})$"
 _SLASHED_DAY = r"^(\d{1,2})/(\d{1,2})/(\d{4})$"
 # Jan 31, 2020; Jan 31 2020; 31-Jan-20 (before %Y, which would read the year 20); 31-Jan-2020
 _NAMED_MONTHS = ("%b %d, %Y", "%b %d %Y", "%d-%b-%y", "%d-%b-%Y")
 _TIMED_DAY = r"^(\d{4}-\d{2}-\d{2}|\d{8})[T ]\d"
-_EPOCH_UNITS = {r"^(\d{13})$": 86_400_000, r"^(\d{16})$": 86_400_000_000}  # milli- and microseconds per day
+_MICROSECONDS = {r"^(\d{9,10})$": 1_000_000, r"^(\d{13})$": 1000, r"^(\d{16})$": 1}  # per unit of a time since 1970
+_MICROSECONDS_PER_DAY = 86_400_000_000
+_ZONED = ("%Y-%m-%dT%H:%M:%S%.f%z", "%Y-%m-%dT%H:%M%z")
 _MONTHS = 12
 _GROUPED = r"^[-+]?\d{1,3}(?:,\d{3})+\.\d+$|^[-+]?\d{1,3}(?:,\d{3}){2,}$"  # a lone comma may be a decimal one
 _GROUPED_COUNT = r"^\d{1,3}(?:,\d{3})+$"
 _COUNT_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 
 
-def parse_date(file: tuple[str, ...] = ()) -> pl.Expr:
+def parse_date(calendars: Calendars = ALL_NEW_YORK, file: tuple[str, ...] = ()) -> pl.Expr:
     """Parse the day in a delivered date, else null.
 
     It may be `2020-01-31`, `20200131`, `Jan 31, 2020` or `31-Jan-20`, the day's first or last moment, such as
-    `2020-01-31 00:00:00-05:00`, or its midnight (UTC) in milli- or microseconds since 1970. `01/31/2020` and
-    `31/01/2020` are parsed if the file's dates agree on the place of the month.
+    `2020-01-31 00:00:00-05:00`, or its midnight (UTC) in seconds, milli- or microseconds since 1970. Any other moment
+    with a zone is parsed if it is the first or last of a day in the time zone of its source's calendar. `01/31/2020`
+    and `31/01/2020` are parsed if the file's dates agree on the place of the month.
 
     Args:
+        calendars: calendars by `source`.
         file: columns that identify a file; empty if all rows are of one file.
     """
     text = pl.col("date").str.strip_chars()
+    microseconds = _since_1970(text)
+    moment = _local_moment(text, calendars)
+    is_edge = (moment.dt.time() == dt.time(0)) | (moment.dt.time() >= dt.time(23, 59, 59))
     days = [
         text.str.extract(_DAY, 1).str.to_date("%Y-%m-%d", strict=False),
         text.str.extract(_COMPACT_DAY, 1).str.to_date("%Y%m%d", strict=False),
         *(text.str.to_date(form, strict=False) for form in _NAMED_MONTHS),
-        *(pl.when(count % unit == 0).then(_day_of_epoch(count, unit)) for count, unit in _epochs(text)),
+        pl.when(microseconds % _MICROSECONDS_PER_DAY == 0).then(microseconds.cast(pl.Datetime("us")).dt.date()),
+        pl.when(is_edge).then(moment.dt.date()),
         _parse_slashed(text, file),
     ]
     return pl.coalesce(days)
@@ -48,15 +59,28 @@ def parse_day_of_moment() -> pl.Expr:
     """Parse the day in a delivered date with any time of day, else null."""
     text = pl.col("date").str.strip_chars()
     day = text.str.extract(_TIMED_DAY, 1).str.replace_all("-", "", literal=True).str.to_date("%Y%m%d", strict=False)
-    return pl.coalesce(day, *(_day_of_epoch(count, unit) for count, unit in _epochs(text)))
+    return pl.coalesce(day, _since_1970(text).cast(pl.Datetime("us")).dt.date())
 
 
-def _epochs(text: pl.Expr) -> list[tuple[pl.Expr, int]]:
-    return [(text.str.extract(pattern, 1).cast(pl.Int64), unit) for pattern, unit in _EPOCH_UNITS.items()]
+def parse_local_day(calendars: Calendars) -> pl.Expr:
+    """Parse the day of a moment with a zone in the time zone of its source's calendar, else null."""
+    return _local_moment(pl.col("date").str.strip_chars(), calendars).dt.date()
 
 
-def _day_of_epoch(count: pl.Expr, units_per_day: int) -> pl.Expr:
-    return (count // units_per_day).cast(pl.Int32).cast(pl.Date)
+def _since_1970(text: pl.Expr) -> pl.Expr:
+    """Microseconds since 1970 of a time in seconds, milli- or microseconds."""
+    return pl.coalesce(text.str.extract(pattern, 1).cast(pl.Int64) * unit for pattern, unit in _MICROSECONDS.items())
+
+
+def _local_moment(text: pl.Expr, calendars: Calendars) -> pl.Expr:
+    """Moment of a stamp with a zone, or since 1970, in the time zone of its source's calendar."""
+    timed = pl.when(text.str.len_bytes() > len("2020-01-31T05:00")).then(text)  # few, and slow to parse
+    stamp = timed.str.replace(r" ?(?:Z|UTC)$", "+00:00").str.replace(" ", "T", literal=True)
+    zoned = (stamp.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False) for form in _ZONED)
+    instant = pl.coalesce(*zoned, _since_1970(text).cast(pl.Datetime("us", "UTC")))
+    return _of_calendar(
+        calendars, lambda each: instant.dt.convert_time_zone(each.time_zone.key).dt.replace_time_zone(None)
+    )
 
 
 def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
@@ -70,11 +94,20 @@ def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
 
 def is_session(column: str, calendars: Calendars) -> pl.Expr:
     """Whether a day is a session of its row's source."""
-    named = [
-        pl.when(pl.col("source") == source).then(_is_in(column, calendar))
-        for source, calendar in calendars.by_source.items()
-    ]
-    return pl.coalesce(*named, _is_in(column, NEW_YORK))
+    return _of_calendar(calendars, lambda calendar: _is_in(column, calendar))
+
+
+def calendar_name(calendars: Calendars) -> pl.Expr:
+    """Name of the calendar of a row's source."""
+    return _of_calendar(calendars, lambda calendar: pl.lit(calendar.name))
+
+
+def _of_calendar(calendars: Calendars, expression: Callable[[TradingCalendar], pl.Expr]) -> pl.Expr:
+    """Value of an expression for the calendar of each row's source."""
+    value = expression(NEW_YORK)
+    for source, calendar in calendars.by_source.items():
+        value = pl.when(pl.col("source") == source).then(expression(calendar)).otherwise(value)
+    return value
 
 
 def _is_in(column: str, calendar: TradingCalendar) -> pl.Expr:
@@ -110,8 +143,8 @@ def strip_text(column: str) -> pl.Expr:
 
 
 def parse_symbol() -> pl.Expr:
-    """Strip surrounding blanks and capitalize."""
-    return pl.col("symbol").str.strip_chars().str.to_uppercase()
+    """Strip surrounding blanks and capitalize; a pair of currencies such as `EUR/USD` is joined to `EURUSD`."""
+    return pl.col("symbol").str.strip_chars().str.to_uppercase().str.replace(f"^{PAIR}$", "${1}${2}")
 
 
 SYMBOL = r"^[A-Z0-9^][A-Z0-9.\-=^]{0,19}$"
@@ -129,7 +162,7 @@ class Rule:
     name: str
     broken: pl.Expr
     value: pl.Expr
-    reason: str  # why the row is refused
+    reason: str  # why the row is refused; `{calendar}` becomes the name of the source's calendar
 
 
 def is_implausible_move(price: pl.Expr, before: pl.Expr) -> pl.Expr:
@@ -170,27 +203,30 @@ ROW_RULES: tuple[Rule, ...] = (
         "odd_symbol",
         ~parsed_column("symbol").str.contains(SYMBOL).fill_null(value=False),
         pl.col("symbol"),
-        "a symbol is 1 to 20 letters, digits and . - = ^, and starts with a letter, a digit or ^",
+        "a symbol is 1 to 20 letters, digits and . - = ^, and starts with a letter, a digit or ^; "
+        "a pair such as EUR/USD is stored as EURUSD",
     ),
     Rule(
         "intraday_bar",
         parsed_column("session").is_null() & pl.col("moment_day").is_not_null(),
         pl.col("date"),
-        "intraday bars are not supported yet: a bar is of a whole day, so its date has no time of day and its day no "
-        "other bar; deliver daily bars",
+        "intraday bars are not supported yet: a bar is of a whole day, so its date has no time of day but midnight, "
+        "in its own time zone or the calendar's, and its day no other bar; deliver daily bars",
     ),
     Rule(
         "unparseable_date",
         parsed_column("session").is_null(),
         pl.col("date"),
-        "the date is neither YYYY-MM-DD nor YYYYMMDD, nor MM/DD/YYYY or DD/MM/YYYY in a file whose dates show which",
+        "the date is neither YYYY-MM-DD nor YYYYMMDD, nor MM/DD/YYYY or DD/MM/YYYY in a file whose dates show which; "
+        "write it as YYYY-MM-DD",
     ),
     Rule("future_date", parsed_column("session") > pl.col("today"), pl.col("date"), "the session lies in the future"),
     Rule(
         "unknown_session",
         ~pl.col("is_session"),
         pl.col("date"),
-        "the source's calendar has no session on this day",
+        "the source's calendar {calendar} has no session on this day; if the market trades on it, name another "
+        "calendar in data/market.yaml",
     ),
     Rule("missing_close", strip_text("close").is_null(), pl.col("close"), "the row has no close"),
     _rule_for_columns(
@@ -245,5 +281,7 @@ def first_broken_rule(rules: tuple[Rule, ...]) -> list[pl.Expr]:
     return [
         pl.coalesce(pl.when(rule.broken).then(pl.lit(rule.name)) for rule in rules).alias("rule"),
         pl.coalesce(pl.when(rule.broken).then(rule.value.fill_null("")) for rule in rules).alias("value"),
-        pl.coalesce(pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in rules).alias("reason"),
+        pl.coalesce(pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in rules)
+        .str.replace("{calendar}", pl.col("calendar"), literal=True)
+        .alias("reason"),
     ]

@@ -16,8 +16,8 @@ from nvtrader_pipelines.orchestration.instance import (
     open_instance,
     tagged_process,
 )
-from nvtrader_pipelines.orchestration.job_states import JobRun, ScheduleState
-from nvtrader_pipelines.orchestration.launching import PARTITION, RunningUi, scheduled_jobs
+from nvtrader_pipelines.orchestration.job_states import JobRun, ScheduleState, scheduled_jobs
+from nvtrader_pipelines.orchestration.launching import PARTITION, RunningUi
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError

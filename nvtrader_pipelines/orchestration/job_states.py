@@ -1,10 +1,24 @@
 """States of runs and schedules in Dagster, as values; imports no Dagster."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.runs.market_state import other_calendars
+from nvtrader_pipelines.storage.home import Home
+
+SCHEDULED_JOBS = {  # job of each schedule, those of the feedback loop first
+    "nightly_preference_extract": "preferences",
+    "dpo_check": "dpo_check",
+    "weekly_retrain": "experiment",
+    "eod_ingest": "market",
+    "eod_rebalance": "rebalance",
+    "weekly_autoresearch": "autoresearch",
+    "weekly_upkeep": "upkeep",
+}
 FINISHED = ("SUCCESS", "FAILURE", "CANCELED")  # Dagster's words
 
 
@@ -38,3 +52,16 @@ class ScheduleState(BaseModel):
     last_tick: str | None  # status in Dagster's words
     skip_reason: str | None  # of the last tick
     last_run: JobRun | None  # of its job, launched by anything
+
+
+def schedule_name(base: str, calendar: TradingCalendar) -> str:
+    """Name of a calendar's schedule: `eod_ingest` in New York, `eod_ingest_24_7` where the market never closes."""
+    return base if calendar == NEW_YORK else f"{base}_{re.sub('[^a-z0-9]', '_', calendar.name.lower())}"
+
+
+def scheduled_jobs(home: Home) -> dict[str, str]:
+    """Job of each schedule of a home."""
+    after_close = {name: job for name, job in SCHEDULED_JOBS.items() if name.startswith("eod_")}
+    return SCHEDULED_JOBS | {
+        schedule_name(name, calendar): job for calendar in other_calendars(home) for name, job in after_close.items()
+    }

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +13,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 from uuid import uuid4
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.runs.market_state import other_calendars
+from nvtrader_pipelines.market.calendar import NEW_YORK
+from nvtrader_pipelines.orchestration.job_states import scheduled_jobs
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.home import Home
@@ -27,15 +26,6 @@ if TYPE_CHECKING:
 PARTITION, RANGE_START = "dagster/partition", "dagster/asset_partition_range_start"  # tags; their modules are slow
 FAILURE_REASON = "dagster/failure_reason"  # tag
 INTERRUPTIONS = {"CANCELED", "UNEXPECTED_TERMINATION"}  # status by request, and reason of a failure by a signal alone
-SCHEDULED_JOBS = {  # job of each schedule, those of the feedback loop first
-    "nightly_preference_extract": "preferences",
-    "dpo_check": "dpo_check",
-    "weekly_retrain": "experiment",
-    "eod_ingest": "market",
-    "eod_rebalance": "rebalance",
-    "weekly_autoresearch": "autoresearch",
-    "weekly_upkeep": "upkeep",
-}
 ANSWER_SECONDS = 30.0
 STARTED = "started "  # before the id of the run in the answer of a detached process; else it answers why not
 
@@ -54,19 +44,6 @@ TERMINATE = """mutation($id: String!) { terminateRun(runId: $id, terminatePolicy
     ... on Error { message } ... on TerminateRunFailure { message } } }"""
 SCHEDULES = """{ repositoriesOrError { ... on PythonError { message } ... on RepositoryConnection { nodes { schedules {
     name scheduleState { status } futureTicks(limit: 1) { results { timestamp } } } } } } }"""
-
-
-def schedule_name(base: str, calendar: TradingCalendar) -> str:
-    """Name of a calendar's schedule: `eod_ingest` in New York, `eod_ingest_24_7` where the market never closes."""
-    return base if calendar == NEW_YORK else f"{base}_{re.sub('[^a-z0-9]', '_', calendar.name.lower())}"
-
-
-def scheduled_jobs(home: Home) -> dict[str, str]:
-    """Job of each schedule of a home."""
-    after_close = {name: job for name, job in SCHEDULED_JOBS.items() if name.startswith("eod_")}
-    return SCHEDULED_JOBS | {
-        schedule_name(name, calendar): job for calendar in other_calendars(home) for name, job in after_close.items()
-    }
 
 
 def launch(

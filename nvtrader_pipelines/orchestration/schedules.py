@@ -10,6 +10,7 @@ import dagster as dg
 from nvtrader_pipelines.desk.preference_training import is_tunable
 from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.orchestration.job_states import schedule_name
 from nvtrader_pipelines.orchestration.jobs import (
     AUTORESEARCH,
     DPO_CHECK,
@@ -20,7 +21,6 @@ from nvtrader_pipelines.orchestration.jobs import (
     REBALANCE,
     upkeep,
 )
-from nvtrader_pipelines.orchestration.launching import schedule_name
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource

@@ -36,6 +36,7 @@ from nvtrader_pipelines.promotion.findings import (
     overfitting_findings,
 )
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.runs.market_summary import read_basis_changes
 from nvtrader_pipelines.runs.run_tables import read_run
 from nvtrader_pipelines.storage.medallion import count_non_finite, read_calendars
 from nvtrader_pipelines.storage.policy_library import LATEST
@@ -148,6 +149,19 @@ def every_file_has_a_good_bar(store: dg.ResourceParam[Store]) -> dg.AssetCheckRe
     """Do not block: one bad file must not stop the others."""
     delivered = store.tables.read(DELIVERIES)
     return check_result(files_without_good_rows(store.tables.read(BARS), store.tables.read(QUARANTINE)), len(delivered))
+
+
+@dg.asset_check(
+    asset=asset_key(CLEAN_BARS),
+    description="No delivery leaves older bars of a symbol on another basis, as one after a split does.",
+)
+def history_has_one_basis(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
+    """Warn only: whether a split or a correction changed the bars, a person must say."""
+    return check_result(
+        read_basis_changes(store.tables),
+        len(store.tables.read(CLEAN_BARS, columns=["source"])),
+        dg.AssetCheckSeverity.WARN,
+    )
 
 
 def runs_to_check(context: dg.AssetCheckExecutionContext, store: Store) -> list[SealedRun]:
@@ -347,6 +361,7 @@ CHECKS = [
     ),
     calendar_has_no_gaps,
     every_file_has_a_good_bar,
+    history_has_one_basis,
     panel_has_no_nan,
     policy_digest,
     no_training_in_test,

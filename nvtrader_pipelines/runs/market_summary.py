@@ -7,18 +7,22 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.basis_changes import basis_changes
 from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
 from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem, read_calendars
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
 
 MAX_REFUSED_SHARE = 0.05  # of a symbol's rows, above which it is a warning
 _NAME = ["source", "symbol"]
 _IS_REPEATED = pl.col("rule") == "duplicate"
 _COUNTS = ("n_kept", "n_refused", "n_repeated")
+_SPLIT_RATIOS = (1.5, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
+_SPLIT_TOLERANCE = 0.02  # relative
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ def summarize_market(store: Store) -> MarketSummary:
     symbols, reasons = _count_symbols(kept, rows, calendars), _count_reasons(quarantine)
     first_year = kept["year"].min()
     refused = files.drop_nulls("reason").select("file", "reason")
+    changes = read_basis_changes(tables)
+    on_one_basis = kept.join(changes, on=_NAME, how="anti")
     return MarketSummary(
         files=files,
         symbols=symbols,
@@ -51,11 +57,21 @@ def summarize_market(store: Store) -> MarketSummary:
         warnings=(
             *_panel_warnings(store, kept),
             *(f"{file} was refused: {reason}" for file, reason in refused.rows()),
-            *_correction_warnings(kept, rows),
+            *_basis_warnings(changes),
+            *_correction_warnings(on_one_basis, rows),
             *_symbol_warnings(symbols, rows),
-            *_split_warnings(kept, calendars),
+            *_split_warnings(on_one_basis, calendars),
         ),
     )
+
+
+def read_basis_changes(tables: Warehouse) -> pl.DataFrame:
+    """Find deliveries that leave older bars of a symbol on another basis, as `basis_changes`."""
+    repeated = tables.read(QUARANTINE).filter(_IS_REPEATED)
+    corrected = repeated.filter(pl.col("reason") == CORRECTED)
+    repeated = repeated.join(corrected, on=_NAME, how="semi")
+    bars = tables.read(BARS, {"file": repeated["file"].unique().to_list()})
+    return basis_changes(bars, repeated, tables.read(CLEAN_BARS), read_calendars(tables))
 
 
 def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -144,6 +160,16 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
         )
 
 
+def _basis_warnings(changes: pl.DataFrame) -> Iterator[str]:
+    """Sentence per later file whose adjusted closes are on another basis than older bars of the symbol."""
+    for row in changes.rows(named=True):
+        yield (
+            f"{row['symbol']}: {row['by']} changes the adjusted closes of {row['file']} from {row['first']} on by a "
+            f"factor of {row['factor']:.4g}, as after a split, and lacks {row['n_older']:,} older bars, which stay on "
+            "the old basis; deliver the whole history again"
+        )
+
+
 def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
     """Sentence on symbols with too many refused rows, one for those with equal counts and rule."""
     refused = _rows_with_symbol(rows).filter(~_IS_REPEATED)
@@ -162,19 +188,35 @@ def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]
 
 
 def _split_warnings(kept: pl.DataFrame, calendars: Calendars) -> Iterator[str]:
-    """Sentence per stock whose adjusted close moved with volume as a split that is not adjusted does."""
+    """Sentence per stock whose adjusted close moved as a split that is not adjusted does.
+
+    Such a move is large and with volume, or has a usual ratio from the last bar of a file to the first of another.
+    """
     of_stocks = [source for source in kept["source"].unique() if calendars.of(source).asset_type == STOCKS]
-    factor = pl.col("adj_close") / pl.col("adj_close").shift()
-    moves = (
-        kept.filter(pl.col("source").is_in(of_stocks)).sort(*_NAME, "session").with_columns(factor=factor.over(_NAME))
+    bars = kept.filter(pl.col("source").is_in(of_stocks)).join(_sessions(kept, calendars), on=["source", "session"])
+    bars = bars.sort(*_NAME, "session").with_columns(
+        factor=(pl.col("adj_close") / pl.col("adj_close").shift()).over(_NAME),
+        before=pl.col("file").shift().over(_NAME),
+        span=pl.col("number").diff().over(_NAME),
     )
-    moves = moves.filter(((pl.col("factor") - 1.0).abs() > MAX_MOVE) & (pl.col("volume") > 0.0))
-    first = moves.group_by(_NAME, maintain_order=True).agg(pl.col("session", "factor").first(), n=pl.len())
-    for _, symbol, session, factor, n in first.iter_rows():
-        more = f" (the first of {n} such moves)" if n > 1 else ""
+    is_split = pl.any_horizontal(
+        (pl.col("factor") / ratio - 1.0).abs() <= _SPLIT_TOLERANCE
+        for usual in _SPLIT_RATIOS
+        for ratio in (usual, 1.0 / usual)
+    )
+    at_seam = (pl.col("file") != pl.col("before")) & (pl.col("span") == 1) & is_split
+    is_traded_move = ((pl.col("factor") - 1.0).abs() > MAX_MOVE) & (pl.col("volume") > 0.0)
+    moves = bars.with_columns(at_seam=at_seam).filter(is_traded_move | pl.col("at_seam"))
+    first = moves.group_by(_NAME, maintain_order=True).agg(
+        pl.col("session", "factor", "at_seam", "before", "file").first(), n=pl.len()
+    )
+    for row in first.rows(named=True):
+        more = f" (the first of {row['n']} such moves)" if row["n"] > 1 else ""
+        cause = f"from {row['before']} to {row['file']}" if row["at_seam"] else "with volume"
         yield (
-            f"{symbol}: the adjusted close moved by a factor of {factor:.3g} on {session}{more}, with volume; if that "
-            "is a split, deliver closes that are adjusted for it, in a column `adj_close`; the bars stay as they are"
+            f"{row['symbol']}: the adjusted close moved by a factor of {row['factor']:.3g} on {row['session']}{more}, "
+            f"{cause}; if that is a split, deliver closes that are adjusted for it, in a column `adj_close`; the bars "
+            "stay as they are"
         )
 
 

@@ -117,7 +117,7 @@ def test_market_is_partitioned_by_year_and_the_rest_by_experiment(specs):
 
 
 def test_checks_of_required_identities_block(defs):
-    warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar"}
+    warnings_only = {"calendar_has_no_gaps", "every_file_has_a_good_bar", "history_has_one_basis"}
     warnings_only |= {"pairs_differ", "pairs_are_balanced", "labels_are_recent"}
     warnings_only |= {"candidate_is_more_than_luck", "choice_is_not_overfitted", "no_refused_decisions"}
     graph = defs.resolve_asset_graph()

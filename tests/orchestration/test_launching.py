@@ -18,7 +18,8 @@ import pytest
 from nvtrader_pipelines.orchestration import launching, schedules
 from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, open_instance
 from nvtrader_pipelines.orchestration.job_runs import JobRuns
-from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS, RunningUi, launch, run_now
+from nvtrader_pipelines.orchestration.job_states import SCHEDULED_JOBS
+from nvtrader_pipelines.orchestration.launching import RunningUi, launch, run_now
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session

@@ -93,6 +93,18 @@ def test_file_without_valid_row_fails_its_check_without_blocking(tmp_path, insta
     assert set(store.tables.read(QUARANTINE)["file"]) == {"bad.csv", "empty.csv"}
 
 
+def test_delivery_on_another_basis_fails_its_check_without_blocking(tmp_path, instance):
+    home = small_home(tmp_path / "home")
+    finished = run_market(home, instance)
+    assert all(check_outcomes(finished).values())
+    bars = pl.read_csv(home.landing / "prices.csv").filter(symbol="AAA").tail(9)
+    bars.with_columns(pl.col("adj_close") / 2).write_csv(home.landing / "split.csv")
+    finished = run_market(home, instance)
+    assert finished.success, step_errors(finished)
+    passed = check_outcomes(finished)
+    assert [name for name, verdict in passed.items() if not verdict] == ["silver/clean_bars:history_has_one_basis"]
+
+
 def failing(error: Exception, times: int, then):
     """A function that fails some times before it does its work, and how often it was called."""
     calls = []

@@ -12,7 +12,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.orchestration import schedules
 from nvtrader_pipelines.orchestration.instance import open_instance
-from nvtrader_pipelines.orchestration.launching import scheduled_jobs
+from nvtrader_pipelines.orchestration.job_states import scheduled_jobs
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.promotion.promote import activate

@@ -61,7 +61,7 @@ def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NE
     days = bars["date"].unique().sort()
     has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
     landed = csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended))
-    made = market_tables(landed, calendar=calendar)
+    made = market_tables(landed, calendar=calendar.name)
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})

@@ -1,3 +1,4 @@
+import datetime as dt
 import io
 
 import polars as pl
@@ -5,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from nvtrader_pipelines.market.cleaning import clean
-from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, summarize_market
+from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, read_basis_changes, summarize_market
 from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARNINGS, draw_coverage, print_market
-from nvtrader_pipelines.storage.medallion import ingest_market
+from nvtrader_pipelines.storage.medallion import ingest_market, read_calendars
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars
 
@@ -17,7 +18,8 @@ FIRST_BAD = 17  # rows of BBB, a row in 20 and one more
 def summarize_landed(store):
     """Ingest and clean the landing zone, and summarize it."""
     ingest_market(store.tables, range(1900, 2025), INGESTED_AT)
-    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), TODAY)
+    calendars = read_calendars(store.tables)
+    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), TODAY, calendars)
     store.tables.replace(CLEAN_BARS, kept, {})
     store.tables.replace(QUARANTINE, refused, {})
     return summarize_market(store)
@@ -93,6 +95,62 @@ def test_move_like_a_split_of_coins_or_currencies_is_no_warning(home, store, cal
     home.market_file.write_text(f"sources: [{{kind: landing, calendar: {calendar}}}]\n")
     (home.landing / "a.csv").write_text("symbol,date,close,volume\nCOIN,2020-01-02,100,9\nCOIN,2020-01-03,24,9\n")
     assert not [each for each in summarize_landed(store).warnings if "split" in each]
+
+
+def deliver(home, name, symbol, closes, first=dt.date(2020, 1, 6)):
+    """Land a file of a symbol's closes on successive days."""
+    rows = [f"{symbol},{first + dt.timedelta(days=day)},{close}" for day, close in enumerate(closes)]
+    (home.landing / name).write_text("\n".join(["symbol,date,close", *rows]))
+
+
+@pytest.mark.parametrize(
+    ("later", "factor"),
+    [
+        ([26.0, 26.5, 27.0], 0.5),
+        ([26.0, 26.6, 27.0], None),  # not by one factor
+        ([52.0, 26.5, 27.0], None),  # the first shared bar agrees
+        ([52.3, 53.308, 54.0], None),  # by less than 1 %
+    ],
+)
+def test_delivery_on_another_basis_than_older_bars_is_a_warning(home, store, later, factor):
+    home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
+    deliver(home, "a.csv", "COIN", [50.0, 51.0, 52.0, 53.0])
+    summarize_landed(store)
+    deliver(home, "b.csv", "COIN", later, first=dt.date(2020, 1, 8))
+    warnings = summarize_landed(store).warnings
+    changes = read_basis_changes(store.tables)
+    assert changes.select("symbol", "file", "by", "factor", "first", "n_older").rows() == (
+        [("COIN", "a.csv", "b.csv", factor, dt.date(2020, 1, 8), 2)] if factor else []
+    )
+    assert len([each for each in warnings if "the old basis" in each]) == len(changes)
+
+
+def test_whole_history_on_another_basis_is_no_warning(home, store):
+    home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
+    deliver(home, "a.csv", "COIN", [50.0, 51.0, 52.0, 53.0])
+    summarize_landed(store)
+    deliver(home, "b.csv", "COIN", [25.0, 25.5, 26.0, 26.5, 27.0])
+    summarize_landed(store)
+    assert read_basis_changes(store.tables).is_empty()
+
+
+def test_one_corrected_bar_is_no_change_of_basis(home, store):
+    home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
+    deliver(home, "a.csv", "COIN", [50.0, 51.0, 52.0])
+    summarize_landed(store)
+    deliver(home, "b.csv", "COIN", [55.0, 56.0], first=dt.date(2020, 1, 8))
+    summarize_landed(store)
+    assert read_basis_changes(store.tables).is_empty()
+
+
+@pytest.mark.parametrize(("first_close", "is_split"), [(26.3, True), (35.0, True), (79.0, True), (42.0, False)])
+def test_usual_ratio_between_two_files_is_a_warning(home, store, first_close, is_split):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    deliver(home, "a.csv", "KO", [50.0, 51.0, 52.0])
+    deliver(home, "b.csv", "KO", [first_close, first_close], first=dt.date(2020, 1, 9))
+    split = [each for each in summarize_landed(store).warnings if "if that is a split" in each]
+    assert len(split) == is_split
+    assert all("on 2020-01-09, from a.csv to b.csv" in each for each in split)
 
 
 def test_page_counts_the_warnings_and_cuts_the_values_it_does_not_show(home, store):

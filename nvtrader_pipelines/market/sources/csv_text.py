@@ -10,6 +10,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # replaces bytes that are not UTF-8
 SEPARATORS = (",", ";", "\t")
 MAX_HEADER = 1 << 20  # characters of the header line
 MAX_COLUMNS = 10_000  # a wide table has six per symbol
+_ADDRESS = r"^https?://\S+$"  # of the vendor, above the header, as CryptoDataDownload writes it
 _QUOTED = '"(?:[^"]|"")*"'
 
 
@@ -48,6 +49,7 @@ def read_csv_text(content: bytes) -> CsvText:
     text = content.decode(errors="replace").replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
     lines = pl.DataFrame({"text": text.split("\n")}, schema={"text": pl.String}).with_row_index("line", offset=1)
     lines = lines.with_columns(pl.col("line").cast(pl.Int64)).filter(pl.col("text").str.strip_chars() != "")
+    lines = lines.filter((pl.col("line") > 1) | ~pl.col("text").str.contains(_ADDRESS))
     if lines.is_empty():
         raise UnreadableFile("empty_file", "the file is empty; deliver it again with a header and rows")
     header = lines["text"][0]

@@ -13,12 +13,12 @@ from nvtrader_pipelines.market.tables import NUMBERS
 # Our own spelling first, then those of vendors and libraries.
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "symbol": ("symbol", "tic", "ticker", "stock", "name"),
-    "date": ("date", "datetime", "timestamp", "open_time", "time", ""),  # last: an index that pandas wrote
+    "date": ("date", "datetime", "timestamp", "open_time", "time", "snapped_at", ""),  # last: pandas's index
     "open": ("open",),
     "high": ("high",),
     "low": ("low",),
     "close": ("close", "close/last", "price"),
-    "volume": ("volume", "vol"),
+    "volume": ("volume", "vol", "total_volume"),
     "adj_close": ("adj_close", "adjcp", "adjclose", "adjusted_close", "closeadj"),
 }
 MIDNIGHT = r"^0+(:00)*$"  # a time that adds nothing to a date
@@ -26,9 +26,15 @@ NO_SYMBOLS = frozenset(  # words in names of downloads
     {"DAILY", "DATA", "DOWNLOAD", "EXPORT", "HISTORICAL", "HISTORICALDATA", "HISTORY", "OHLC", "OHLCV", "PRICES"}
     | {"QUOTES", "STOCK", "STOCKS", "TABLE"}
 )
-_VENDOR_NAMES = (  # Alpha Vantage's daily_adjusted_IBM, Binance's BTCUSDT-1d-2021-01
+_QUOTES = (  # currencies that pairs are quoted in
+    "AED|AUD|BRL|CAD|CHF|CLP|CNH|CNY|COP|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PEN|PHP|PLN|RON|"
+    "RUB|SAR|SEK|SGD|THB|TRY|TWD|USD|ZAR|BTC|ETH|USDC|USDT"
+)
+PAIR = rf"([A-Z0-9]{{2,10}})[/_]({_QUOTES})"
+_VENDOR_NAMES = (  # Alpha Vantage's daily_adjusted_IBM, Binance's BTCUSDT-1d-2021-01, CoinGecko's btc-usd-max
     re.compile(r"^DAILY_(?:ADJUSTED_)?(?P<symbol>[^_ ]+)"),
     re.compile(r"^(?P<symbol>[^_ ]+?)-1D-\d{4}-\d{2}(?:-\d{2})?$"),
+    re.compile(r"^(?P<symbol>[^_ ]+?)-MAX$"),
 )
 WIDE_CORNERS = ("", "price", "ticker")  # first cells of yfinance's two header rows
 
@@ -65,10 +71,11 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
     _require_single_columns(header)
     position = {known: index for known in SPELLINGS if (index := _find(header, known)) is not None}
     if "date" not in position or "close" not in position:
+        cure = "make the first line symbol,date,open,high,low,close,volume with an optional adj_close"
+        if "date" in position:
+            cure += "; if each column holds the closes of a symbol, turn it into a row per symbol and date"
         raise UnreadableFile(
-            "unknown_header",
-            f"the header {', '.join(header)[:200]!r} names no date and close; "
-            "make the first line symbol,date,open,high,low,close,volume with an optional adj_close",
+            "unknown_header", f"the header {', '.join(header)[:200]!r} names no date and close; {cure}"
         )
     cells = fields.columns[1:]
     rows = fields.select("line", *(pl.col(cells[index]).alias(known) for known, index in position.items()))
@@ -82,13 +89,14 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
 
 
 def symbol_of_file(file: str) -> str:
-    """Symbol in a file's name: up to the first dot, underscore or space, in capitals.
+    """Symbol in a file's name: up to the first dot, underscore or space, in capitals; `EUR_USD.csv` is `EURUSD`.
 
     Raises:
         UnreadableFile: if the name begins with a word such as `data`.
     """
     stem = PurePath(file).stem.upper()
     vendor = next((found["symbol"] for name in _VENDOR_NAMES if (found := name.match(stem))), None)
+    pair = re.match(rf"{PAIR}(?=[_ ]|$)", stem)
     symbol = vendor or re.split(r"[_ ]", stem, maxsplit=1)[0]
     if symbol in NO_SYMBOLS:
         raise UnreadableFile(
@@ -96,7 +104,7 @@ def symbol_of_file(file: str) -> str:
             f"the header names no symbol, and the file's name {PurePath(file).name!r} holds none; "
             "add a column `symbol`, or name the file after its symbol, such as AAPL.csv",
         )
-    return symbol
+    return "".join(pair.groups()) if pair else symbol
 
 
 def _with_time(date: pl.Expr, time: pl.Series) -> pl.Expr:
@@ -138,6 +146,8 @@ def _require_one_bar_per_date(rows: pl.DataFrame) -> None:
 
 def _find(header: Sequence[str], known: str) -> int | None:
     spelled = [_normalize_header(cell) for cell in header]
+    if known == "symbol" and "timehigh" in spelled:  # CoinMarketCap, whose `name` is the number of a currency
+        return None
     return next((spelled.index(name) for name in SPELLINGS[known] if name in spelled), None)
 
 

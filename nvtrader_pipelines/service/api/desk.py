@@ -10,8 +10,8 @@ from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
-from nvtrader_pipelines.orchestration.job_states import ScheduleState
-from nvtrader_pipelines.orchestration.launching import run_now, scheduled_jobs
+from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled_jobs
+from nvtrader_pipelines.orchestration.launching import run_now
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body, Text
 from nvtrader_pipelines.service.api.context import Context, Shared, router

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nvtrader_pipelines.orchestration.launching import SCHEDULED_JOBS
+from nvtrader_pipelines.orchestration.job_states import SCHEDULED_JOBS
 from nvtrader_pipelines.service.api import desk
 from nvtrader_pipelines.service.api.page.formats import number
 from nvtrader_pipelines.storage.account_book import SqliteBook
