@@ -14,6 +14,7 @@ from benchmarks.claim import Goal, report
 from benchmarks.sample_store import store_with
 from nvtrader_pipelines.evaluation.sharpe.lead import lead_of
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.research.journal import TrialJudged, format_line, n_changes
 from nvtrader_pipelines.research.knobs import SearchMode
@@ -27,6 +28,7 @@ from nvtrader_pipelines.storage.research_files import SessionFolder
 
 N_TRIALS, N_ROUNDS = 40, 20  # results before the first timed proposal, and timed proposals
 N_JUDGED = 500
+YEAR = NEW_YORK.periods_per_year
 DRIFT, NOISE, DIFFERENCE = 0.0005, 0.01, 0.002  # of returns a session, and deviation of a trial's from the base's
 Returns = NDArray[np.float64]
 
@@ -40,7 +42,7 @@ class Course:
         self._rng = np.random.default_rng(0)
         self._market = self._rng.normal(DRIFT, NOISE, n_sessions)
         self._base = self.returns(len(BASE_SEEDS))
-        self.state = SearchState(SearchBase("base", tuple(map(sharpe_ratio, self._base))))
+        self.state = SearchState(SearchBase("base", tuple(sharpe_ratio(seed, YEAR) for seed in self._base)))
         self.lines: list[TrialJudged] = []
 
     def returns(self, n_seeds: int = 1) -> Returns:
@@ -50,7 +52,7 @@ class Course:
     def judge_all(self, results: Sequence[Returns]) -> None:
         """Judge trials by their returns, without proposals and files."""
         for number, returns in enumerate(results, start=1):
-            self.state, _ = judge_trial(self.state, SearchTrial(str(number), 1, lead_of(returns, self._base)))
+            self.state, _ = judge_trial(self.state, SearchTrial(str(number), 1, lead_of(returns, self._base, YEAR)))
 
     def advance(self, returns: Returns) -> None:
         """Propose, judge and write the next trial, as a session does around a training."""
@@ -58,7 +60,7 @@ class Course:
         proposed = self._study.ask(number)
         effective = self._space.propose(proposed)
         self.folder.write_returns(f"trial-{number}", returns)
-        lead = lead_of(returns, self._base)
+        lead = lead_of(returns, self._base, YEAR)
         changes = n_changes(effective.trial.knobs, dict(self._space.base_values))
         self.state, decision = judge_trial(self.state, SearchTrial(effective.trial.trial_hash, changes, lead))
         line = TrialJudged(
@@ -73,9 +75,9 @@ class Course:
             snaps=effective.snaps,
             status="judged",
             standing=decision.standing,
-            sharpe=sharpe_ratio(returns[0]),
+            sharpe=sharpe_ratio(returns[0], YEAR),
             max_drawdown=max_drawdown(returns[0]),
-            fold_sharpes=(sharpe_ratio(returns[0]),),
+            fold_sharpes=(sharpe_ratio(returns[0], YEAR),),
             lead=lead,
             n_configurations=decision.n_configurations,
             bar=decision.bar,

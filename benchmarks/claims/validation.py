@@ -10,6 +10,7 @@ import polars as pl
 from benchmarks.claim import Goal, report
 from nvtrader_pipelines.evaluation.sharpe.ratio_curve import sharpe_ratio_curve
 from nvtrader_pipelines.evaluation.trial_validation import ValidationSettings, validate_sources
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK
 
 N_TRIALS, N_SESSIONS, N_ROUNDS = 50, 8_300, 3
 BASELINES = ("anchor", "buy_and_hold", "equal_weight", "minimum_variance")
@@ -61,13 +62,18 @@ def main() -> None:
     """Report the time of the validation and of the deflated curve of the same runs."""
     runs, curves = trials()
     evaluations, settings = verdicts(runs, curves), ValidationSettings()
-    judged, whole, curve = validate_sources(runs, curves, evaluations, settings), [], []  # and loads what is lazy
+    judged, whole, curve = (
+        validate_sources(runs, curves, evaluations, ALL_NEW_YORK, settings),
+        [],
+        [],
+    )  # and loads what is lazy
     for _ in range(N_ROUNDS):
         start = process_time()
-        judged = validate_sources(runs, curves, evaluations, settings)
+        judged = validate_sources(runs, curves, evaluations, ALL_NEW_YORK, settings)
         whole.append(process_time() - start)
         start = process_time()
-        sharpe_ratio_curve(runs.with_columns(spec_hash=pl.lit("0")), evaluations, runs, curves, no_searches())
+        hashed = runs.with_columns(spec_hash=pl.lit("0"))
+        sharpe_ratio_curve(hashed, evaluations, runs, curves, no_searches(), ALL_NEW_YORK)
         curve.append(process_time() - start)
     if judged.trials["deflated_sharpe"].null_count() or judged.overfitting["note"].null_count() < 3:
         raise AssertionError("every trial must have a deflated Sharpe ratio and every contest a probability")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
-
 
 def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> NDArray[np.float64]:
     if values.ndim != n_axes or not len(values) or not np.isfinite(values).all():
@@ -19,14 +17,14 @@ def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> 
     return values
 
 
-def turnover_per_year(turnover: NDArray[np.float64]) -> float:
+def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int) -> float:
     """Annual one-way turnover, from turnover per session (n,), which is 0 without a trade."""
-    return float(_require_finite("turnover", turnover).mean()) * SESSIONS_PER_YEAR
+    return float(_require_finite("turnover", turnover).mean()) * periods_per_year
 
 
-def cost_per_year(cost: NDArray[np.float64]) -> float:
+def cost_per_year(cost: NDArray[np.float64], periods_per_year: int) -> float:
     """Annual costs as a fraction of equity, from costs per session (n,)."""
-    return float(_require_finite("cost", cost).mean()) * SESSIONS_PER_YEAR
+    return float(_require_finite("cost", cost).mean()) * periods_per_year
 
 
 def exposure(cash: NDArray[np.float64]) -> float:
@@ -57,10 +55,10 @@ class Leverage:
     financing_per_year: float  # interest and borrow fees, fraction of equity
 
 
-def leverage(gross: NDArray[np.float64], financing: NDArray[np.float64]) -> Leverage:
+def leverage(gross: NDArray[np.float64], financing: NDArray[np.float64], periods_per_year: int) -> Leverage:
     """Leverage of an account, from gross at each close (n,) and financing per session (n,)."""
     closes, paid = _require_finite("gross", gross), _require_finite("financing", financing)
-    return Leverage(float(closes.mean()), float(closes.max()), float(paid.mean()) * SESSIONS_PER_YEAR)
+    return Leverage(float(closes.mean()), float(closes.max()), float(paid.mean()) * periods_per_year)
 
 
 @dataclass(frozen=True)

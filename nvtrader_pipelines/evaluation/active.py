@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.sharpe.error import newey_west_lags
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, varies
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_OBSERVATIONS = 4  # two coefficients and an error
 # Smaller shares of the reference's spread are rounding: float32 weights make 1e-8 of it.
@@ -44,7 +43,7 @@ def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64])
     return np.where(rounding, active.mean(axis=0), active)
 
 
-def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> MarketModel:
+def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int) -> MarketModel:
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 
     The t statistic of alpha is that of Newey & West (1987), with the lags of `newey_west_lags`, and None where the fit
@@ -67,4 +66,4 @@ def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64]) -
     largest = max(float(np.abs(returns).max()), float(np.abs(reference).max()))
     is_exact = float(fitted.resid.std()) <= NO_SPREAD * largest
     alpha_t = None if is_exact else float(fitted.tvalues[0])
-    return MarketModel(float(alpha) * SESSIONS_PER_YEAR, float(beta), alpha_t, n_lags)
+    return MarketModel(float(alpha) * periods_per_year, float(beta), alpha_t, n_lags)

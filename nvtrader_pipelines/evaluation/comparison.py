@@ -1,6 +1,7 @@
 """Comparison of trials on common sessions: overfitting, Rademacher complexity, correlation."""
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from nvtrader_pipelines.evaluation.rademacher import (
     sharpe_ratio_estimation_error,
 )
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS, effective_number_of_trials
-from nvtrader_pipelines.evaluation.statistics import YEARLY, varies
+from nvtrader_pipelines.evaluation.statistics import varies
 from nvtrader_pipelines.evaluation.trials import Against, Days, Trial, Trials, mean_correlation, sharpe_ratios
 
 FloatArray = NDArray[np.float64]
@@ -29,6 +30,7 @@ class TrialComparison:
     sessions: Days  # (T,)
     returns: FloatArray  # (T, N), active where there is a reference
     n_trials: int  # ever run, including those not compared
+    periods_per_year: int  # 0 without trials
     complexity: float | None  # Rademacher, of returns over volatility, per session; None without trials
 
     @classmethod
@@ -37,18 +39,19 @@ class TrialComparison:
         compared = trials.comparable()
         if not compared:
             no_sessions = np.array([], dtype="datetime64[D]")
-            return cls(against, (), no_sessions, np.empty((0, 0)), trials.n_trials, None)
+            return cls(against, (), no_sessions, np.empty((0, 0)), trials.n_trials, 0, None)
         returns = np.column_stack([trial.returns(against) for trial in compared])
         complexity = rademacher_complexity(_standardized(returns), generator, n_sign_draws)
         names = tuple(trial.name for trial in compared)
-        return cls(against, names, compared[0].sessions, returns, trials.n_trials, complexity)
+        first = compared[0]
+        return cls(against, names, first.sessions, returns, trials.n_trials, first.periods_per_year, complexity)
 
     def lower_bounds(self, delta: float) -> dict[str, float]:
         """Lower bounds of the annual Sharpe ratios, which all hold with probability 1 - `delta`."""
         if self.complexity is None:
             return {}
         error = sharpe_ratio_estimation_error(len(self.sessions), self.n_trials, delta)
-        bounds = lower_bounds(sharpe_ratios(self.returns), self.complexity, error) * YEARLY
+        bounds = lower_bounds(sharpe_ratios(self.returns), self.complexity, error) * sqrt(self.periods_per_year)
         return dict(zip(self.names, map(float, bounds), strict=True))
 
     def exclusion_notes(self, trial: Trial) -> list[str]:
@@ -71,8 +74,8 @@ class TrialComparison:
         row |= {
             "first_session": self.sessions[0].item(),
             "last_session": self.sessions[-1].item(),
-            "rademacher_complexity": self.complexity * YEARLY,
-            "massart_bound": massart_bound(_standardized(self.returns)) * YEARLY,
+            "rademacher_complexity": self.complexity * sqrt(self.periods_per_year),
+            "massart_bound": massart_bound(_standardized(self.returns)) * sqrt(self.periods_per_year),
         }
         notes = []
         if len(self.names) < self.n_trials:
@@ -93,12 +96,12 @@ class TrialComparison:
             "n_combinations": len(result.logits),
             "probability_of_overfitting": result.probability,
             "degradation_slope": line.slope,
-            "degradation_intercept": line.intercept * YEARLY,
+            "degradation_intercept": line.intercept * sqrt(self.periods_per_year),
             "degradation_r_squared": line.r_squared,
             "probability_of_loss": result.probability_of_loss,
             "logits": result.logits.tolist(),
-            "in_sample": (result.in_sample * YEARLY).tolist(),
-            "out_of_sample": (result.out_of_sample * YEARLY).tolist(),
+            "in_sample": (result.in_sample * sqrt(self.periods_per_year)).tolist(),
+            "out_of_sample": (result.out_of_sample * sqrt(self.periods_per_year)).tolist(),
         }
 
     def _correlation(self) -> dict[str, object]:

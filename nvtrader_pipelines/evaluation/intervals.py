@@ -17,7 +17,6 @@ from nvtrader_pipelines.evaluation.statistics import (
     sharpe_of_sums,
     sharpe_ratio,
 )
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 BOOTSTRAP_SEED = 0  # one for all, so that the same returns have the same interval wherever they are judged
 _CHUNK = 250  # draws counted at a time, to bound memory
@@ -41,9 +40,9 @@ def percentile_interval(draws: NDArray[np.float64], confidence_level: float) -> 
 
 def lo_interval(
     returns: NDArray[np.float64],
+    periods_per_year: int,
     confidence_level: float = CONFIDENCE_LEVEL,
     n_lags: int | None = None,
-    periods_per_year: int = SESSIONS_PER_YEAR,
 ) -> Interval:
     """Annual Sharpe ratio of returns (n,) with its normal interval by `gmm_standard_error`.
 
@@ -92,7 +91,7 @@ class SharpeIntervals(Component):
     n_draws: PositiveInt = 2000
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
-    def draw(self, returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> SharpeDraws:
+    def draw(self, returns: NDArray[np.float64], periods_per_year: int) -> SharpeDraws:
         """Draw Sharpe ratios of `returns` (n_sessions, n_series).
 
         Raises:

@@ -1,6 +1,7 @@
 """Performance of every account in each market regime, and over the best baseline and the anchor."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 import polars as pl
@@ -9,10 +10,9 @@ from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.intervals import percentile_interval
-from nvtrader_pipelines.evaluation.statistics import YEARLY, cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 ALL = "all"  # regime of the row over all sessions
 MIN_SESSIONS = 2  # for a standard deviation
@@ -25,6 +25,7 @@ class SegmentDraws:
 
     mean: NDArray[np.float64]  # (n_draws, n_series) per session
     sharpe: NDArray[np.float64]  # (n_draws, n_series) annualized
+    periods_per_year: int
     confidence_level: float
 
     def sharpe_interval(self, series: int) -> tuple[float, float]:
@@ -33,7 +34,7 @@ class SegmentDraws:
 
     def active_interval(self, series: int, other: int) -> tuple[float, float]:
         """Percentile interval of the mean active return of one series over another, per year."""
-        active = SESSIONS_PER_YEAR * (self.mean[:, series] - self.mean[:, other])
+        active = self.periods_per_year * (self.mean[:, series] - self.mean[:, other])
         return percentile_interval(active, self.confidence_level)
 
 
@@ -52,7 +53,11 @@ class SegmentIntervals(Component):
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
     def draw(
-        self, returns: NDArray[np.float64], segments: NDArray[np.int64], generator: np.random.Generator
+        self,
+        returns: NDArray[np.float64],
+        segments: NDArray[np.int64],
+        generator: np.random.Generator,
+        periods_per_year: int,
     ) -> SegmentDraws:
         """Draw segments (n,) of returns (n, n_series), the same for all series.
 
@@ -71,7 +76,7 @@ class SegmentIntervals(Component):
         drawn = counts @ sums
         n, first, second = drawn[:, :1], *np.hsplit(drawn[:, 1:], 2)
         mean, sharpe = sharpe_of_sums((first, second), n, center, np.abs(returns).max(axis=0))
-        return SegmentDraws(mean, sharpe * YEARLY, self.confidence_level)
+        return SegmentDraws(mean, sharpe * sqrt(periods_per_year), periods_per_year, self.confidence_level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +89,24 @@ class _Record:
     net_return: NDArray[np.float64]  # (n, accounts)
     segments: NDArray[np.int64]  # (n,)
     regimes: NDArray[np.object_]  # (n,)
+    periods_per_year: int
 
     def references(self) -> tuple[int, int] | None:
         """Columns of the best baseline over all sessions and of the anchor; None without a baseline."""
         baselines = [i for i, kind in enumerate(self.kinds) if kind == "baseline"]
         if not baselines:
             return None
-        best = max(baselines, key=lambda i: sharpe_ratio(self.net_return[:, i]))
+        best = max(baselines, key=lambda i: sharpe_ratio(self.net_return[:, i], self.periods_per_year))
         by_name = {self.names[i]: i for i in baselines}
         return best, next((by_name[name] for name in ANCHORS if name in by_name), best)
 
 
 def evaluate_regimes(
-    curves: pl.DataFrame, regimes: pl.DataFrame, intervals: SegmentIntervals | None = None, seed: int = 0
+    curves: pl.DataFrame,
+    regimes: pl.DataFrame,
+    periods_per_year: int,
+    intervals: SegmentIntervals | None = None,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """Evaluate every account per regime, from the steepest fall to the steepest rise, and over `all` sessions.
 
@@ -110,7 +120,7 @@ def evaluate_regimes(
         ValueError: if the accounts do not cover the same sessions once each, a return is not finite or below -1, or a
             session does not have exactly one regime.
     """
-    record = _record(curves, regimes)
+    record = _record(curves, regimes, periods_per_year)
     ordered = regimes.group_by("regime").agg(pl.col("slope").mean()).sort("slope")["regime"].to_list()
     resampling = intervals or SegmentIntervals()
     rows = [
@@ -127,7 +137,7 @@ def summary(evaluation: pl.DataFrame) -> pl.DataFrame:
     return evaluation.filter(pl.col("kind") != "policy").select(columns).with_columns(pl.selectors.float().round(3))
 
 
-def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
+def _record(curves: pl.DataFrame, regimes: pl.DataFrame, periods_per_year: int) -> _Record:
     accounts = curves.select("policy", "kind").unique(maintain_order=True)
     sessions = curves.select("session").unique().sort("session")
     counts = curves.group_by("policy", "kind").agg(pl.len(), pl.col("session").n_unique().alias("n"))
@@ -152,6 +162,7 @@ def _record(curves: pl.DataFrame, regimes: pl.DataFrame) -> _Record:
         net_return=net_return,
         segments=labeled["segment"].to_numpy(),
         regimes=np.array(labeled["regime"].to_list(), dtype=object),
+        periods_per_year=periods_per_year,
     )
 
 
@@ -173,7 +184,7 @@ def _rows(
     returns, segments, references = record.net_return[during], record.segments[during], record.references()
     n_segments = len(np.unique(segments))
     has_draws = regime != ALL and n_segments >= MIN_SEGMENTS
-    draws = intervals.draw(returns, segments, generator) if has_draws else None
+    draws = intervals.draw(returns, segments, generator, record.periods_per_year) if has_draws else None
     stretches = np.zeros(len(segments), dtype=np.int64) if regime == ALL else segments
     size = {"regime": regime, "n_sessions": len(returns), "share": float(during.mean()), "n_segments": n_segments}
     rows: list[dict[str, object]] = []
@@ -188,7 +199,7 @@ def _rows(
                 "policy": name,
                 "kind": kind,
                 **size,
-                **_own_figures(returns[:, i], stretches),
+                **_own_figures(returns[:, i], stretches, record.periods_per_year),
                 **(dict(zip(("sharpe_low", "sharpe_high"), draws.sharpe_interval(i), strict=True)) if draws else {}),
                 **(_active_returns(record, returns, draws, (i, *pair)) if pair else {}),
                 "note": "; ".join(reasons) or None,
@@ -197,15 +208,17 @@ def _rows(
     return rows
 
 
-def _own_figures(returns: NDArray[np.float64], stretches: NDArray[np.int64]) -> dict[str, float | None]:
+def _own_figures(
+    returns: NDArray[np.float64], stretches: NDArray[np.int64], periods_per_year: int
+) -> dict[str, float | None]:
     """Figures of the account itself, as far as there are sessions; drawdowns within segments."""
     if len(returns) == 0:
         return {"log_return": 0.0}
     parts = np.split(returns, np.flatnonzero(np.diff(stretches)) + 1)
     return {
         "log_return": float(np.log1p(returns).sum()) if returns.min() > -1.0 else None,
-        "cagr": cagr(returns) if len(returns) >= MIN_SESSIONS else None,
-        "sharpe": sharpe_ratio(returns) if len(returns) >= MIN_SESSIONS else None,
+        "cagr": cagr(returns, periods_per_year) if len(returns) >= MIN_SESSIONS else None,
+        "sharpe": sharpe_ratio(returns, periods_per_year) if len(returns) >= MIN_SESSIONS else None,
         "max_drawdown": max(max_drawdown(part) for part in parts),
     }
 
@@ -221,7 +234,7 @@ def _active_returns(
     ):
         found[label] = record.names[other]
         if len(returns):
-            found[active] = float((returns[:, i] - returns[:, other]).mean()) * SESSIONS_PER_YEAR
+            found[active] = float((returns[:, i] - returns[:, other]).mean()) * record.periods_per_year
         if draws:
             found[f"{active}_low"], found[f"{active}_high"] = draws.active_interval(i, other)
     return found

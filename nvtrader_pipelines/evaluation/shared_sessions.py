@@ -16,29 +16,31 @@ def select_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
     return curves.filter(is_shared).sort("session", maintain_order=True)
 
 
-def shared_curves(shared: pl.DataFrame) -> pl.DataFrame:
+def shared_curves(shared: pl.DataFrame, periods_per_year: int) -> pl.DataFrame:
     """Equity of one unit, drawdown and rolling Sharpe ratio (null at first), by session."""
-    return pl.concat([_curve(rows) for rows in shared.partition_by("account", maintain_order=True)])
+    accounts = shared.partition_by("account", maintain_order=True)
+    return pl.concat([_curve(rows, periods_per_year) for rows in accounts])
 
 
-def shared_figures(shared: pl.DataFrame) -> pl.DataFrame:
+def shared_figures(shared: pl.DataFrame, periods_per_year: int) -> pl.DataFrame:
     """Statistics over the shared sessions, a row per account; null where undefined.
 
     `sharpe_difference` is to the first account, with its paired bootstrap interval.
     """
     accounts = shared.partition_by("account", maintain_order=True)
     returns = np.column_stack([own["net_return"].to_numpy() for own in accounts])
-    sharpes, draws = [sharpe_ratio(column) for column in returns.T], SharpeIntervals().draw(returns)
+    sharpes = [sharpe_ratio(column, periods_per_year) for column in returns.T]
+    draws = SharpeIntervals().draw(returns, periods_per_year)
     rows = [
         {"account": own["account"][0], "first_session": own["session"][0], "last_session": own["session"][-1]}
-        | {"n_sessions": len(own), **statistics_of(returns[:, i])}
+        | {"n_sessions": len(own), **statistics_of(returns[:, i], periods_per_year)}
         | dict(zip(DIFFERENCE, (sharpes[i] - sharpes[0], *draws.difference(i, 0)) if i else (None,) * 3, strict=True))
         for i, own in enumerate(accounts)
     ]
     return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=dict.fromkeys(DIFFERENCE, pl.Float64))
 
 
-def _curve(own: pl.DataFrame) -> pl.DataFrame:
+def _curve(own: pl.DataFrame, periods_per_year: int) -> pl.DataFrame:
     returns = own["net_return"].to_numpy()
     wealth = compounded_wealth(returns)
     return own.select(
@@ -46,5 +48,5 @@ def _curve(own: pl.DataFrame) -> pl.DataFrame:
         "session",
         pl.Series("equity", wealth),
         pl.Series("drawdown", 1.0 - wealth / running_peak(wealth)),
-        pl.Series("sharpe", rolling_sharpe(returns)).fill_nan(None),
+        pl.Series("sharpe", rolling_sharpe(returns, periods_per_year)).fill_nan(None),
     )

@@ -9,13 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
-
 # Below this share of the largest value, a spread is rounding: the returns are constant.
 NO_SPREAD = 1e-12
 # The same for a variance computed as a difference of sums, as a share of their mean square.
 _NO_VARIANCE = 1e-11
-YEARLY = float(np.sqrt(SESSIONS_PER_YEAR))  # factor from a Sharpe ratio per session to one per year
 MIN_ANNUALIZED = 63  # fewest sessions of an annualized figure that is shown: a quarter
 CONFIDENCE_LEVEL = 0.95  # of value at risk and expected shortfall
 
@@ -84,7 +81,7 @@ def total_return(returns: NDArray[np.float64]) -> float:
     return float(compounded_wealth(returns)[-1]) - 1.0
 
 
-def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
+def cagr(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Compound annual growth rate, as a fraction.
 
     Raises:
@@ -98,12 +95,12 @@ def cagr(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
     return growth - 1.0
 
 
-def annual_volatility(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
+def annual_volatility(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Standard deviation (ddof 1) per year, as a fraction."""
     return float(require_returns(returns, 2).std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
-def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
+def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Annualized mean over standard deviation (ddof 1) of excess returns (n,); 0 if constant.
 
     Source: Sharpe (1994).
@@ -114,7 +111,7 @@ def sharpe_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_
     return float(checked.mean()) / float(checked.std(ddof=1)) * float(np.sqrt(periods_per_year))
 
 
-def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
+def sortino_ratio(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Annualized mean over downside deviation, with target 0.
 
     Raises:
@@ -141,7 +138,7 @@ def drawdown_duration(returns: NDArray[np.float64]) -> int:
     return int(np.diff(at_peak, prepend=-1, append=len(wealth)).max()) - 1
 
 
-def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
+def calmar_ratio(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Compound annual growth over the largest drawdown.
 
     Raises:
@@ -218,7 +215,7 @@ def _require_divisor(ratio: str, needs: str, divisor: float) -> None:
         raise UndefinedStatisticError(f"a {ratio} needs {needs}, but these returns have none")
 
 
-STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], float]] = {
+STATISTICS: Mapping[str, Callable[..., float]] = {
     "total_return": total_return,
     "cagr": cagr,
     "volatility": annual_volatility,
@@ -233,11 +230,13 @@ STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], float]] = {
     "tail_ratio": tail_ratio,
     "hit_rate": hit_rate,
 }
+ANNUALIZED = frozenset({"cagr", "volatility", "sharpe", "sortino", "calmar"})  # these also take the periods per year
 
 
-def statistics_of(returns: NDArray[np.float64]) -> dict[str, float | None]:
+def statistics_of(returns: NDArray[np.float64], periods_per_year: int) -> dict[str, float | None]:
     """Every statistic of the returns (n,) by name; None where undefined."""
-    return {name: value_or_reason(partial(statistic, returns))[0] for name, statistic in STATISTICS.items()}
+    arguments = {name: (returns, periods_per_year) if name in ANNUALIZED else (returns,) for name in STATISTICS}
+    return {name: value_or_reason(partial(STATISTICS[name], *arguments[name]))[0] for name in STATISTICS}
 
 
 def value_or_reason(statistic: Callable[[], float]) -> tuple[float | None, str | None]:

@@ -23,10 +23,10 @@ class TearSheet:
     by_session: pl.DataFrame  # session, equity, exposure; over 126 sessions, else null: sharpe, volatility, turnover
 
     @classmethod
-    def of(cls, curve: pl.DataFrame) -> Self:
+    def of(cls, curve: pl.DataFrame, periods_per_year: int) -> Self:
         """Compute the figures from an account's rows of EQUITY: session, net_return, turnover, cash, gross."""
         rows = curve.sort("session")
-        returns = rows["net_return"].to_numpy()
+        returns, turnover = rows["net_return"].to_numpy(), rows["turnover"].to_numpy()
         months = rows.select(pl.col("session").dt.year().alias("year"), pl.col("session").dt.month().alias("month"))
         dated = months.with_columns(rows["net_return"])
         return cls(
@@ -37,9 +37,9 @@ class TearSheet:
                 "session",
                 pl.Series("equity", compounded_wealth(returns)),
                 pl.coalesce("gross", 1.0 - pl.col("cash")).alias("exposure"),  # of older runs, the gross is null
-                pl.Series("sharpe", rolling_sharpe(returns)).fill_nan(None),
-                pl.Series("volatility", rolling_volatility(returns)).fill_nan(None),
-                pl.Series("turnover", rolling_turnover(rows["turnover"].to_numpy())).fill_nan(None),
+                pl.Series("sharpe", rolling_sharpe(returns, periods_per_year)).fill_nan(None),
+                pl.Series("volatility", rolling_volatility(returns, periods_per_year)).fill_nan(None),
+                pl.Series("turnover", rolling_turnover(turnover, periods_per_year)).fill_nan(None),
             ),
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import sqrt
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,6 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
     sharpe_p_value,
 )
-from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
     AGAINST,
     Against,
@@ -34,6 +34,7 @@ from nvtrader_pipelines.evaluation.trials import (
     trials_in_period,
 )
 from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION, reported_period
+from nvtrader_pipelines.market.calendar import Calendars
 
 FloatArray = NDArray[np.float64]
 Bounds = Mapping[tuple[str, Against], tuple[float, float]]
@@ -84,7 +85,11 @@ def validate(trials: Trials, settings: ValidationSettings | None = None) -> Vali
 
 
 def validate_sources(
-    runs: pl.DataFrame, curves: pl.DataFrame, evaluations: pl.DataFrame, settings: ValidationSettings | None = None
+    runs: pl.DataFrame,
+    curves: pl.DataFrame,
+    evaluations: pl.DataFrame,
+    calendars: Calendars,
+    settings: ValidationSettings | None = None,
 ) -> Validation:
     """Validate the trials of every market source and period of verdicts.
 
@@ -92,6 +97,7 @@ def validate_sources(
         runs: run_id, source, experiment and validation_only of every trial ever run.
         curves: as for `trials.run_returns`.
         evaluations: run_id, period, first_session and last_session of the runs' verdicts; folds are ignored.
+        calendars: of the sources.
         settings: as for `validate`.
 
     Returns:
@@ -104,9 +110,9 @@ def validate_sources(
     experiments = runs.select("run_id", "experiment")
     found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for source, periods in periods_of(runs, evaluations).items():
-        own = runs.filter(pl.col("source") == source)
+        own, periods_per_year = runs.filter(pl.col("source") == source), calendars.of(source).periods_per_year
         for period in periods:
-            validated = validate(trials_in_period(own, returns, period), settings)
+            validated = validate(trials_in_period(own, returns, period, periods_per_year), settings)
             where = {"source": pl.lit(source), "period": pl.lit(period.name)}
             trials = validated.trials.join(experiments, on="run_id", how="left")
             found.append((trials.with_columns(**where), validated.overfitting.with_columns(**where)))
@@ -147,7 +153,7 @@ def _intervals(trials: Trials, settings: ValidationSettings) -> Bounds:
     for group in by_length.values():
         columns = list(product(group, AGAINST))
         returns = np.column_stack([trial.returns(against) for trial, against in columns])
-        draws = settings.intervals.draw(returns)
+        draws = settings.intervals.draw(returns, group[0].periods_per_year)
         for i, (trial, against) in enumerate(columns):
             found[trial.name, against] = draws.interval(i)
     return found
@@ -179,7 +185,7 @@ def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: fl
         all_notes = [*deflation.notes, *comparison.exclusion_notes(trial), *model_notes, *notes]
         row |= {
             "reference": reference[0] if reference else None,
-            "sharpe": trial.sharpe[against] * YEARLY,
+            "sharpe": trial.sharpe[against] * sqrt(trial.periods_per_year),
             "sharpe_low": low,
             "sharpe_high": high,
             "rademacher_lower": lower.get(trial.name),
@@ -211,7 +217,7 @@ def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[di
     try:
         moments = sharpe_moments(trial.returns(against))
         found = {"probabilistic_sharpe": probabilistic_sharpe_ratio(moments), "p_value": sharpe_p_value(moments)}
-        found |= deflation.apply(moments)
+        found |= deflation.apply(moments, trial.periods_per_year)
     except ValueError as error:
         return {}, [str(error)]
     if moments.sharpe <= 0.0:
@@ -226,7 +232,7 @@ def _alpha_and_beta(trial: Trial, against: Against) -> tuple[dict[str, float], l
     if reference is None:
         return {}, []
     try:
-        model = market_model(trial.net, reference[1])
+        model = market_model(trial.net, reference[1], trial.periods_per_year)
     except ValueError as error:
         return {}, [str(error)]
     found = {"alpha_per_year": model.alpha_per_year, "beta": model.beta}

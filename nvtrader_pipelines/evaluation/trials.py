@@ -15,7 +15,6 @@ from nvtrader_pipelines.evaluation.active import active_returns
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
 from nvtrader_pipelines.evaluation.statistics import varies
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 FloatArray = NDArray[np.float64]
 Days = NDArray[np.datetime64]
@@ -53,6 +52,7 @@ class Trial:
     anchor: FloatArray  # (T,)
     best_baseline_name: str
     anchor_name: str
+    periods_per_year: int  # of the market
     validation_only: bool = False  # policies were trained on sessions after their tests
 
     def __post_init__(self) -> None:
@@ -102,6 +102,7 @@ class SearchReturns:
     name: str  # of the configuration on its validation
     sessions: Days  # (T,)
     net: FloatArray | None  # (T,); None if they are not stored
+    periods_per_year: int  # of the market
     unranked_reason: None = None
 
     @cached_property
@@ -159,7 +160,7 @@ def deflation_trials(trials: Iterable[AnyTrial]) -> list[AnyTrial]:
     The Sharpe ratio of a few weeks is noise, and would inflate the variance that deflates all trials.
     """
     ranked = [trial for trial in trials if not trial.unranked_reason]
-    long = [trial for trial in ranked if len(trial.sessions) >= SESSIONS_PER_YEAR]
+    long = [trial for trial in ranked if len(trial.sessions) >= trial.periods_per_year]
     return long if len(long) >= 2 else ranked
 
 
@@ -199,7 +200,7 @@ class RunReturns:
     baselines: FloatArray  # (T, B)
     baseline_names: tuple[str, ...]
 
-    def trial(self, name: str, period: Period, *, validation_only: bool) -> Trial:
+    def trial(self, name: str, period: Period, periods_per_year: int, *, validation_only: bool) -> Trial:
         """Restrict the returns to a period, as a trial of this name."""
         inside = (self.sessions >= np.datetime64(period.first)) & (self.sessions <= np.datetime64(period.last))
         baselines, names = self.baselines[inside], self.baseline_names
@@ -213,6 +214,7 @@ class RunReturns:
             anchor=baselines[:, anchor],
             best_baseline_name=names[best],
             anchor_name=names[anchor],
+            periods_per_year=periods_per_year,
             validation_only=validation_only,
         )
 
@@ -254,7 +256,7 @@ def _returns(run_id: str, rows: pl.DataFrame) -> RunReturns:
     )
 
 
-def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trials:
+def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period, periods_per_year: int) -> Trials:
     """Trials in a period, each over its own sessions there.
 
     Runs are run_id and validation_only of every trial ever run on the market, in the order of the result; those without
@@ -264,10 +266,12 @@ def trials_of(runs: pl.DataFrame, curves: pl.DataFrame, period: Period) -> Trial
         ValueError: as `run_returns`, `Trial` and `Trials`.
     """
     own = curves.filter(pl.col("run_id").cast(pl.String).is_in(runs["run_id"].to_list()))
-    return trials_in_period(runs, run_returns(own), period)
+    return trials_in_period(runs, run_returns(own), period, periods_per_year)
 
 
-def trials_in_period(runs: pl.DataFrame, returns: Mapping[str, RunReturns], period: Period) -> Trials:
+def trials_in_period(
+    runs: pl.DataFrame, returns: Mapping[str, RunReturns], period: Period, periods_per_year: int
+) -> Trials:
     """Trials in a period from returns by run id; trials without returns or sessions count too.
 
     Raises:
@@ -275,7 +279,11 @@ def trials_in_period(runs: pl.DataFrame, returns: Mapping[str, RunReturns], peri
     """
     named: list[tuple[str, bool]] = runs.select("run_id", "validation_only").rows()
     return Trials(
-        known=tuple(returns[name].trial(name, period, validation_only=only) for name, only in named if name in returns),
+        known=tuple(
+            returns[name].trial(name, period, periods_per_year, validation_only=only)
+            for name, only in named
+            if name in returns
+        ),
         without_returns=tuple(name for name, _ in named if name not in returns),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from math import sqrt
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, effe
 from nvtrader_pipelines.evaluation.aggregates import MIN_SEEDS, interquartile_mean
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeDraws, SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
-from nvtrader_pipelines.evaluation.statistics import YEARLY, UndefinedStatisticError, sharpe_ratio, statistics_of
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, statistics_of
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 
 MIN_SESSIONS = 2  # for a standard deviation
@@ -33,6 +34,7 @@ class _Accounts:
     cost: NDArray[np.float64]  # (n, accounts), fraction of equity
     cash: NDArray[np.float64]  # (n, accounts), weight at the close
     names_held: NDArray[np.float64]  # (n, accounts), effective number after the last fill
+    periods_per_year: int
 
     def filter(self, rows: NDArray[np.bool_]) -> "_Accounts":
         """Restrict the accounts to some sessions."""
@@ -44,7 +46,11 @@ class _Accounts:
 
 
 def evaluate(
-    curves: pl.DataFrame, actions: pl.DataFrame, report_from: date | None, intervals: SharpeIntervals | None = None
+    curves: pl.DataFrame,
+    actions: pl.DataFrame,
+    report_from: date | None,
+    periods_per_year: int,
+    intervals: SharpeIntervals | None = None,
 ) -> pl.DataFrame:
     """Evaluate every account per period: each `fold`, `before_<year>`, `from_<year>` and `all`.
 
@@ -59,13 +65,14 @@ def evaluate(
         actions: a row per account and decision: policy, session and executed_weights, cash last; null where the order
             has not filled.
         report_from: first day of the period that is reported; None reports all sessions as one period.
+        periods_per_year: sessions a year of the market.
         intervals: bootstrap of Sharpe ratios; None takes the defaults.
 
     Raises:
         ValueError: if there is no account, a number is missing, the accounts do not cover the same sessions once each,
             or one has a session before its first fill.
     """
-    accounts = _accounts(curves, actions)
+    accounts = _accounts(curves, actions, periods_per_year)
     resampling = intervals or SharpeIntervals()
     rows = [
         row
@@ -76,7 +83,7 @@ def evaluate(
     return pl.DataFrame(rows, schema=EVALUATION, orient="row")
 
 
-def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
+def _accounts(curves: pl.DataFrame, actions: pl.DataFrame, periods_per_year: int) -> _Accounts:
     """Align the curves in columns, accounts in order of appearance."""
     _require_numbers(curves)
     accounts = curves.select("policy", "kind").unique(maintain_order=True)
@@ -98,6 +105,7 @@ def _accounts(curves: pl.DataFrame, actions: pl.DataFrame) -> _Accounts:
         sessions=sessions["session"].to_numpy().astype("datetime64[D]"),
         folds=sessions["fold"].to_numpy().astype(np.int64),
         **{name: columns(name) for name in _VALUES},
+        periods_per_year=periods_per_year,
     )
 
 
@@ -139,8 +147,9 @@ def _periods(accounts: _Accounts, report_from: date | None) -> list[tuple[str, i
 
 
 def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
-    draws = intervals.draw(accounts.net_return)
-    found = [statistics_of(column) for column in accounts.net_return.T]
+    periods_per_year, yearly = accounts.periods_per_year, sqrt(accounts.periods_per_year)
+    draws = intervals.draw(accounts.net_return, periods_per_year)
+    found = [statistics_of(column, periods_per_year) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
     of_period = {
         "period": period[0],
@@ -149,7 +158,8 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
         "last_session": accounts.sessions[-1].item(),
         "n_sessions": n_sessions,
     }
-    sharpes = [sharpe_ratio(column) for column in accounts.net_return.T]
+    sharpes = [sharpe_ratio(column, periods_per_year) for column in accounts.net_return.T]
+    errors = [iid_standard_error(sharpe / yearly, n_sessions) * yearly for sharpe in sharpes]
     seed_figures = _interquartile_figures(accounts)
     return [
         {
@@ -158,10 +168,10 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
             **of_period,
             **found[i],
             **dict(zip(("sharpe_low", "sharpe_high"), draws.interval(i), strict=True)),
-            "sharpe_error": iid_standard_error(sharpes[i] / YEARLY, n_sessions) * YEARLY,
-            **_lo_bounds(accounts.net_return[:, i]),
-            "turnover_per_year": turnover_per_year(accounts.turnover[:, i]),
-            "cost_per_year": cost_per_year(accounts.cost[:, i]),
+            "sharpe_error": errors[i],
+            **_lo_bounds(accounts.net_return[:, i], periods_per_year),
+            "turnover_per_year": turnover_per_year(accounts.turnover[:, i], periods_per_year),
+            "cost_per_year": cost_per_year(accounts.cost[:, i], periods_per_year),
             "exposure": exposure(accounts.cash[:, i]),
             "effective_names": float(accounts.names_held[:, i].mean()),
             **(seed_figures if accounts.kinds[i] == "ensemble" else {}),
@@ -171,10 +181,10 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
     ]
 
 
-def _lo_bounds(returns: NDArray[np.float64]) -> Mapping[str, float]:
+def _lo_bounds(returns: NDArray[np.float64], periods_per_year: int) -> Mapping[str, float]:
     """Bounds of the annual Sharpe ratio by Lo (2002); empty for constant returns."""
     try:
-        interval = lo_interval(returns)
+        interval = lo_interval(returns, periods_per_year)
     except UndefinedStatisticError:
         return {}
     return {"lo_low": interval.low, "lo_high": interval.high}
@@ -190,7 +200,7 @@ def _interquartile_figures(accounts: _Accounts) -> Mapping[str, float]:
         return {}
     folds = [accounts.folds == fold for fold in np.unique(accounts.folds)]
     scores = [
-        [sharpe_ratio(accounts.net_return[during, i]) for i in seeds]
+        [sharpe_ratio(accounts.net_return[during, i], accounts.periods_per_year) for i in seeds]
         for during in folds
         if during.sum() >= MIN_SESSIONS
     ]

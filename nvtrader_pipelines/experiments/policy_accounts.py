@@ -206,7 +206,10 @@ def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
     ]
     curves = backtest(plan.panel, plan.spec.environment, [held_out], seeds).equity_curves
     returns = curves.partition_by("policy", as_dict=True)
-    sharpe = {seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy()) for seed in plan.spec.seeds}
+    periods_per_year = plan.panel.calendar.periods_per_year
+    sharpe = {
+        seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy(), periods_per_year) for seed in plan.spec.seeds
+    }
     return SeedChoice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
 
 

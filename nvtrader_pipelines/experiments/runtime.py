@@ -255,7 +255,7 @@ def evaluate_run(plan: RunPlan, equity_curves: pl.DataFrame, action_logs: pl.Dat
     """Evaluate every account per period; of replays and forward runs, only over all sessions."""
     if equity_curves["session"].n_unique() < MIN_SESSIONS:
         return pl.DataFrame(schema=EVALUATION)
-    verdict = evaluate(equity_curves, action_logs, plan.spec.report_from)
+    verdict = evaluate(equity_curves, action_logs, plan.spec.report_from, plan.panel.calendar.periods_per_year)
     return verdict if plan.kind == "walk_forward" else verdict.filter(pl.col("period") == "all")
 
 

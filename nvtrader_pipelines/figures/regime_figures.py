@@ -25,7 +25,7 @@ from nvtrader_pipelines.figures.canvas import (
     panel,
     readable,
 )
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
+from nvtrader_pipelines.market.calendar import Calendars
 
 HINDSIGHT = "Regimes are labeled with hindsight: they show where a policy earned, but no policy could have known them."
 RANKS = "Labeled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
@@ -39,17 +39,17 @@ _COLORS = {
     "strong_up": BLUE,
 }
 _BAR_COLORS = (BLUE, ORANGE, GREEN)
-_NEWEST = 3 * SESSIONS_PER_YEAR  # sessions in the lower panel, at most a third of the history
+_NEWEST_YEARS = 3  # in the lower panel, at most a third of the history
 _WIDE = 5.0  # ratio of highest to lowest level from which 1-2-5 ticks suffice
 _GROUP = 0.8  # share of a regime's width taken by bars
 
 
-def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> Picture:
+def regimes_figure(rows: pl.DataFrame, title: str, periods_per_year: int, note: str | None = RANKS) -> Picture:
     """Draw one source's index in the colors of its `gold.regimes`, and its newest years."""
     figure = new_figure(title, note)
     ordered = rows.sort("session")
     whole, newest = panel(figure, 0.095, 0.57, 0.745, 0.88), panel(figure, 0.095, 0.13, 0.745, 0.49)
-    part = ordered.tail(min(_NEWEST, len(ordered) // 3))
+    part = ordered.tail(min(_NEWEST_YEARS * periods_per_year, len(ordered) // 3))
     for axes, shown in ((whole, ordered), (newest, part)):
         _draw_index(axes, shown)
         axes.set_yscale("log")
@@ -58,14 +58,18 @@ def regimes_figure(rows: pl.DataFrame, title: str, note: str | None = RANKS) -> 
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}x"))
         axes.xaxis_date()
         axes.yaxis.set_major_locator(_ticks(shown["index_level"]))
-    _key_to_regimes(figure, ordered)
+    _key_to_regimes(figure, ordered, periods_per_year)
     return Picture(figure)
 
 
-def regimes_figures(rows: pl.DataFrame) -> dict[str, Picture]:
+def regimes_figures(rows: pl.DataFrame, calendars: Calendars) -> dict[str, Picture]:
     """Draw the regimes of each source, by source name."""
     return {
-        source: regimes_figure(rows.filter(pl.col("source") == source), f"Regimes of the market {readable(source)}")
+        source: regimes_figure(
+            rows.filter(pl.col("source") == source),
+            f"Regimes of the market {readable(source)}",
+            calendars.of(source).periods_per_year,
+        )
         for source in rows["source"].unique().sort()
     }
 
@@ -109,7 +113,7 @@ def _draw_index(axes: Axes, ordered: pl.DataFrame) -> None:
         axes.axvspan(float(days[start]), float(days[end]), color=colors[start], alpha=0.18, linewidth=0, zorder=0)
 
 
-def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
+def _key_to_regimes(figure: Figure, ordered: pl.DataFrame, periods_per_year: int) -> None:
     """Write name, share, segments and annual return of each regime, best on top."""
     found = (
         ordered.group_by("regime")
@@ -119,7 +123,7 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame) -> None:
     for k, (regime, count, n_segments, mean, _) in enumerate(found.iter_rows()):
         top = 0.84 - 0.17 * k
         figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
-        yearly = f"mean {SESSIONS_PER_YEAR * mean:+.0%} per year"
+        yearly = f"mean {periods_per_year * mean:+.0%} per year"
         text = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
         figure.text(0.785, top - 0.015, text, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
 

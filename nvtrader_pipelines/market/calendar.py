@@ -159,7 +159,6 @@ class TradingCalendar:
 
 
 NEW_YORK = TradingCalendar("XNYS")
-SESSIONS_PER_YEAR = 252
 
 
 @dataclass(frozen=True)

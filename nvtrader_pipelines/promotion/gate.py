@@ -13,7 +13,6 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
 
 FloatArray = NDArray[np.float64]
@@ -33,6 +32,7 @@ class TrackRecord:
     sessions: SessionDays  # (T,), ascending
     net: FloatArray  # (T,)
     baselines: Mapping[str, FloatArray]  # each (T,)
+    periods_per_year: int
     period: str = "all"  # of the sessions: from_<year>, or all without a reported period
     terms: Mapping[str, str] = field(default_factory=dict)  # market, fills and costs in words
 
@@ -127,7 +127,7 @@ class PromotionGate(Component):
 
     rule: Literal["lower_bound", "best_sharpe"] = "lower_bound"
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
-    least_sessions: int = Field(default=SESSIONS_PER_YEAR, ge=2)  # that both were tested on
+    least_sessions: int = Field(default=252, ge=2)  # that both were tested on
     require_deflated: bool = False  # also a deflated information ratio of .95, which is always shown
 
     @property
@@ -184,13 +184,14 @@ class PromotionGate(Component):
         )
         if not varies(own):
             return verdict
-        best = max(baselines, key=lambda name: sharpe_ratio(baselines[name]))
+        periods_per_year = candidate.periods_per_year
+        best = max(baselines, key=lambda name: sharpe_ratio(baselines[name], periods_per_year))
         against: list[tuple[Opponent, str, FloatArray]] = [("baseline", best, baselines[best])]
         if active is not None:
             against.insert(0, ("active", active.name, active.restrict_to(common)[0]))
-        differences = self._differences(own, against)
+        differences = self._differences(own, against, periods_per_year)
         is_deflated_enough = deflated is not None and deflated >= MIN_DEFLATED
-        sharpe = sharpe_ratio(own)
+        sharpe = sharpe_ratio(own, periods_per_year)
         passed = self._is_better(sharpe, differences) and (is_deflated_enough or not self.require_deflated)
         figures = "; ".join([*(each.sentence for each in differences), self._format_deflated(deflated)])
         sessions = f"{len(common)} sessions{candidate.period_suffix}, {first} to {last}"
@@ -206,17 +207,17 @@ class PromotionGate(Component):
         return all(each.difference > 0.0 for each in differences if each.against == "active") and sharpe > 0.0
 
     def _differences(
-        self, own: FloatArray, against: list[tuple[Opponent, str, FloatArray]]
+        self, own: FloatArray, against: list[tuple[Opponent, str, FloatArray]], periods_per_year: int
     ) -> tuple[SharpeDifference, ...]:
         """Difference to every opponent; each draw resamples the same sessions for all of them."""
         returns = np.column_stack([own, *(each for _, _, each in against)])
-        draws = self.intervals.draw(returns)
-        found = []
+        draws = self.intervals.draw(returns, periods_per_year)
+        found, of_own = [], sharpe_ratio(own, periods_per_year)
         for place, (opponent, name, theirs) in enumerate(against, start=1):
-            sharpe = sharpe_ratio(theirs)
+            sharpe = sharpe_ratio(theirs, periods_per_year)
             spread, other = own.std(), theirs.std()
             same = np.abs(own * other - theirs * spread).max() < NO_ACTIVE_SPREAD * spread * other
-            figures = (0.0, 0.0, 0.0) if same else (sharpe_ratio(own) - sharpe, *draws.difference(0, place))
+            figures = (0.0, 0.0, 0.0) if same else (of_own - sharpe, *draws.difference(0, place))
             found.append(SharpeDifference(opponent, name, sharpe, *figures, self.intervals.confidence_level))
         return tuple(found)
 

@@ -14,6 +14,7 @@ from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.calendar import Calendars
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.promotion.active_policy import (
     ActivePolicy,
@@ -44,6 +45,7 @@ from nvtrader_pipelines.storage.documents import read_document, validate_documen
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTION_DECISIONS, RUNS, VALIDATION
@@ -256,6 +258,7 @@ class _Judge:
             sessions=own["session"].to_numpy().astype("datetime64[D]"),
             net=own["net_return"].to_numpy(),
             baselines={str(name): each["net_return"].to_numpy() for (name,), each in sorted(baselines.items())},
+            periods_per_year=self._calendars.of(spec.market.source).periods_per_year,
             period=period,
             terms=_trading_terms(spec),
         )
@@ -287,6 +290,10 @@ class _Judge:
     def _judged_runs(self) -> set[str]:
         """Runs with the row that is written last."""
         return set(self.store.tables.read(RUNS, columns=["run_id"])["run_id"])
+
+    @cached_property
+    def _calendars(self) -> Calendars:
+        return read_calendars(self.store.tables)
 
     @cached_property
     def _validation(self) -> pl.DataFrame:

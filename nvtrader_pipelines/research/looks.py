@@ -13,7 +13,6 @@ from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged, returns_name
@@ -44,7 +43,7 @@ NOTHING_FOUND = "nothing found"
 PLAIN = {"equal weight": EqualWeight(), "buy and hold": BuyAndHold()}  # baselines that a winner must beat
 N_BLOCKS = 10  # of the probability of backtest overfitting: 252 combinations
 POLL_SECONDS = 0.5
-MIN_FRESH_SESSIONS = 2 * SESSIONS_PER_YEAR  # of a window with an allowance of its own after one that was looked at
+MIN_FRESH_YEARS = 2  # of a window with an allowance of its own after one that was looked at
 N_ATTEMPTS = 2  # of a training of the base, a rerun or a look, whose process may be killed
 
 
@@ -111,7 +110,8 @@ class Close:
 
     def _count_looks(self, windows: Iterable[SealedWindow]) -> int:
         sealed = self.windows.sealed
-        return count_looks(self.sealed_window, sealed.test_last - sealed.test_first + 1, windows)
+        n_years = (sealed.test_last - sealed.test_first + 1) / self.panel.calendar.periods_per_year
+        return count_looks(self.sealed_window, n_years, windows)
 
     @property
     def _is_fresh(self) -> bool:
@@ -133,8 +133,9 @@ class Close:
         for name, rule in PLAIN.items():
             rebal_freq = sides["base"].environment.rebal_freq
             returns[name] = walk_policy(self.panel, self.windows.sealed, rule.start(), rebal_freq)[None]
-        leads = {side: lead_of(returns["kept"], returns[side]) for side in ("base", *PLAIN)}
-        verdict = LookVerdict(look, leads.pop("base"), leads)
+        years = self.panel.calendar.periods_per_year
+        leads = {side: lead_of(returns["kept"], returns[side], years) for side in ("base", *PLAIN)}
+        verdict = LookVerdict(look, leads.pop("base"), leads, years)
         if verdict.outcome is Outcome.WINNER:
             self._write_policies(winner, results["kept"])
         if verdict.outcome is not Outcome.NOT_CONFIRMED:
@@ -196,7 +197,7 @@ class Close:
         }
 
 
-def count_looks(window: SealedWindow, n_sessions: int, windows: Iterable[SealedWindow]) -> int:
+def count_looks(window: SealedWindow, n_years: float, windows: Iterable[SealedWindow]) -> int:
     """Number of earlier looks that have spent a part of a window's allowance for false claims.
 
     These are the looks at data of the window. A window of less than two years has no allowance of its own: it
@@ -204,10 +205,10 @@ def count_looks(window: SealedWindow, n_sessions: int, windows: Iterable[SealedW
 
     Args:
         window: to look at.
-        n_sessions: its length.
+        n_years: its length.
         windows: those of earlier looks.
     """
-    has_own = n_sessions >= MIN_FRESH_SESSIONS
+    has_own = n_years >= MIN_FRESH_YEARS
     return sum(
         earlier.source == window.source
         and not earlier.symbols.isdisjoint(window.symbols)

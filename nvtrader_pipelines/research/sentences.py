@@ -6,7 +6,6 @@ from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.journal import TrialRerun
 from nvtrader_pipelines.research.verdict import (
     ALLOWANCE,
-    BLOCKS_PER_YEAR,
     LookVerdict,
     Outcome,
     SearchState,
@@ -101,7 +100,7 @@ def format_sharpe(value: float) -> str:
 
 def _winner(number: int, verdict: LookVerdict, *, is_fresh: bool) -> str:
     look, base = verdict.look, verdict.over_base
-    years = f"{base.n_blocks / BLOCKS_PER_YEAR:.1f}".removesuffix(".0")
+    years = f"{verdict.n_years:.1f}".removesuffix(".0")
     leads = [f"the base by {format_sharpe(base.difference)} ({_confidence(look)} {_interval(base, look)})"]
     for name, lead in verdict.over_plain.items():
         leads.append(f"{name} by {format_sharpe(lead.difference)} ({_interval(lead, look)})")

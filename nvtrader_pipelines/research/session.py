@@ -320,7 +320,7 @@ class Search:
             spec_hash=self._base.trial.trial_hash,
             knobs=self._base.trial.knobs,
             seeds=BASE_SEEDS,
-            sharpes=tuple(map(sharpe_ratio, returns)),
+            sharpes=tuple(map(self._sharpe, returns)),
             max_drawdown=max_drawdown(returns.mean(axis=0)),
             **_ending(seconds),
         )
@@ -343,7 +343,7 @@ class Search:
             self._lead(returns),
             result.seconds,
             status="judged",
-            sharpe=sharpe_ratio(result.returns),
+            sharpe=self._sharpe(result.returns),
             max_drawdown=max_drawdown(result.returns),
             fold_sharpes=result.fold_sharpes,
         )
@@ -426,7 +426,7 @@ class Search:
             returns = np.array([part.returns for part in parts])
             self._folder.write_returns(f"{returns_name(trial)}-fresh", returns)
             lead = self._lead(np.concatenate([self._folder.read_returns(returns_name(trial)), returns]))
-            first, second = map(sharpe_ratio, returns)
+            first, second = map(self._sharpe, returns)
             reruns = Reruns((first, second), lead)
         self._state, decision = judge_reruns(state, key, reruns)
         figures = {name: getattr(decision, name) for name in ("bar", "seed_deviation", "fresh_lead", "required_lead")}
@@ -446,7 +446,10 @@ class Search:
 
     def _lead(self, returns: Returns) -> Lead:
         """Lead of returns (n_seeds, n) over the base."""
-        return lead_of(returns, self._folder.read_returns("base"))
+        return lead_of(returns, self._folder.read_returns("base"), self._panel.calendar.periods_per_year)
+
+    def _sharpe(self, returns: Returns) -> float:
+        return sharpe_ratio(returns, self._panel.calendar.periods_per_year)
 
     def _count_earlier(self) -> frozenset[str]:
         """Configurations of other sessions and runs."""

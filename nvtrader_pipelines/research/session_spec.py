@@ -12,7 +12,6 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, Seed
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram
@@ -115,11 +114,12 @@ class SearchWindows:
             panel.index_of(np.datetime64(spec.sealed_from)),
             len(days),
         )
-        require_sealed_window(end - sealed)
+        year = panel.calendar.periods_per_year
+        require_sealed_window(end - sealed, year)
         n_validation, n_training = sealed - first, first - purge
-        if n_validation < SESSIONS_PER_YEAR or n_training < SESSIONS_PER_YEAR:
+        if n_validation < year or n_training < year:
             raise ValueError(
-                f"a search needs a year of sessions ({SESSIONS_PER_YEAR}) to train and one to validate before it is "
+                f"a search needs a year of sessions ({year}) to train and one to validate before it is "
                 f"sealed, but {days[0]} to {spec.sealed_from} leave {max(0, n_training)} and {max(0, n_validation)} "
                 f"with a validation from {spec.validation_from}; bring a longer history, or set other days"
             )
@@ -168,5 +168,5 @@ def default_windows(panel: MarketPanel, report_from: date | None, sealed_from: d
     days, sealed_day = panel.sessions, sealed_from or report_from
     sealed = len(days) * 2 // 3 if sealed_day is None else panel.index_of(np.datetime64(sealed_day))
     sealed = min(sealed, len(days) - 1)
-    first = max(sealed - VALIDATION_YEARS * SESSIONS_PER_YEAR, sealed // 2)
+    first = max(sealed - VALIDATION_YEARS * panel.calendar.periods_per_year, sealed // 2)
     return days[first].item(), sealed_from or days[sealed].item()

@@ -88,7 +88,7 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
         for fold in job.folds:
             policy, archives[fold.index] = _fold_policy(plan, fold, job.seed)
             returns.append(walk_policy(panel, fold, policy, job.spec.environment.rebal_freq))
-            sharpes.append(sharpe_ratio(returns[-1]))
+            sharpes.append(sharpe_ratio(returns[-1], panel.calendar.periods_per_year))
             is_pruned = is_worse(sharpes[-1]) and len(sharpes) < len(job.folds)
             if is_pruned:
                 break

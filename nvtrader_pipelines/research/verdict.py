@@ -10,13 +10,11 @@ from statistics import fmean, variance
 import scipy  # its parts are imported when they are first used
 
 from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE, Lead, luck_bar, t_quantile
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 ALLOWANCE = 0.05  # probability of a false claim, over all looks at one sealed window
 N_FINALISTS = 5  # trials considered for reruns at the close: the order by one seed is noisy
 SEED_SPREADS = 2.0  # standard errors of seed noise by which fresh seeds must beat the base
 POWER = 0.8  # of the smallest lead that a look confirms
-BLOCKS_PER_YEAR = SESSIONS_PER_YEAR / BLOCK_SIZE
 
 
 class Standing(StrEnum):
@@ -146,6 +144,12 @@ class LookVerdict:
     look: int
     over_base: Lead
     over_plain: Mapping[str, Lead]  # by name of the plain baseline
+    periods_per_year: int
+
+    @property
+    def n_years(self) -> float:
+        """Length of the sealed window."""
+        return self.over_base.n_blocks * BLOCK_SIZE / self.periods_per_year
 
     @property
     def not_beaten(self) -> list[str]:
@@ -228,11 +232,11 @@ def smallest_visible_lead(validated: Lead, n_sealed: int, look: int) -> float:
     return smallest_confirmed_lead(validated.standard_error * sqrt(validated.n_blocks / n_blocks), n_blocks, look)
 
 
-def require_sealed_window(n_sessions: int) -> None:
+def require_sealed_window(n_sessions: int, periods_per_year: int) -> None:
     """Raise a ValueError if a sealed window is too short for a t of its blocks."""
-    if n_sessions < SESSIONS_PER_YEAR:
+    if n_sessions < periods_per_year:
         raise ValueError(
-            f"a sealed window must have a year of sessions ({SESSIONS_PER_YEAR}) or more, but has {n_sessions}; "
+            f"a sealed window must have a year of sessions ({periods_per_year}) or more, but has {n_sessions}; "
             "seal it from an earlier day"
         )
 

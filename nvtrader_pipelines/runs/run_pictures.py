@@ -26,6 +26,7 @@ from nvtrader_pipelines.figures import (
 from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.picture_files import write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAJECTORIES
@@ -65,17 +66,24 @@ def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.Da
     return shared, None
 
 
+def shared_periods_per_year(store: Store, runs: Sequence[LedgerRun]) -> int:
+    """Sessions a year that the markets of runs share: those of the market with the fewest."""
+    calendars = read_calendars(store.tables)
+    return min(calendars.of(run.source).periods_per_year for run in runs)
+
+
 def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> SharedSessions:
     """Draw equity, drawdown and rolling Sharpe ratio of runs over shared sessions, if any."""
     shared, problem = read_shared_sessions(store, runs)
     if problem:
         return SharedSessions(NO_FIGURES, None, f"no picture: {problem}")
-    figures = shared_figures(shared)
+    periods_per_year = shared_periods_per_year(store, runs)
+    figures = shared_figures(shared, periods_per_year)
     first, last = figures.select("first_session", "last_session").row(0)
     title = f"{len(runs)} runs on their {shared['session'].n_unique():,} shared sessions, {first} to {last}"
     markets = list(dict.fromkeys(run.source for run in runs))
     note = f"The runs are of different markets: {', '.join(markets)}." if len(markets) > 1 else None
-    write_picture(path, comparison_figure(shared_curves(shared), title, note))
+    write_picture(path, comparison_figure(shared_curves(shared, periods_per_year), title, note))
     return SharedSessions(figures, path, None)
 
 
@@ -124,7 +132,8 @@ def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:
             f"a tear sheet needs the sessions that {ref.policy} walked in run {short_id(ref.run_id)}, but there are "
             f"none; {remedy}"
         )
-    return TearSheet.of(curve)
+    source = store.ledger.run(ref.run_id).source
+    return TearSheet.of(curve, read_calendars(store.tables).of(source).periods_per_year)
 
 
 def tear_sheet_path(store: Store, ref: PolicyRef) -> Path:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from math import sqrt
 
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -34,6 +34,7 @@ from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
@@ -162,7 +163,7 @@ def _meter() -> Meter:
 def _read_population(store: Store, contest: Contest) -> TrialPopulation:
     """Read the completed trials of the source, within the contest window, and the external attempts."""
     runs = trial_runs(store).filter(pl.col("source") == contest.source)
-    trials = trials_of(runs, trial_curves(store, runs), Period("all", *contest.window))
+    trials = trials_of(runs, trial_curves(store, runs), Period("all", *contest.window), contest.periods_per_year)
     return TrialPopulation.of(trials, contest.n_sessions, external_attempts(store, contest.source))
 
 
@@ -175,9 +176,10 @@ def external_attempts(store: Store, source: str) -> dict[str, float | None]:
     rows = store.tables.read(SCORECARDS, {"source": [source]}, columns)
     rows = rows.filter(pl.col("kind").is_in(list(EXTERNAL_KINDS)), pl.col("sharpe").is_not_null())
     found: dict[str, float | None] = {}
+    yearly = sqrt(read_calendars(store.tables).of(source).periods_per_year)
     for row in rows.sort("judged_at", "entrant").iter_rows(named=True):
         attempt, active = attempt_id(json.loads(row["document"])["configuration"]), row["information_ratio"]
-        found[attempt] = found.get(attempt) if active is None else active / YEARLY
+        found[attempt] = found.get(attempt) if active is None else active / yearly
     return found
 
 

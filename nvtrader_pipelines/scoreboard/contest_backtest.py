@@ -240,12 +240,13 @@ def run_contest_backtest(entrant: Entrant, panel: MarketPanel, contest: Contest,
         peak = max(peak, meter.memory())
         n_acted += _timing_acted(entrant.untimed_twin, step.decisions[0])
     seconds, record = meter.clock() - began, steps.result
-    openings = [
-        sharpe_ratio(backtest(panel, environment, window, [other], first_hold).equity_curves["net_return"].to_numpy())
+    others = [
+        backtest(panel, environment, window, [other], first_hold).equity_curves
         for first_hold in range(1, entrant.rebal_freq)
         for other in [PolicyAccount(entrant.name, kind, (None,), (entrant.open(panel, contest.window),))]
     ]
     curves = record.equity_curves.select(list(EQUITY))
+    openings = [sharpe_ratio(each["net_return"].to_numpy(), contest.periods_per_year) for each in (*others, curves)]
     untimed_curves = None
     if entrant.untimed_twin is not None:
         twin = PolicyAccount(entrant.name, kind, (None,), (entrant.untimed_twin.open(panel, contest.window),))
@@ -258,7 +259,7 @@ def run_contest_backtest(entrant: Entrant, panel: MarketPanel, contest: Contest,
         seconds=seconds,
         latencies=np.array(policy.latencies),
         peak_memory=peak,
-        openings=(*openings, sharpe_ratio(curves["net_return"].to_numpy())),
+        openings=tuple(openings),
         n_acted=n_acted,
         untimed_curves=untimed_curves,
     )

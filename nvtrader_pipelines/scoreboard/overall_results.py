@@ -19,6 +19,7 @@ from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.judgements import Result
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, VALIDATION
 
@@ -65,7 +66,8 @@ def _compute_prudex(store: Store) -> Result:
 
 def _compute_validation(store: Store) -> Result:
     runs = trial_runs(store)
-    judged = validate_sources(runs, trial_curves(store, runs), store.tables.read(EVALUATIONS))
+    curves, evaluations = trial_curves(store, runs), store.tables.read(EVALUATIONS)
+    judged = validate_sources(runs, curves, evaluations, read_calendars(store.tables))
     return Result(None, {VALIDATION.table: judged.trials, OVERFITTING.table: judged.overfitting})
 
 

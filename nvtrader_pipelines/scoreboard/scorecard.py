@@ -14,7 +14,7 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
-from nvtrader_pipelines.market.calendar import NEW_YORK, CalendarName
+from nvtrader_pipelines.market.calendar import NEW_YORK, CalendarName, TradingCalendar
 from nvtrader_pipelines.portfolio.costs import CostModel
 
 FORMAT: Final = 1
@@ -62,6 +62,11 @@ class Contest(ScorecardPart):
     def window(self) -> tuple[date, date]:
         """First and last session scored."""
         return self.first_session, self.last_session
+
+    @property
+    def periods_per_year(self) -> int:
+        """Sessions a year."""
+        return TradingCalendar(self.calendar).periods_per_year
 
 
 class TrainingSpan(ScorecardPart):

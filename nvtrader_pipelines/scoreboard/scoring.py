@@ -199,11 +199,11 @@ def score_runs(
 ) -> list[Scorecard]:
     """Build a card for each contest run; the best baseline is one of the runs."""
     curves = pl.concat([each.curves for each in runs])
-    verdict = evaluate(curves, pl.concat(_pad_weights(runs)), contest.first_session)
+    verdict = evaluate(curves, pl.concat(_pad_weights(runs)), contest.first_session, contest.periods_per_year)
     whole = verdict.filter(pl.col("period") == "all").rows_by_key("policy", named=True, unique=True)
     net = {each.entrant.name: each.curves["net_return"].to_numpy() for each in runs}
     best = {name: baseline for name in net if isinstance(baseline := whole[name]["best_baseline"], str)}
-    intervals = _information_ratio_intervals(net, best)
+    intervals = _information_ratio_intervals(net, best, contest.periods_per_year)
     attempts = {}
     for each in runs:
         if each.entrant.kind in EXTERNAL_KINDS:
@@ -213,7 +213,9 @@ def score_runs(
     return [
         _build_card(contest, each, whole[each.entrant.name], judged_at).model_copy(
             update={
-                "inference": _infer(each.entrant, net, best.get(each.entrant.name), intervals, population),
+                "inference": _infer(
+                    each.entrant, net, best.get(each.entrant.name), intervals, population, contest.periods_per_year
+                ),
                 "stress": stress.get(each.entrant.name, ()),
             }
         )
@@ -292,12 +294,13 @@ def _float(value: object) -> float | None:
 
 
 def _information_ratio_intervals(
-    net: Mapping[str, FloatArray], best: Mapping[str, str]
+    net: Mapping[str, FloatArray], best: Mapping[str, str], periods_per_year: int
 ) -> dict[str, tuple[float, float]]:
     """Intervals of the information ratios against the best baselines, from the same draws."""
     if not best:
         return {}
-    draws = SharpeIntervals().draw(np.column_stack([active_returns(net[name], net[best[name]]) for name in best]))
+    active = np.column_stack([active_returns(net[name], net[best[name]]) for name in best])
+    draws = SharpeIntervals().draw(active, periods_per_year)
     return {name: draws.interval(column) for column, name in enumerate(best)}
 
 
@@ -307,6 +310,7 @@ def _infer(
     best: str | None,
     intervals: Mapping[str, tuple[float, float]],
     population: TrialPopulation,
+    periods_per_year: int,
 ) -> Inference:
     """Infer from one entrant's returns; a statistic that cannot be computed is null, with a note."""
     own, notes = net[entrant.name], []
@@ -326,7 +330,7 @@ def _infer(
     return Inference(
         probabilistic_sharpe=probabilistic,
         best_baseline=best,
-        information_ratio=Metric(value=sharpe_ratio(active), low=low, high=high),
+        information_ratio=Metric(value=sharpe_ratio(active, periods_per_year), low=low, high=high),
         deflated_information_ratio=deflated,
         n_trials=deflation.n_trials,
         note="; ".join([*notes, *deflation.notes]),

@@ -21,10 +21,11 @@ def timing_effect(run: ContestRun) -> TimingEffect | None:
         return None
     curves = (run.curves, run.untimed_curves)
     returns = np.column_stack([curve["net_return"].to_numpy() for curve in curves])
-    drawn = SharpeIntervals().draw(returns)
-    sharpe, other = (sharpe_ratio(returns[:, i]) for i in PAIR)
+    periods_per_year = run.panel.calendar.periods_per_year
+    drawn = SharpeIntervals().draw(returns, periods_per_year)
+    sharpe, other = (sharpe_ratio(returns[:, i], periods_per_year) for i in PAIR)
     drawdowns = [max_drawdown(returns[:, i]) for i in PAIR]
-    turnovers = [turnover_per_year(curve["turnover"].to_numpy()) for curve in curves]
+    turnovers = [turnover_per_year(curve["turnover"].to_numpy(), periods_per_year) for curve in curves]
     low, high = drawn.difference(*PAIR)
     difference = Metric(value=sharpe - other, low=low, high=high)
     return TimingEffect(

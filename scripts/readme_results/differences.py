@@ -1,6 +1,7 @@
 """How one account differs from another on the same sessions, each difference with its interval."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,11 @@ from nvtrader_pipelines.evaluation.statistics import (
     expected_shortfall,
     sharpe_ratio,
 )
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
+from nvtrader_pipelines.market.calendar import NEW_YORK
 
 FloatArray = NDArray[np.float64]
 STATISTICS = ("sharpe", "volatility", "cvar", "exposure")
+YEAR = NEW_YORK.periods_per_year
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,19 @@ def paired_differences(
     how = intervals or SharpeIntervals()
     drawn = _draw_risks(net_returns, cash, how)
     bounds = {name: percentile_interval(values[:, 0] - values[:, 1], how.confidence_level) for name, values in drawn}
-    bounds["sharpe"] = how.draw(net_returns).difference(0, 1)
-    measures = {"sharpe": sharpe_ratio, "volatility": annual_volatility, "cvar": expected_shortfall}
+    bounds["sharpe"] = how.draw(net_returns, YEAR).difference(0, 1)
+    measures = {
+        "sharpe": partial(sharpe_ratio, periods_per_year=YEAR),
+        "volatility": partial(annual_volatility, periods_per_year=YEAR),
+        "cvar": expected_shortfall,
+    }
     points = {name: measure(net_returns[:, 0]) - measure(net_returns[:, 1]) for name, measure in measures.items()}
     points["exposure"] = exposure(cash[:, 0]) - exposure(cash[:, 1])
     own, other = net_returns.T
     return Differences(
         **{name: Interval(points[name], *bounds[name]) for name in STATISTICS},
-        information_ratio=sharpe_ratio(active_returns(own, other)),
-        model=market_model(own, other),
+        information_ratio=sharpe_ratio(active_returns(own, other), YEAR),
+        model=market_model(own, other, YEAR),
     )
 
 
@@ -67,7 +73,7 @@ def _draw_risks(net_returns: FloatArray, cash: FloatArray, how: SharpeIntervals)
     volatility, cvar, exposed = [], [], []
     for counts in how.counts(n):
         variance = (counts @ residuals**2 - (counts @ residuals) ** 2 / n) / (n - 1)
-        volatility.append(np.sqrt(np.maximum(variance, 0.0) * SESSIONS_PER_YEAR))
+        volatility.append(np.sqrt(np.maximum(variance, 0.0) * YEAR))
         cvar.append(np.column_stack([_cvar_of_draws(returns, counts) for returns in net_returns.T]))
         exposed.append(1.0 - counts @ cash / n)
     parts = {"volatility": volatility, "cvar": cvar, "exposure": exposed}

@@ -57,7 +57,7 @@ class Returns:
         days = synthetic_sessions(len(self.net))
         columns = zip(self.net.T, self.best_baseline.T, self.anchor.T, strict=True)
         known = [
-            Trial(f"run-{i}", days, *returns, best_baseline_name="minimum_variance", anchor_name="equal_weight")
+            Trial(f"run-{i}", days, *returns, "minimum_variance", "equal_weight", periods_per_year=252)
             for i, returns in enumerate(columns)
         ]
         return Trials(tuple(known), without_returns)

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,8 +22,8 @@ MISSING = np.array([0.1, np.nan])
 def test_turnover_and_costs_are_of_a_year_whatever_the_number_of_sessions():
     weekly = np.tile([0.1, 0.0, 0.0, 0.0, 0.0], 100)
     for per_year in (turnover_per_year, cost_per_year):
-        assert per_year(weekly) == pytest.approx(0.1 * 252 / 5)
-        assert per_year(weekly[:250]) == pytest.approx(per_year(weekly))
+        assert per_year(weekly, 252) == pytest.approx(0.1 * 252 / 5)
+        assert per_year(weekly[:250], 252) == pytest.approx(per_year(weekly, 252))
 
 
 def test_exposure_exceeds_one_with_debt():
@@ -41,7 +43,7 @@ def test_effective_names_of_short_positions_and_cash():
 
 
 def test_leverage_has_mean_and_highest_gross_and_financing_of_a_year():
-    assert leverage(np.array([1.0, 1.5, 2.0]), np.full(3, 0.0001)) == Leverage(1.5, 2.0, pytest.approx(0.0252))
+    assert leverage(np.array([1.0, 1.5, 2.0]), np.full(3, 0.0001), 252) == Leverage(1.5, 2.0, pytest.approx(0.0252))
 
 
 def test_execution_latency_is_the_median_and_the_99th_percentile():
@@ -52,7 +54,13 @@ def test_execution_latency_is_the_median_and_the_99th_percentile():
 
 @pytest.mark.parametrize(
     "statistic",
-    [turnover_per_year, cost_per_year, exposure, execution_latency, lambda rows: effective_names(rows[:, None])],
+    [
+        partial(turnover_per_year, periods_per_year=252),
+        partial(cost_per_year, periods_per_year=252),
+        exposure,
+        execution_latency,
+        lambda rows: effective_names(rows[:, None]),
+    ],
     ids=["turnover", "cost", "exposure", "latency", "names"],
 )
 @pytest.mark.parametrize("values", [MISSING, np.array([])], ids=["missing", "empty"])

@@ -14,14 +14,14 @@ def pair(n=600, seed=0):
 def test_alpha_and_beta_are_those_of_least_squares():
     returns, reference = pair()
     beta, alpha = np.polyfit(reference, returns, 1)
-    found = market_model(returns, reference)
+    found = market_model(returns, reference, 252)
     assert (found.alpha_per_year, found.beta) == pytest.approx((252 * alpha, beta), abs=1e-9)
 
 
 def test_the_t_statistic_is_newey_and_wests():
     """By hand: Bartlett weights over floor(4 (n/100)^(2/9)) lags, no small-sample correction."""
     returns, reference = pair()
-    found = market_model(returns, reference)
+    found = market_model(returns, reference, 252)
     assert found.n_lags == int(4 * 6 ** (2 / 9)) == 5
     regressors = np.column_stack([np.ones(600), reference])
     bread = np.linalg.inv(regressors.T @ regressors)
@@ -39,7 +39,7 @@ def test_the_t_statistic_is_newey_and_wests():
 @pytest.mark.parametrize("fee", [0.0, 1e-4])
 def test_without_a_residual_alpha_has_no_t_statistic(beta, fee):
     _, reference = pair(250)
-    found = market_model(beta * reference - fee, reference)
+    found = market_model(beta * reference - fee, reference, 252)
     assert found.alpha_t is None
     assert (found.alpha_per_year, found.beta) == pytest.approx((-252 * fee, beta), abs=1e-9)
 
@@ -81,4 +81,4 @@ def test_a_small_active_return_that_is_more_than_rounding_is_kept():
 )
 def test_what_has_no_alpha_is_refused_with_a_sentence(returns, reference, sentence):
     with pytest.raises(ValueError, match=sentence):
-        market_model(returns, reference)
+        market_model(returns, reference, 252)

@@ -14,7 +14,7 @@ def compared(trials):
 
 def trials_in(**windows):
     curves = [run_curves(name, first, last, seed=i) for i, (name, (first, last)) in enumerate(windows.items())]
-    return trials_of(some_runs(*windows), pl.concat(curves), WHOLE)
+    return trials_of(some_runs(*windows), pl.concat(curves), WHOLE, 252)
 
 
 def test_the_returns_are_those_of_the_trials_that_cover_the_period():

@@ -15,21 +15,21 @@ def normal_returns(n_sessions=700, n_series=3, seed=0):
 
 def test_draws_equal_a_bootstrap_of_the_statistic_by_arch_itself():
     returns = normal_returns()
-    found = SharpeIntervals(n_draws=40).draw(returns).values
+    found = SharpeIntervals(n_draws=40).draw(returns, 252).values
     oracle = StationaryBootstrap(21, returns, seed=np.random.default_rng(BOOTSTRAP_SEED))
-    expected = oracle.apply(lambda sample: np.array([sharpe_ratio(column) for column in sample.T]), 40)
+    expected = oracle.apply(lambda sample: np.array([sharpe_ratio(column, 252) for column in sample.T]), 40)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_an_account_has_one_interval_alone_and_beside_others():
     returns = normal_returns()
-    among, alone = SharpeIntervals().draw(returns), SharpeIntervals().draw(returns[:, 1:2])
+    among, alone = SharpeIntervals().draw(returns, 252), SharpeIntervals().draw(returns[:, 1:2], 252)
     assert among.interval(1) == pytest.approx(alone.interval(0), rel=1e-12)
 
 
 def test_the_interval_of_independent_returns_is_as_wide_as_theory_says():
     returns = normal_returns(n_sessions=2520, n_series=1)
-    low, high = SharpeIntervals(mean_block=1).draw(returns).interval(0)
+    low, high = SharpeIntervals(mean_block=1).draw(returns, 252).interval(0)
     standard_error = np.sqrt(252 / 2520)  # Lo (2002), independent returns and a small Sharpe ratio per period
     assert high - low == pytest.approx(2 * 1.96 * standard_error, rel=0.06)
 
@@ -37,7 +37,7 @@ def test_the_interval_of_independent_returns_is_as_wide_as_theory_says():
 def test_a_difference_is_paired_so_what_two_series_share_cancels():
     returns = normal_returns(n_series=1)
     twins = np.hstack([returns, 2.0 * returns, returns + 0.0001])
-    draws = SharpeIntervals(n_draws=500).draw(twins)
+    draws = SharpeIntervals(n_draws=500).draw(twins, 252)
     assert draws.difference(0, 1) == pytest.approx((0.0, 0.0), abs=1e-9)
     low, high = draws.difference(2, 0)
     own_low, own_high = draws.interval(0)
@@ -48,14 +48,14 @@ def test_a_difference_is_paired_so_what_two_series_share_cancels():
 def test_cash_account_has_sharpe_ratio_zero_in_every_draw():
     returns = normal_returns()
     returns[:, 1] = 0.0
-    draws = SharpeIntervals(n_draws=50).draw(returns)
+    draws = SharpeIntervals(n_draws=50).draw(returns, 252)
     assert draws.interval(1) == (0.0, 0.0)
 
 
 def test_a_draw_that_misses_the_only_move_counts_as_zero():
     returns = np.zeros((300, 1))
     returns[5] = 0.01
-    values = SharpeIntervals(n_draws=200).draw(returns).values
+    values = SharpeIntervals(n_draws=200).draw(returns, 252).values
     assert np.isfinite(values).all()
     assert (values == 0.0).any()
 
@@ -63,9 +63,9 @@ def test_a_draw_that_misses_the_only_move_counts_as_zero():
 def test_a_draw_of_equal_returns_beside_one_that_it_misses_counts_as_zero():
     returns = np.full((250, 1), 1e-4)
     returns[-1] = 0.01
-    draws = SharpeIntervals().draw(returns)
+    draws = SharpeIntervals().draw(returns, 252)
     assert (draws.values == 0.0).mean() > 0.3
-    largest = sharpe_ratio(np.append(returns[:, 0], 0.01))
+    largest = sharpe_ratio(np.append(returns[:, 0], 0.01), 252)
     assert draws.values.max() < 3.0 * largest
     assert draws.interval(0)[0] == 0.0
 
@@ -74,14 +74,14 @@ def test_missing_returns_are_refused():
     returns = normal_returns()
     returns[3, 1] = np.nan
     with pytest.raises(ValueError, match="1 not finite"):
-        SharpeIntervals().draw(returns)
+        SharpeIntervals().draw(returns, 252)
 
 
 def test_nine_series_over_thirteen_years_take_less_than_half_a_gigabyte():
     returns = normal_returns(n_sessions=3300, n_series=9)
     tracemalloc.start()
     try:
-        SharpeIntervals().draw(returns)
+        SharpeIntervals().draw(returns, 252)
         assert tracemalloc.get_traced_memory()[1] < 500e6
     finally:
         tracemalloc.stop()
@@ -89,24 +89,24 @@ def test_nine_series_over_thirteen_years_take_less_than_half_a_gigabyte():
 
 def test_the_interval_by_theory_is_the_ratio_and_its_normal_quantiles():
     returns = normal_returns(n_series=1)[:, 0]
-    found = lo_interval(returns, 0.9, n_lags=5)
-    assert found.point == sharpe_ratio(returns)
+    found = lo_interval(returns, 252, 0.9, n_lags=5)
+    assert found.point == sharpe_ratio(returns, 252)
     reach = 1.6448536269514722 * gmm_standard_error(returns, 5) * np.sqrt(252)
     assert (found.low, found.high) == pytest.approx((found.point - reach, found.point + reach), rel=1e-12)
 
 
 def test_the_interval_by_theory_is_near_the_bootstrapped_one():
     returns = normal_returns(n_sessions=2520, n_series=1)
-    found = lo_interval(returns[:, 0])
-    low, high = SharpeIntervals().draw(returns).interval(0)
+    found = lo_interval(returns[:, 0], 252)
+    low, high = SharpeIntervals().draw(returns, 252).interval(0)
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.1)
 
 
 def test_an_account_that_stays_in_cash_has_no_interval_by_theory():
     with pytest.raises(UndefinedStatisticError, match="returns that vary"):
-        lo_interval(np.zeros(50))
+        lo_interval(np.zeros(50), 252)
 
 
 def test_an_interval_needs_a_level_that_is_a_share():
     with pytest.raises(ValueError, match=r"inside \(0, 1\), got 95"):
-        lo_interval(normal_returns(n_series=1)[:, 0], 95.0)
+        lo_interval(normal_returns(n_series=1)[:, 0], 252, 95.0)

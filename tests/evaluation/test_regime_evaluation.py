@@ -45,7 +45,7 @@ def regimes(n_sessions=N, names=tuple(SLOPES), source="synthetic"):
 
 
 CURVES, LABELS = equity_curves(n_sessions=N), regimes()
-FOUND = evaluate_regimes(CURVES, LABELS, QUICK)
+FOUND = evaluate_regimes(CURVES, LABELS, 252, QUICK)
 
 
 def row(policy, regime, found=FOUND):
@@ -78,14 +78,14 @@ def test_what_the_regimes_hold_adds_up_to_the_whole(policy):
 @pytest.mark.parametrize("regime", [*SLOPES, ALL])
 def test_regime_drawdowns_stay_within_segments(regime):
     own, found = returns_of("ppo", regime), row("ppo", regime)
-    assert found["sharpe"] == sharpe_ratio(own)
-    assert found["cagr"] == cagr(own)
+    assert found["sharpe"] == sharpe_ratio(own, 252)
+    assert found["cagr"] == cagr(own, 252)
     stretches = [own] if regime == ALL else np.split(own, len(own) // LENGTH)
     assert found["max_drawdown"] == max(max_drawdown(stretch) for stretch in stretches)
 
 
 def test_regime_active_returns_are_over_best_baseline_and_anchor():
-    best = max(("equal_weight", "buy_and_hold"), key=lambda name: sharpe_ratio(returns_of(name, ALL)))
+    best = max(("equal_weight", "buy_and_hold"), key=lambda name: sharpe_ratio(returns_of(name, ALL), 252))
     for regime in (*SLOPES, ALL):
         found = row("ppo", regime)
         assert (found["best_baseline"], found["anchor"]) == (best, "equal_weight")
@@ -99,7 +99,7 @@ def test_regime_active_returns_are_over_best_baseline_and_anchor():
 def test_anchor_falls_back_to_equal_weight_then_best_baseline():
     def anchor_of(*baselines):
         who = (("ppo", "ensemble"), *((name, "baseline") for name in baselines))
-        return row("ppo", ALL, evaluate_regimes(equity_curves(N, who=who), LABELS, QUICK))
+        return row("ppo", ALL, evaluate_regimes(equity_curves(N, who=who), LABELS, 252, QUICK))
 
     assert anchor_of("equal_weight", "anchor")["anchor"] == "anchor"
     found = anchor_of("momentum", "buy_and_hold")
@@ -124,8 +124,8 @@ def test_the_draws_are_those_of_a_bootstrap_of_whole_segments_by_arch():
     returns = (0.01 * np.repeat(generator.normal(size=25), lengths) + generator.normal(0, 0.01, len(segments)))[:, None]
     parts = np.split(returns[:, 0], np.cumsum(lengths)[:-1])
     oracle = IIDBootstrap(np.arange(25), seed=np.random.default_rng(1))
-    ratios = oracle.apply(lambda chosen: sharpe_ratio(np.concatenate([parts[k] for k in chosen])), 4000)[:, 0]
-    draws = SegmentIntervals(n_draws=4000).draw(returns, segments, np.random.default_rng(2))
+    ratios = oracle.apply(lambda chosen: sharpe_ratio(np.concatenate([parts[k] for k in chosen]), 252), 4000)[:, 0]
+    draws = SegmentIntervals(n_draws=4000).draw(returns, segments, np.random.default_rng(2), 252)
     assert draws.sharpe_interval(0) == pytest.approx(tuple(np.quantile(ratios, [0.025, 0.975])), abs=0.15)
     assert draws.sharpe.mean() == pytest.approx(ratios.mean(), abs=0.05)
     assert draws.active_interval(0, 0) == (0.0, 0.0)
@@ -135,15 +135,15 @@ def test_sessions_of_one_segment_do_not_count_as_many():
     """Where a segment's sessions share its luck, a bootstrap of single sessions is far too sure."""
     luck = np.repeat(np.random.default_rng(0).normal(0.0, 0.01, 30), LENGTH)[:, None]
     by_segment, by_session = (
-        SegmentIntervals().draw(luck, numbers, np.random.default_rng(1)).sharpe_interval(0)
+        SegmentIntervals().draw(luck, numbers, np.random.default_rng(1), 252).sharpe_interval(0)
         for numbers in (np.arange(N) // LENGTH, np.arange(N))
     )
     assert np.diff(by_segment) > 3 * np.diff(by_session)
 
 
 def test_the_same_seed_gives_the_same_table_and_another_other_intervals():
-    assert evaluate_regimes(CURVES, LABELS, QUICK).equals(FOUND)
-    other = evaluate_regimes(CURVES, LABELS, QUICK, seed=1)
+    assert evaluate_regimes(CURVES, LABELS, 252, QUICK).equals(FOUND)
+    other = evaluate_regimes(CURVES, LABELS, 252, QUICK, seed=1)
     assert not other.equals(FOUND)
     assert other.drop(pl.selectors.ends_with("low", "high")).equals(FOUND.drop(pl.selectors.ends_with("low", "high")))
 
@@ -159,7 +159,7 @@ def with_last(regime, n_sessions):
 
 def test_a_regime_that_the_record_never_met_has_nulls_and_says_so():
     earlier = CURVES.filter(pl.col("session") < synthetic_sessions(N)[N - 15].item())
-    found = row("ppo", "weak_down", evaluate_regimes(earlier, with_last("weak_down", 15), QUICK))
+    found = row("ppo", "weak_down", evaluate_regimes(earlier, with_last("weak_down", 15), 252, QUICK))
     assert (found["n_sessions"], found["share"], found["n_segments"], found["log_return"]) == (0, 0.0, 0, 0.0)
     assert [found[name] for name in ("cagr", "sharpe", "sharpe_low", "max_drawdown", "active_best")] == [None] * 5
     assert found["note"] == "no session in this regime"
@@ -173,7 +173,7 @@ def test_a_regime_that_the_record_never_met_has_nulls_and_says_so():
     ],
 )
 def test_a_short_regime_has_what_can_be_computed_and_says_what_cannot(n_sessions, note):
-    found = row("ppo", "weak_down", evaluate_regimes(CURVES, with_last("weak_down", n_sessions), QUICK))
+    found = row("ppo", "weak_down", evaluate_regimes(CURVES, with_last("weak_down", n_sessions), 252, QUICK))
     assert (found["sharpe"] is None) == (n_sessions == 1)
     assert found["sharpe_low"] is None
     assert found["active_best"] is not None
@@ -181,21 +181,21 @@ def test_a_short_regime_has_what_can_be_computed_and_says_what_cannot(n_sessions
 
 
 def test_accounts_without_baselines_have_no_active_return_and_say_so():
-    found = row("ppo", "sideways", evaluate_regimes(equity_curves(N, who=(("ppo", "ensemble"),)), LABELS, QUICK))
+    found = row("ppo", "sideways", evaluate_regimes(equity_curves(N, who=(("ppo", "ensemble"),)), LABELS, 252, QUICK))
     assert (found["best_baseline"], found["active_best"], found["anchor"]) == (None, None, None)
     assert found["note"] == "the run has no baseline"
 
 
 def test_constant_returns_have_sharpe_ratio_zero_in_every_draw():
     flat = CURVES.with_columns(net_return=pl.when(pl.col("policy") == "ppo").then(0.001).otherwise("net_return"))
-    found = row("ppo", "sideways", evaluate_regimes(flat, LABELS, QUICK))
+    found = row("ppo", "sideways", evaluate_regimes(flat, LABELS, 252, QUICK))
     assert (found["sharpe"], found["sharpe_low"], found["sharpe_high"]) == (0.0, 0.0, 0.0)
 
 
 def test_draws_without_the_differing_segment_have_ratio_zero():
     returns = np.full((200, 1), 1e-4)
     returns[-1] = 0.01
-    draws = SegmentIntervals().draw(returns, np.repeat(np.arange(10), 20), np.random.default_rng(0))
+    draws = SegmentIntervals().draw(returns, np.repeat(np.arange(10), 20), np.random.default_rng(0), 252)
     assert (draws.sharpe == 0.0).mean() > 0.3
     assert draws.sharpe.max() < 10.0
 
@@ -205,7 +205,7 @@ def test_an_account_that_lost_everything_has_no_logarithm_and_says_so():
     lost = CURVES.with_columns(
         net_return=pl.when(last & (pl.col("policy") == "ppo")).then(-1.0).otherwise("net_return")
     )
-    found = row("ppo", ALL, evaluate_regimes(lost, LABELS, QUICK))
+    found = row("ppo", ALL, evaluate_regimes(lost, LABELS, 252, QUICK))
     assert (found["log_return"], found["max_drawdown"]) == (None, 1.0)
     assert "all was lost" in found["note"]
 
@@ -226,12 +226,12 @@ def test_an_account_that_lost_everything_has_no_logarithm_and_says_so():
 )
 def test_what_cannot_be_judged_is_refused(curves, labels, said):
     with pytest.raises(ValueError, match=said):
-        evaluate_regimes(curves, labels, QUICK)
+        evaluate_regimes(curves, labels, 252, QUICK)
 
 
 def test_too_few_segments_for_an_interval_are_refused():
     with pytest.raises(ValueError, match="5 segments, got 4"):
-        QUICK.draw(np.zeros((8, 1)), np.repeat(np.arange(4), 2), np.random.default_rng(0))
+        QUICK.draw(np.zeros((8, 1)), np.repeat(np.arange(4), 2), np.random.default_rng(0), 252)
 
 
 def test_the_summary_leaves_out_single_seeds():
@@ -246,10 +246,10 @@ def test_labels_predict_a_random_walk_and_causal_regimes_do_not():
         market = market_returns(panel) - market_returns(panel).mean()
         labels = segment_regimes(market, SliceAndMergeRegimeParams())
         rising = labels.labels[labels.segments] >= 2
-        by_label.append(sharpe_ratio(np.where(rising[:-1], market[1:], 0.0)))
+        by_label.append(sharpe_ratio(np.where(rising[:-1], market[1:], 0.0), 252))
         observation = RegimeObservation()
         cuts = observation.fit(panel, 0, 999).cuts
         known = np.searchsorted(cuts, trailing_slopes(panel, observation.window)) >= 2
-        by_regime.append(sharpe_ratio(np.where(known[:-1], market[1:], 0.0)))
+        by_regime.append(sharpe_ratio(np.where(known[:-1], market[1:], 0.0), 252))
     assert min(by_label) > 2.0
     assert abs(np.mean(by_regime)) < 0.6

@@ -25,7 +25,7 @@ def test_shared_sessions_are_those_of_every_account(shared):
 
 
 def test_shared_curves_start_at_one_unit_before_first_shared_session(shared):
-    curves = shared_curves(shared)
+    curves = shared_curves(shared, 252)
     assert curves["account"].to_list() == ["long", "long", "late", "late"]
     np.testing.assert_allclose(curves["equity"], [1.2, 1.32, 0.5, 0.75])
     np.testing.assert_allclose(curves["drawdown"], [0.0, 0.0, 0.5, 0.25])
@@ -33,7 +33,7 @@ def test_shared_curves_start_at_one_unit_before_first_shared_session(shared):
 
 
 def test_shared_figures_hold_statistics_over_shared_sessions(shared):
-    late = shared_figures(shared).row(1, named=True)
+    late = shared_figures(shared, 252).row(1, named=True)
     assert (late["account"], late["first_session"], late["last_session"], late["n_sessions"]) == (
         "late", DAYS[2], DAYS[3], 2,
     )  # fmt: skip
@@ -52,7 +52,7 @@ def test_difference_to_the_first_account_has_a_paired_interval():
     days = [date(2024, 1, 1) + timedelta(days=i) for i in range(300)]
     parts = [("a", returns), ("b", returns + 1e-4), ("c", -returns)]
     rows = [pl.DataFrame({"account": name, "session": days, "net_return": own}) for name, own in parts]
-    figures = shared_figures(pl.concat(rows))
+    figures = shared_figures(pl.concat(rows), 252)
     first, above, opposite = figures["sharpe_difference"].to_list()
     assert first is None
     assert above == pytest.approx(1e-4 / returns.std(ddof=1) * 252**0.5)

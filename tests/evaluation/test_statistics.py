@@ -1,5 +1,6 @@
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from operator import mul
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nvtrader_pipelines.evaluation.statistics import (
+    ANNUALIZED,
     STATISTICS,
     UndefinedStatisticError,
     annual_volatility,
@@ -32,43 +34,44 @@ from tests.evaluation.golden import golden
 GOLDEN = golden("performance_metrics")
 SERIES = {name: np.array(case["returns"]) for name, case in GOLDEN["series"].items()}
 SMALL = {case["id"]: (np.array(case["returns"]), case["expected"]) for case in GOLDEN["small"]}
+EVERY = STATISTICS | {name: partial(STATISTICS[name], periods_per_year=252) for name in ANNUALIZED}
 TAKEN = {  # name in the table of values taken: the same from our statistics
-    "sharpe_ann": sharpe_ratio,
-    "sortino_ann": sortino_ratio,
-    "annual_return_geometric": cagr,
-    "annual_return_arithmetic": lambda returns: sharpe_ratio(returns) * annual_volatility(returns),
-    "annual_vol": annual_volatility,
+    "sharpe_ann": EVERY["sharpe"],
+    "sortino_ann": EVERY["sortino"],
+    "annual_return_geometric": EVERY["cagr"],
+    "annual_return_arithmetic": lambda returns: sharpe_ratio(returns, 252) * annual_volatility(returns, 252),
+    "annual_vol": EVERY["volatility"],
     "max_drawdown": lambda returns: -max_drawdown(returns),
-    "calmar": calmar_ratio,
+    "calmar": EVERY["calmar"],
     "var95_loss": value_at_risk,
     "cvar95_loss_RU": expected_shortfall,
     "omega0": omega_ratio,
     "tail_ratio": tail_ratio,
 }
 COMMON = {
-    "sharpe": sharpe_ratio,
-    "sortino": sortino_ratio,
-    "calmar": calmar_ratio,
+    "sharpe": EVERY["sharpe"],
+    "sortino": EVERY["sortino"],
+    "calmar": EVERY["calmar"],
     "max_drawdown": TAKEN["max_drawdown"],
     "omega0": omega_ratio,
     "omega_annual5pct": lambda returns: omega_ratio(returns - (1.05 ** (1 / 252) - 1.0)),
     "tail_ratio": tail_ratio,
-    "annual_vol": annual_volatility,
+    "annual_vol": EVERY["volatility"],
 }
 AGREEING = {  # what each library computes by the convention taken, and by which of our statistics
     "empyrical": {
         **COMMON,
-        "annual_return": cagr,
-        "downside_risk": lambda returns: TAKEN["annual_return_arithmetic"](returns) / sortino_ratio(returns),
-        "sharpe_rf_daily_1bp": lambda returns: sharpe_ratio(returns - 1e-4),
+        "annual_return": EVERY["cagr"],
+        "downside_risk": lambda returns: TAKEN["annual_return_arithmetic"](returns) / sortino_ratio(returns, 252),
+        "sharpe_rf_daily_1bp": lambda returns: sharpe_ratio(returns - 1e-4, 252),
     },
-    "quantstats": {**COMMON, "cagr": cagr},
-    "ffn": {"sharpe_252": sharpe_ratio, "sortino_252": sortino_ratio, "max_drawdown": TAKEN["max_drawdown"]},
+    "quantstats": {**COMMON, "cagr": EVERY["cagr"]},
+    "ffn": {"sharpe_252": EVERY["sharpe"], "sortino_252": EVERY["sortino"], "max_drawdown": TAKEN["max_drawdown"]},
     "skfolio": {
         "sharpe_per_period": lambda returns: sharpe_ratio(returns, 1),
-        "annualized_sharpe_default": sharpe_ratio,
+        "annualized_sharpe_default": EVERY["sharpe"],
         "std": lambda returns: annual_volatility(returns, 1),
-        "annualized_std": annual_volatility,
+        "annualized_std": EVERY["volatility"],
         "annualized_mean": TAKEN["annual_return_arithmetic"],
         "cvar95": expected_shortfall,
         "var95": value_at_risk,
@@ -79,9 +82,9 @@ AGREEING = {  # what each library computes by the convention taken, and by which
 }
 OF_A_SHORT_SERIES = {
     "max_drawdown_from_start": TAKEN["max_drawdown"],
-    "sharpe252": sharpe_ratio,
-    "sortino252": sortino_ratio,
-    "calmar": calmar_ratio,
+    "sharpe252": EVERY["sharpe"],
+    "sortino252": EVERY["sortino"],
+    "calmar": EVERY["calmar"],
     "cvar_skfolio": expected_shortfall,
     "var_skfolio": value_at_risk,
     "omega": omega_ratio,
@@ -171,49 +174,49 @@ def test_max_drawdown_is_the_worst_loss_between_any_two_moments(returns):
 @given(returns=some_returns)
 def test_constant_growth_at_the_cagr_ends_at_the_same_wealth(returns):
     years = len(returns) / 252
-    assert years * np.log1p(cagr(returns)) == pytest.approx(np.log1p(returns).sum(), abs=1e-6)
+    assert years * np.log1p(cagr(returns, 252)) == pytest.approx(np.log1p(returns).sum(), abs=1e-6)
 
 
 @given(returns=some_returns, scale=st.floats(0.01, 100.0))
 def test_sharpe_ratio_does_not_depend_on_scale(returns, scale):
-    assert sharpe_ratio(returns * scale) == pytest.approx(sharpe_ratio(returns), rel=1e-6)
+    assert sharpe_ratio(returns * scale, 252) == pytest.approx(sharpe_ratio(returns, 252), rel=1e-6)
 
 
 def test_a_year_of_other_periods_scales_sharpe_and_volatility_by_its_root():
     returns = np.array([0.01, -0.02, 0.03, 0.005])
-    assert sharpe_ratio(returns, 12) == pytest.approx(sharpe_ratio(returns) * np.sqrt(12 / 252))
-    assert annual_volatility(returns, 12) == pytest.approx(annual_volatility(returns) * np.sqrt(12 / 252))
+    assert sharpe_ratio(returns, 12) == pytest.approx(sharpe_ratio(returns, 252) * np.sqrt(12 / 252))
+    assert annual_volatility(returns, 12) == pytest.approx(annual_volatility(returns, 252) * np.sqrt(12 / 252))
 
 
 @pytest.mark.parametrize("statistic", list(STATISTICS))
 def test_missing_returns_are_refused(statistic):
     with pytest.raises(ValueError, match="finite"):
-        STATISTICS[statistic](np.array([0.01, np.nan, 0.02]))
+        EVERY[statistic](np.array([0.01, np.nan, 0.02]))
     with pytest.raises(ValueError, match="at least"):
-        STATISTICS[statistic](np.array([]))
+        EVERY[statistic](np.array([]))
 
 
 @pytest.mark.parametrize("statistic", list(STATISTICS))
 def test_returns_on_two_axes_are_refused(statistic):
     with pytest.raises(ValueError, match=r"got shape \(3, 2\)"):
-        STATISTICS[statistic](np.full((3, 2), 0.01))
+        EVERY[statistic](np.full((3, 2), 0.01))
 
 
-@pytest.mark.parametrize("statistic", [annual_volatility, sharpe_ratio])
+@pytest.mark.parametrize("statistic", ["volatility", "sharpe"])
 def test_one_return_has_no_spread(statistic):
     with pytest.raises(ValueError, match="at least 2 returns"):
-        statistic(np.array([0.01]))
+        EVERY[statistic](np.array([0.01]))
 
 
-@pytest.mark.parametrize("statistic", [sortino_ratio, calmar_ratio, omega_ratio, tail_ratio])
+@pytest.mark.parametrize("statistic", ["sortino", "calmar", "omega", "tail_ratio"])
 def test_a_ratio_to_nothing_is_refused_for_an_account_that_stays_in_cash(statistic):
     with pytest.raises(UndefinedStatisticError, match="these returns have none"):
-        statistic(np.zeros(50))
+        EVERY[statistic](np.zeros(50))
 
 
 @pytest.mark.parametrize("constant", [-0.01, 0.01])
 def test_statistics_of_returns_that_never_vary(constant):
-    found = statistics_of(np.full(50, constant))
+    found = statistics_of(np.full(50, constant), 252)
     lost = constant < 0
     assert found["sharpe"] == 0.0
     assert found["hit_rate"] == float(not lost)
@@ -224,30 +227,30 @@ def test_statistics_of_returns_that_never_vary(constant):
     assert (found["calmar"] is None) is not lost
 
 
-@pytest.mark.parametrize("statistic", [total_return, cagr, max_drawdown, drawdown_duration, calmar_ratio])
+@pytest.mark.parametrize("statistic", ["total_return", "cagr", "max_drawdown", "drawdown_duration", "calmar"])
 def test_a_loss_of_more_than_everything_is_not_compounded(statistic):
     with pytest.raises(ValueError, match=r"at least -1.*the lowest is -1\.2"):
-        statistic(np.array([0.1, -1.2, 0.1]))
+        EVERY[statistic](np.array([0.1, -1.2, 0.1]))
 
 
 def test_a_total_loss_stays_a_total_loss():
     ruined = np.array([0.1, -1.0, 0.0])
-    assert total_return(ruined) == cagr(ruined) == -1.0
+    assert total_return(ruined) == cagr(ruined, 252) == -1.0
     assert max_drawdown(ruined) == 1.0
-    assert calmar_ratio(ruined) == -1.0
+    assert calmar_ratio(ruined, 252) == -1.0
 
 
 def test_growth_that_no_number_holds_is_left_empty():
     with pytest.raises(UndefinedStatisticError, match=r"wealth grew 1e\+08 times in 2 periods"):
-        cagr(np.array([1e4, 1e4]))
-    assert statistics_of(np.array([1e4, 1e4]))["cagr"] is None
+        cagr(np.array([1e4, 1e4]), 252)
+    assert statistics_of(np.array([1e4, 1e4]), 252)["cagr"] is None
 
 
 @pytest.mark.parametrize("spread", [1e-13, 1e-9, 1e-7])
 def test_a_spread_above_rounding_has_a_sharpe_ratio(spread):
     returns = 0.01 * (1.0 + spread * np.tile([-1.0, 1.0], 10))
     expected = 0.0 if spread < 1e-12 else np.sqrt(252 * 19 / 20) / spread
-    assert sharpe_ratio(returns) == pytest.approx(expected, rel=1e-3)
+    assert sharpe_ratio(returns, 252) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0])

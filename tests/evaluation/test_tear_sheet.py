@@ -35,7 +35,7 @@ def series(curve):
 
 
 def test_monthly_and_yearly_returns_equal_resampled_ones(curve, series):
-    sheet = TearSheet.of(curve)
+    sheet = TearSheet.of(curve, 252)
     for rows, frequency in ((sheet.monthly, "ME"), (sheet.yearly, "YE")):
         expected = (1.0 + series).resample(frequency).prod() - 1.0
         np.testing.assert_allclose(rows["return"], expected, atol=1e-12)
@@ -44,7 +44,7 @@ def test_monthly_and_yearly_returns_equal_resampled_ones(curve, series):
 
 
 def test_rolling_figures_equal_those_of_pandas_over_126_sessions(curve, series):
-    rolling = TearSheet.of(curve).by_session
+    rolling = TearSheet.of(curve, 252).by_session
     window = series.rolling(126)
     root = np.sqrt(252.0)
     expected = {
@@ -62,7 +62,7 @@ def test_rolling_figures_equal_those_of_pandas_over_126_sessions(curve, series):
 def test_worst_drawdowns_equal_those_of_ffn(curve, series):
     wealth = pd.concat([pd.Series([1.0], [series.index[0] - pd.Timedelta(days=1)]), (1.0 + series).cumprod()])
     episodes = ffn.core.drawdown_details(ffn.core.to_drawdown_series(wealth)).sort_values("drawdown").head(5)
-    found = TearSheet.of(curve).drawdowns
+    found = TearSheet.of(curve, 252).drawdowns
     np.testing.assert_allclose(found["depth"], -episodes["drawdown"].astype(float))
     assert found["start"].to_list() == [day.date() for day in episodes["Start"]]
     ends = [end or curve["session"][-1] for end in found["recovery"]]
@@ -86,6 +86,6 @@ def test_worst_drawdowns_of_rising_returns_are_none():
 
 
 def test_tear_sheet_of_short_account_has_no_rolling_figures(curve):
-    sheet = TearSheet.of(curve.head(125))
+    sheet = TearSheet.of(curve.head(125), 252)
     assert sheet.by_session["sharpe"].null_count() == 125
     assert len(sheet.monthly) == 7

@@ -28,6 +28,7 @@ from nvtrader_pipelines.evaluation.trial_validation import (
 )
 from nvtrader_pipelines.evaluation.trials import AGAINST
 from nvtrader_pipelines.evaluation.verdict_tables import OVERFITTING, VALIDATION
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from tests.evaluation.small_trials import SESSIONS, Returns, run_curves, some_returns, some_runs
 
 QUICK = ValidationSettings(n_blocks=6, n_sign_draws=200, intervals=SharpeIntervals(n_draws=100))
@@ -68,7 +69,7 @@ def test_numbers_are_those_of_the_pure_functions_on_active_returns(returns, judg
     moments = [sharpe_moments(column) for column in columns]
     variance = float(np.var([each.sharpe for each in moments], ddof=1))
     for i, (row, each) in enumerate(zip(rows.iter_rows(named=True), moments, strict=True)):
-        assert row["sharpe"] == pytest.approx(sharpe_ratio(columns[i]))
+        assert row["sharpe"] == pytest.approx(sharpe_ratio(columns[i], 252))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
         assert row["probabilistic_sharpe"] == pytest.approx(probabilistic_sharpe_ratio(each))
         assert row["deflated_sharpe"] == pytest.approx(deflated_sharpe_ratio(each, 6, variance))
@@ -96,7 +97,7 @@ def test_alpha_and_beta_are_on_the_reference_and_none_against_zero(returns, judg
     assert zero.select("alpha_per_year", "beta", "alpha_t", "reference").null_count().row(0) == (6,) * 4
     for against, reference in (("best_baseline", returns.best_baseline), ("anchor", returns.anchor)):
         rows, _ = of(judged, against)
-        model = market_model(returns.net[:, 2], reference[:, 2])
+        model = market_model(returns.net[:, 2], reference[:, 2], 252)
         assert rows.select("alpha_per_year", "beta", "alpha_t").row(2) == pytest.approx(
             (model.alpha_per_year, model.beta, model.alpha_t)
         )
@@ -132,7 +133,7 @@ def test_the_same_seed_gives_the_same_frames(returns, judged):
 
 
 def test_trial_interval_is_that_of_its_account_in_every_verdict(returns, judged):
-    low, high = QUICK.intervals.draw(returns.net[:, 2:3]).interval(0)
+    low, high = QUICK.intervals.draw(returns.net[:, 2:3], 252).interval(0)
     row = of(judged, "zero")[0].row(2, named=True)
     assert (row["sharpe_low"], row["sharpe_high"]) == pytest.approx((low, high), rel=1e-9)
 
@@ -228,7 +229,7 @@ def verdicts(runs):
 def test_every_source_and_period_is_validated_by_itself():
     curves = pl.concat([run_curves(name, seed=i) for i, name in enumerate("abcd")])
     runs = pl.concat([some_runs("a", "b", "c"), some_runs("d", source="other")])
-    found = validate_sources(runs, curves, verdicts("abcd"), QUICK)
+    found = validate_sources(runs, curves, verdicts("abcd"), ALL_NEW_YORK, QUICK)
     groups = found.trials.group_by("source", "period", maintain_order=True).agg(pl.col("n_trials").unique().item())
     assert groups.rows() == [
         ("other", "all", 1),
@@ -240,6 +241,30 @@ def test_every_source_and_period_is_validated_by_itself():
     assert len(found.overfitting) == 12
 
 
+def test_trials_of_two_markets_are_annualized_by_their_own_calendars():
+    curves = [run_curves(name, seed=i, skill=0.0004) for name, i in zip("abcd", (0, 1, 0, 1), strict=True)]
+    runs = pl.concat([some_runs("a", "b"), some_runs("c", "d", source="coins")])
+    calendars = Calendars({"coins": TradingCalendar("24/7")})
+    found = validate_sources(runs, pl.concat(curves), verdicts("abcd"), calendars, QUICK)
+    new_york, coins = (
+        found.trials.filter(pl.col("run_id").is_in(list(names)), period="all").sort("against", "run_id")
+        for names in ("ab", "cd")
+    )
+    root = (365 / 252) ** 0.5
+    rates = dict.fromkeys(("sharpe", "sharpe_low", "sharpe_high", "expected_maximum_sharpe", "rademacher_lower"), root)
+    for name, rate in (rates | {"alpha_per_year": 365 / 252}).items():
+        np.testing.assert_allclose(coins[name].drop_nulls(), rate * new_york[name].drop_nulls(), rtol=1e-9)
+    for name in ("n_trials", "deflated_sharpe", "p_value", "holm", "beta", "alpha_t", "minimum_track_record_length"):
+        assert coins[name].to_list() == new_york[name].to_list()
+    net = pl.concat(curves).filter(run_id="c", kind="ensemble")["net_return"]
+    annual = coins.filter(run_id="c", against="zero")["sharpe"].item()
+    assert annual == pytest.approx(net.mean() * 365 / (net.std() * 365**0.5))
+    overfitting = [found.overfitting.filter(source=source, period="all") for source in ("coins", "sample")]
+    assert overfitting[0]["probability_of_overfitting"].equals(overfitting[1]["probability_of_overfitting"])
+    bounds = [frame["massart_bound"].to_numpy() for frame in overfitting]
+    np.testing.assert_allclose(bounds[0], root * bounds[1], rtol=1e-9)
+
+
 DEFLATION = ["n_trials", "expected_maximum_sharpe", "deflated_sharpe"]
 WITH_ALL = [*DEFLATION, "holm", "benjamini_hochberg", "rademacher_lower", "note"]  # what may depend on other trials
 
@@ -249,7 +274,7 @@ def with_a_short_one(n_sessions):
     three = pl.concat([run_curves(name, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
     four = pl.concat([three, run_curves("d", first=200, last=200 + n_sessions, seed=3)])
     return [
-        validate_sources(some_runs(*names), curves, verdicts(names), QUICK)
+        validate_sources(some_runs(*names), curves, verdicts(names), ALL_NEW_YORK, QUICK)
         for names, curves in (("abc", three), ("abcd", four))
     ]
 
@@ -294,7 +319,7 @@ def test_a_short_trial_is_judged_on_its_own_sessions():
         SESSIONS[499].item(),
         300,
     )
-    assert row["sharpe"] == pytest.approx(sharpe_ratio(net))
+    assert row["sharpe"] == pytest.approx(sharpe_ratio(net, 252))
     assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
     assert row["probabilistic_sharpe"] == pytest.approx(probabilistic_sharpe_ratio(sharpe_moments(net)))
 
@@ -316,8 +341,8 @@ def test_validation_only_run_affects_others_by_count_only():
     three = pl.concat([run_curves(name, first=100, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
     four = pl.concat([three, run_curves("cv", seed=3, skill=0.01)])
     names = ("a", "b", "c", "cv")
-    lost = validate_sources(some_runs(*names), three, verdicts("abc"), QUICK)
-    found = validate_sources(some_runs(*names, validation_only=["cv"]), four, verdicts(names), QUICK)
+    lost = validate_sources(some_runs(*names), three, verdicts("abc"), ALL_NEW_YORK, QUICK)
+    found = validate_sources(some_runs(*names, validation_only=["cv"]), four, verdicts(names), ALL_NEW_YORK, QUICK)
     assert_frame_equal(*(each.trials.filter(pl.col("run_id") != "cv") for each in (found, lost)))
     assert found.overfitting.equals(lost.overfitting)
     assert found.overfitting["probability_of_overfitting"].null_count() == 0
@@ -328,7 +353,9 @@ def test_validation_only_run_affects_others_by_count_only():
 
 def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
     curves = pl.concat([run_curves("a"), run_curves("b", first=200, last=500, seed=1)])
-    row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK).overfitting.row(0, named=True)
+    row = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), ALL_NEW_YORK, QUICK).overfitting.row(
+        0, named=True
+    )
     assert (row["n_trials"], row["n_compared"], row["probability_of_overfitting"]) == (2, 1, None)
     assert row["note"].startswith("compared: 1 of 2 trials")
     assert "needs two or more trials" in row["note"]
@@ -336,12 +363,14 @@ def test_one_trial_that_covers_the_period_has_nobody_to_be_compared_with():
 
 def test_trials_of_one_window_have_no_note_for_it():
     curves = pl.concat([run_curves("a"), run_curves("b", seed=1)])
-    found = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), QUICK)
+    found = validate_sources(some_runs("a", "b"), curves, verdicts("ab"), ALL_NEW_YORK, QUICK)
     assert found.overfitting["note"].null_count() == 6
 
 
 def test_nothing_run_yet_makes_empty_tables():
-    nothing = validate_sources(some_runs("a").clear(), run_curves("a").clear(), verdicts("a").clear(), QUICK)
+    nothing = validate_sources(
+        some_runs("a").clear(), run_curves("a").clear(), verdicts("a").clear(), ALL_NEW_YORK, QUICK
+    )
     assert nothing.trials.is_empty()
     assert nothing.overfitting.is_empty()
     assert all(frame.is_empty() for frame in headlines(nothing))
@@ -349,7 +378,7 @@ def test_nothing_run_yet_makes_empty_tables():
 
 def test_headlines_are_the_newest_trials_of_the_reported_period():
     curves = pl.concat([run_curves(name, seed=i) for i, name in enumerate("abc")])
-    judged = validate_sources(some_runs("a", "b", "c"), curves, verdicts("abc"), QUICK)
+    judged = validate_sources(some_runs("a", "b", "c"), curves, verdicts("abc"), ALL_NEW_YORK, QUICK)
     trials, overfitting = headlines(judged, n_trials=2)
     assert trials.select("run_id", "period").unique(maintain_order=True).rows() == [
         ("b", "from_2016"),

@@ -25,7 +25,7 @@ def both(**second):
 
 
 def test_trials_are_the_ensembles_each_over_its_own_sessions():
-    trials = trials_of(some_runs("a", "b"), both(first=100, last=600), WHOLE)
+    trials = trials_of(some_runs("a", "b"), both(first=100, last=600), WHOLE, 252)
     assert trials.names == ("a", "b")
     ensembles = both(first=100, last=600).filter(pl.col("kind") == "ensemble")
     for trial, sessions in zip(trials.known, (SESSIONS, SESSIONS[100:600]), strict=True):
@@ -44,10 +44,10 @@ def test_comparable_are_the_trials_with_all_sessions_of_the_longest():
             run_curves("next", last=699),
         ]
     )
-    trials = trials_of(some_runs("tiny", "a", "late", "lost", "b", "next"), curves, WHOLE)
+    trials = trials_of(some_runs("tiny", "a", "late", "lost", "b", "next"), curves, WHOLE, 252)
     assert [trial.name for trial in trials.comparable()] == ["a", "b"]
     later = Period("later", SESSIONS[300].item(), SESSIONS[698].item())
-    trials = trials_of(some_runs("tiny", "a", "late", "lost", "b", "next"), curves, later)
+    trials = trials_of(some_runs("tiny", "a", "late", "lost", "b", "next"), curves, later, 252)
     assert [trial.name for trial in trials.comparable()] == ["a", "late", "b", "next"]
 
 
@@ -63,13 +63,13 @@ def test_comparable_are_the_trials_with_all_sessions_of_the_longest():
 def test_comparable_prefers_most_frequent_of_longest_windows(windows, expected):
     every = [run_curves(name, first=first, last=last) for name, (first, last) in windows.items()]
     curves = pl.concat([run_curves("other"), *every])
-    trials = trials_of(some_runs(*windows, "lost"), curves, WHOLE)
+    trials = trials_of(some_runs(*windows, "lost"), curves, WHOLE, 252)
     assert [trial.name for trial in trials.comparable()] == expected
 
 
 def test_only_the_days_of_the_period_count():
     period = Period("from_2017", date(2017, 1, 1), date(2017, 6, 30))
-    trials = trials_of(some_runs("a", "b"), both(), period)
+    trials = trials_of(some_runs("a", "b"), both(), period, 252)
     inside = (np.datetime64(period.first) <= SESSIONS) & (np.datetime64(period.last) >= SESSIONS)
     for trial in trials.known:
         assert trial.sessions.tolist() == SESSIONS[inside].tolist()
@@ -80,13 +80,13 @@ def test_the_best_baseline_is_that_of_the_period_known_afterwards():
     halves = [Period("all", SESSIONS[i].item(), SESSIONS[i + 99].item()) for i in range(0, 700, 100)]
     seen = set()
     for period in halves:
-        trial = trials_of(some_runs("a", "b"), curves, period).known[0]
+        trial = trials_of(some_runs("a", "b"), curves, period, 252).known[0]
         inside = curves.filter(pl.col("run_id") == "a", pl.col("session").is_between(period.first, period.last))
         returns = {
             name: inside.filter(pl.col("policy") == name)["net_return"].to_numpy()
             for name in ("buy_and_hold", "equal_weight")
         }
-        best = max(returns, key=lambda name: sharpe_ratio(returns[name]))
+        best = max(returns, key=lambda name: sharpe_ratio(returns[name], 252))
         seen.add(best)
         assert trial.best_baseline_name == best
         assert (trial.best_baseline == returns[best]).all()
@@ -102,24 +102,24 @@ def test_the_best_baseline_is_that_of_the_period_known_afterwards():
     ],
 )
 def test_the_anchor_is_the_runs_own_else_equal_weight_else_the_best(baselines, anchor):
-    (trial,) = trials_of(some_runs("a"), run_curves("a", baselines=baselines), WHOLE).known
+    (trial,) = trials_of(some_runs("a"), run_curves("a", baselines=baselines), WHOLE, 252).known
     assert trial.anchor_name == (anchor or trial.best_baseline_name)
     assert trial.reference("anchor") == (trial.anchor_name, trial.anchor)
     assert trial.returns("anchor").tolist() == (trial.net - trial.anchor).tolist()
 
 
 def test_a_run_whose_returns_are_lost_still_counts():
-    trials = trials_of(some_runs("a", "lost", "b"), both(), WHOLE)
+    trials = trials_of(some_runs("a", "lost", "b"), both(), WHOLE, 252)
     assert (trials.names, trials.without_returns, trials.n_trials) == (("a", "b"), ("lost",), 3)
 
 
 def test_runs_of_other_markets_do_not_count():
-    assert trials_of(some_runs("a"), both(), WHOLE).names == ("a",)
+    assert trials_of(some_runs("a"), both(), WHOLE, 252).names == ("a",)
 
 
 def test_a_run_with_no_session_in_the_period_still_counts():
     curves = pl.concat([run_curves("a", last=300), run_curves("b", first=300)])
-    trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last))
+    trials = trials_of(some_runs("a", "b"), curves, Period("late", SESSIONS[300].item(), WHOLE.last), 252)
     assert trials.n_trials == 2
     assert [len(trial.sessions) for trial in trials.known] == [0, 400]
     assert [trial.unranked_reason for trial in trials.known] == ["0 sessions in the period, 4 needed", None]
@@ -128,7 +128,7 @@ def test_a_run_with_no_session_in_the_period_still_counts():
 
 
 def test_no_run_at_all_makes_no_trial():
-    trials = trials_of(some_runs("a").clear(), run_curves("a").clear(), WHOLE)
+    trials = trials_of(some_runs("a").clear(), run_curves("a").clear(), WHOLE, 252)
     assert (trials.n_trials, trials.known) == (0, ())
 
 
@@ -163,7 +163,7 @@ def test_runs_for_validation_only_make_no_period():
 
 def test_a_run_for_validation_only_counts_and_is_not_ranked():
     curves = pl.concat([run_curves("a", first=100), run_curves("b", first=100, seed=1), run_curves("cv", seed=2)])
-    trials = trials_of(some_runs("a", "cv", "b", validation_only=["cv"]), curves, WHOLE)
+    trials = trials_of(some_runs("a", "cv", "b", validation_only=["cv"]), curves, WHOLE, 252)
     assert trials.n_trials == 3
     assert [trial.name for trial in trials.comparable()] == ["a", "b"]
     assert len(deflation_trials(trials.known)) == 2
@@ -175,7 +175,7 @@ def test_a_run_for_validation_only_counts_and_is_not_ranked():
 def test_sharpe_ratios_per_column_are_zero_where_constant():
     returns = np.random.default_rng(0).normal(0.001, 0.01, (50, 3))
     returns[:, 1] = 0.002
-    annual = [sharpe_ratio(column) for column in returns.T]
+    annual = [sharpe_ratio(column, 252) for column in returns.T]
     assert (sharpe_ratios(returns) * 252**0.5).tolist() == pytest.approx(annual)
     assert annual[1] == 0.0
     assert sharpe_ratios(returns[:1]).tolist() == [0.0, 0.0, 0.0]
@@ -227,7 +227,7 @@ def test_a_run_with_accounts_that_do_not_fit_is_refused_by_name(curves, sentence
 
 def test_trial_counts_by_the_share_of_sessions_it_covers():
     curves = pl.concat([run_curves("a"), run_curves("b", seed=1), run_curves("part", first=350, seed=2)])
-    trials = trials_of(some_runs("a", "b", "part", "lost"), curves, WHOLE)
+    trials = trials_of(some_runs("a", "b", "part", "lost"), curves, WHOLE, 252)
     a, b, part = trials.known
     assert [shared_fraction(one.sessions, part.sessions) for one in trials.known] == [0.5, 0.5, 1.0]
     assert (trials.deflation(a, "zero").n_trials, trials.deflation(a, "zero").n_counted) == (4, 3.5)
@@ -240,5 +240,5 @@ def test_trial_counts_by_the_share_of_sessions_it_covers():
 
 def test_trial_without_a_shared_session_does_not_deflate():
     curves = pl.concat([run_curves("a", last=300), run_curves("b", first=300, seed=1)])
-    trials = trials_of(some_runs("a", "b"), curves, WHOLE)
+    trials = trials_of(some_runs("a", "b"), curves, WHOLE, 252)
     assert trials.deflation(trials.known[0], "zero").n_counted == 1.0

@@ -1,18 +1,26 @@
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.aggregates import interquartile_mean
+from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import iid_standard_error
-from nvtrader_pipelines.evaluation.statistics import STATISTICS, sharpe_ratio
+from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, statistics_of
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import evaluate
+from nvtrader_pipelines.market.calendar import TradingCalendar
+from nvtrader_pipelines.policies.baselines import EqualWeight
 from tests.evaluation.accounts import REPORT_FROM, WHO, action_logs, equity_curves
+from tests.markets import synthetic_panel
 
 QUICK = SharpeIntervals(n_draws=200)
+EVERY_DAY = TradingCalendar("24/7")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +34,7 @@ def verdict(curves):
 
 
 def judged(curves, report_from=REPORT_FROM):
-    return evaluate(curves, action_logs(curves), report_from, QUICK)
+    return evaluate(curves, action_logs(curves), report_from, 252, QUICK)
 
 
 def test_evaluate_has_fold_before_from_and_all_rows_per_account(verdict):
@@ -43,15 +51,15 @@ def test_numbers_are_the_statistics_of_the_period(curves, verdict):
             & pl.col("session").is_between(row["first_session"], row["last_session"])
         )
         assert row["n_sessions"] == len(rows)
-        for name, statistic in STATISTICS.items():
-            assert row[name] == statistic(rows["net_return"].to_numpy())
+        for name, value in statistics_of(rows["net_return"].to_numpy(), 252).items():
+            assert row[name] == value
         assert row["turnover_per_year"] == pytest.approx(rows["turnover"].sum() * 252 / len(rows))
         assert row["cost_per_year"] == pytest.approx(rows["cost"].sum() * 252 / len(rows))
         assert row["exposure"] == pytest.approx(0.9)
-        daily = sharpe_ratio(rows["net_return"].to_numpy()) / 252**0.5
+        daily = sharpe_ratio(rows["net_return"].to_numpy(), 252) / 252**0.5
         assert row["sharpe_error"] == pytest.approx(np.sqrt(252) * iid_standard_error(daily, len(rows)))
         assert row["sharpe_low"] < row["sharpe"] < row["sharpe_high"]
-        by_theory = lo_interval(rows["net_return"].to_numpy())
+        by_theory = lo_interval(rows["net_return"].to_numpy(), 252)
         assert (row["lo_low"], row["lo_high"]) == (by_theory.low, by_theory.high)
 
 
@@ -70,7 +78,7 @@ def test_an_order_that_has_not_filled_holds_nothing(curves, verdict):
     last = actions.group_by("policy", maintain_order=True).last()
     waiting = last.with_columns(session=pl.lit(curves["session"].max()), executed_weights=None)
     found = evaluate(
-        curves, pl.concat([actions, waiting.select(actions.columns)], how="vertical_relaxed"), REPORT_FROM, QUICK
+        curves, pl.concat([actions, waiting.select(actions.columns)], how="vertical_relaxed"), REPORT_FROM, 252, QUICK
     )
     assert found.equals(verdict)
 
@@ -78,14 +86,16 @@ def test_an_order_that_has_not_filled_holds_nothing(curves, verdict):
 def test_an_account_whose_first_decision_comes_late_is_refused_by_name(curves):
     late = action_logs(curves).filter((pl.col("policy") != "ppo") | (pl.col("step") > 0))
     with pytest.raises(ValueError, match=f"ppo has no fill before {curves['session'].min()}"):
-        evaluate(curves, late, REPORT_FROM, QUICK)
+        evaluate(curves, late, REPORT_FROM, 252, QUICK)
 
 
 def test_ensemble_has_interquartile_mean_over_seeds_and_folds(curves, verdict):
     scores = np.array(
         [
             [
-                sharpe_ratio(curves.filter(pl.col("policy") == name, pl.col("fold") == fold)["net_return"].to_numpy())
+                sharpe_ratio(
+                    curves.filter(pl.col("policy") == name, pl.col("fold") == fold)["net_return"].to_numpy(), 252
+                )
                 for name in ("ppo/seed-0", "ppo/seed-1")
             ]
             for fold in range(3)
@@ -157,7 +167,7 @@ def test_an_account_in_cash_gets_finite_numbers(curves):
 
 def test_no_account_is_nothing_to_judge(curves):
     with pytest.raises(ValueError, match="evaluate needs at least one account, but the curves have no rows"):
-        evaluate(curves.clear(), action_logs(curves), REPORT_FROM, QUICK)
+        evaluate(curves.clear(), action_logs(curves), REPORT_FROM, 252, QUICK)
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])
@@ -178,3 +188,28 @@ def test_an_account_that_misses_a_session_is_refused_by_name(curves):
 def test_an_account_with_a_session_twice_is_refused_by_name(curves):
     with pytest.raises(ValueError, match="ppo: 601"):
         judged(pl.concat([curves, curves.filter(pl.col("policy") == "ppo").head(1)]))
+
+
+def test_walk_on_market_without_closing_is_annualized_by_365_sessions():
+    days = EVERY_DAY.sessions(date(2020, 1, 1), date(2021, 2, 3))
+    panel = replace(synthetic_panel(len(days)), sessions=days, calendar=EVERY_DAY)
+    account = PolicyAccount("equal_weight", "baseline", (None,), (EqualWeight().start(),))
+    record = backtest(panel, EnvSpec(), [Fold(0, 0, 97, 99, 399)], [account])
+    curves, actions = record.equity_curves, record.action_logs
+    row = evaluate(curves, actions, None, panel.calendar.periods_per_year, QUICK).row(-1, named=True)
+    net, n = curves["net_return"].to_numpy(), len(curves)
+    mean, deviation = net.sum() / n * 365, (((net - net.mean()) ** 2).sum() / (n - 1) * 365) ** 0.5
+    growth = (1.0 + net).prod() ** (365 / n) - 1.0
+    expected = {
+        "n_sessions": 301,
+        "cagr": growth,
+        "volatility": deviation,
+        "sharpe": mean / deviation,
+        "sortino": mean / ((net[net < 0.0] ** 2).sum() / n * 365) ** 0.5,
+        "calmar": growth / row["max_drawdown"],
+        "turnover_per_year": curves["turnover"].sum() / n * 365,
+        "cost_per_year": curves["cost"].sum() / n * 365,
+        "sharpe_error": ((365 + (mean / deviation) ** 2 / 2) / n) ** 0.5,
+    }
+    assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+    assert row["lo_low"] < row["sharpe_low"] + 1.0 < row["sharpe"] + 1.0

@@ -46,7 +46,7 @@ def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
             alone = PolicyAccount("x", "policy", (seed,), (policy,))
             held_out = Block(fold.index, first, last)
             curve = backtest(best_plan.panel, BEST_OF.environment, [held_out], [alone]).equity_curves
-            found[seed] = sharpe_ratio(curve["net_return"].to_numpy())
+            found[seed] = sharpe_ratio(curve["net_return"].to_numpy(), 252)
         choice = choose_seed(best_plan, best.archives(), fold)
         assert dict(choice.sharpe) == found
         assert best.sealed[fold.index] == choice.seed == max(found, key=found.__getitem__)

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.invariants import equity_gaps, off_portfolio, reward_gaps
-from nvtrader_pipelines.experiments.runtime import TrainingProgress, training_curves
+from nvtrader_pipelines.experiments.runtime import TrainingProgress, evaluate_run, training_curves
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.policies.baselines import MinimumVariance
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
@@ -143,6 +144,14 @@ def test_a_run_ends_with_the_figures_of_its_verdict(run):
     metrics = reported[-1].metrics
     assert (metrics["all/sharpe"], metrics["all/max_drawdown"]) == (own["sharpe"], own["max_drawdown"])
     assert set(store.verdict["period"]) >= {"fold", "all"}
+
+
+def test_run_is_annualized_by_the_calendar_of_its_panel(plan, run):
+    panel = dataclasses.replace(plan.panel, calendar=TradingCalendar("24/7"))
+    verdict = evaluate_run(dataclasses.replace(plan, panel=panel), *run.curves_and_actions())
+    root = (365 / 252) ** 0.5
+    np.testing.assert_allclose(verdict["sharpe"], root * run.verdict["sharpe"], rtol=1e-9)
+    np.testing.assert_allclose(verdict["iqm_sharpe"], root * run.verdict["iqm_sharpe"], rtol=1e-9)
 
 
 def test_sampled_training_episodes_become_trajectory_rows(run):

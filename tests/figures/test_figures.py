@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.shared_sessions import shared_curves
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.figures.regime_figures import regimes_figure
 from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figure
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK
 from nvtrader_pipelines.market.regimes import regime_labels
 from nvtrader_pipelines.portfolio.pipeline.stage import Guards
 from tests.evaluation.accounts import REPORT_FROM, WHO, equity_curves
@@ -101,7 +102,7 @@ def regimes():
 
 
 def regime_evaluation(who=WHO):
-    return evaluate_regimes(equity_curves(who=who), regimes(), SegmentIntervals(n_draws=50))
+    return evaluate_regimes(equity_curves(who=who), regimes(), 252, SegmentIntervals(n_draws=50))
 
 
 def board(n_entrants=16):
@@ -133,7 +134,7 @@ def tear_sheet(n_sessions=400):
     """Tear sheet of a random account."""
     generator = np.random.default_rng(1)
     values = {"net_return": generator.normal(0.0005, 0.01, n_sessions), "turnover": 0.1, "cash": 0.2, "gross": 0.8}
-    return TearSheet.of(pl.DataFrame({"session": synthetic_sessions(n_sessions).tolist()}).with_columns(**values))
+    return TearSheet.of(pl.DataFrame({"session": synthetic_sessions(n_sessions).tolist()}).with_columns(**values), 252)
 
 
 def shared(n_sessions=200, n_accounts=8):
@@ -144,7 +145,7 @@ def shared(n_sessions=200, n_accounts=8):
         pl.DataFrame({"account": f"ppo-{i}", "session": days, "net_return": generator.normal(0.0005, 0.01, n_sessions)})
         for i in range(n_accounts)
     ]
-    return shared_curves(pl.concat(rows))
+    return shared_curves(pl.concat(rows), 252)
 
 
 def exposures(gross=1.5):
@@ -167,7 +168,7 @@ FIGURES = {
     "exposure": lambda note: figures.exposure_figure(exposures(), fired_guards(), {"cap": 1.5}, "ppo", note).png(),
     "comparison": lambda note: figures.comparison_figure(shared(), "8 runs", note).png(),
     "scoreboard": lambda note: scoreboard_figure(board().drop_nulls("rank"), note).png(),
-    "regimes": lambda note: regimes_figure(regimes(), "Regimes", note).png(),
+    "regimes": lambda note: regimes_figure(regimes(), "Regimes", 252, note).png(),
     "regime_evaluation": lambda note: figures.regime_evaluation_figure(regime_evaluation(), "By regime", note).png(),
     "equity": lambda note: figures.equity_figure(equity_curves(), "Equity", REPORT_FROM, note).png(),
     "learning": lambda note: figures.learning_figure(training_curves(), "Mean reward while training", note).png(),
@@ -337,7 +338,7 @@ def test_weights_of_two_sets_of_names_are_refused():
 
 def test_every_source_has_a_figure_of_its_regimes_in_its_name():
     other = regimes().with_columns(source=pl.lit("other"))
-    found = figures.regimes_figures(pl.concat([regimes(), other]))
+    found = figures.regimes_figures(pl.concat([regimes(), other]), ALL_NEW_YORK)
     assert list(found) == ["landing", "other"]
     assert found["other"].png() != found["landing"].png()
 

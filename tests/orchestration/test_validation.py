@@ -31,7 +31,7 @@ def add_run(home, number) -> str:
     store.ledger.begin(run_row(store.ledger, spec, run_id=run_id, kind="walk_forward", source="landing"))
     named = {"run_id": pl.lit(run_id), "spec_hash": pl.lit(spec.spec_hash), "experiment": pl.lit(spec.name)}
     curves = equity_curves(n_sessions=400, seed=number)
-    verdict = evaluate(curves, action_logs(curves), REPORT_FROM, SharpeIntervals(n_draws=20))
+    verdict = evaluate(curves, action_logs(curves), REPORT_FROM, 252, SharpeIntervals(n_draws=20))
     row = pl.DataFrame({"kind": ["walk_forward"], "source": ["landing"], "warnings": [[WARNING]]})
     finished = row.with_columns(finished_at=pl.lit(dt.datetime.now(dt.UTC)))
     for table, rows in ((EQUITY_CURVES, curves), (EVALUATIONS, verdict), (RUNS, finished)):

@@ -20,7 +20,7 @@ def record(name, net, first=0, **options) -> TrackRecord:
     """Track record whose only baseline earns .2 % less than the market on every session."""
     sessions = FIRST + np.arange(first, first + len(net))
     baselines = {"equal_weight": MARKET[first : first + len(net)] - 0.002}
-    return TrackRecord(name, sessions, net, **{"baselines": baselines, **options})
+    return TrackRecord(name, sessions, net, **{"baselines": baselines, "periods_per_year": 252, **options})
 
 
 def over(verdict, opponent) -> SharpeDifference:
@@ -41,7 +41,7 @@ def test_gate_promotes_policy_that_earns_more_on_every_session():
     assert verdict.passed
     assert verdict.n_sessions == 1500
     assert 0.0 < figures.low < figures.difference < figures.high
-    assert figures.difference == pytest.approx(sharpe_ratio(better(0.0005)) - sharpe_ratio(MARKET))
+    assert figures.difference == pytest.approx(sharpe_ratio(better(0.0005), 252) - sharpe_ratio(MARKET, 252))
     assert verdict.sentence.startswith("new is promoted: on 1500 sessions, 2020-01-01 to 2024-02-08, Sharpe ratio less")
 
 
@@ -65,7 +65,7 @@ def test_proportional_returns_have_zero_sharpe_difference(share):
 
 def test_opposite_returns_have_a_sharpe_difference():
     figures = over(GATE.judge(record("new", MARKET), record("old", -MARKET)), "active")
-    assert figures.difference == pytest.approx(2.0 * sharpe_ratio(MARKET))
+    assert figures.difference == pytest.approx(2.0 * sharpe_ratio(MARKET, 252))
 
 
 def test_gate_rejects_difference_whose_interval_holds_zero():
@@ -83,7 +83,7 @@ def test_gate_rejects_policy_below_its_best_baseline():
     best = over(verdict, "baseline")
     assert over(verdict, "active").passed
     assert best.opponent == "strong"
-    assert best.sharpe == pytest.approx(sharpe_ratio(better(0.0006)))
+    assert best.sharpe == pytest.approx(sharpe_ratio(better(0.0006), 252))
     assert not verdict.passed
 
 
@@ -100,7 +100,7 @@ def test_gate_compares_common_sessions_only():
     early[:700] = 0.05  # what the old one earned before the new one was tested
     verdict = GATE.judge(record("new", late, first=700), record("old", early))
     assert (verdict.n_sessions, verdict.first_session) == (400, dt.date(2021, 12, 1))
-    assert over(verdict, "active").sharpe == pytest.approx(sharpe_ratio(MARKET[700:1100]))
+    assert over(verdict, "active").sharpe == pytest.approx(sharpe_ratio(MARKET[700:1100], 252))
     assert verdict.passed
 
 
@@ -180,13 +180,13 @@ def test_gate_verdict_is_reproducible():
 @pytest.mark.parametrize("net", [MARKET[:-1], np.append(MARKET[:-1], np.nan)])
 def test_track_record_with_missing_returns_is_refused(net):
     with pytest.raises(ValueError, match="a finite return of every session, but new has"):
-        TrackRecord("new", FIRST + np.arange(1500), net, {"equal_weight": MARKET})
+        TrackRecord("new", FIRST + np.arange(1500), net, {"equal_weight": MARKET}, 252)
 
 
 def test_duplicate_session_and_missing_baselines_are_refused():
     sessions = FIRST + np.array([0, 1, 1])
     with pytest.raises(ValueError, match="sessions of new must be distinct and ascending"):
-        TrackRecord("new", sessions, np.zeros(3), {})
+        TrackRecord("new", sessions, np.zeros(3), {}, 252)
     with pytest.raises(ValueError, match="but the run of new has none"):
         GATE.judge(record("new", MARKET, baselines={}), None)
 
@@ -213,4 +213,4 @@ def test_gate_by_best_sharpe_compares_the_ratios_alone(drift, passed):
     assert verdict.passed == passed
     assert not over(verdict, "baseline").passed
     alone = gate.judge(record("new", better(drift)), None)
-    assert alone.passed == (sharpe_ratio(better(drift)) > 0.0)
+    assert alone.passed == (sharpe_ratio(better(drift), 252) > 0.0)

@@ -288,7 +288,7 @@ def test_gate_leaves_out_sessions_before_the_reported_period(store, runs, monkey
     monkeypatch.setattr(Ledger, "read", lambda ledger, key: later if key.startswith("steady@") else read(ledger, key))
     decision = judge(store, "still").verdict
     assert (decision.first_session, decision.n_sessions) == (dt.date(2016, 2, 3), 270)
-    assert decision.differences[0].sharpe == pytest.approx(sharpe_ratio(MARKET[30:]))
+    assert decision.differences[0].sharpe == pytest.approx(sharpe_ratio(MARKET[30:], 252))
     write_returns(store, runs["steady"], MARKET)
 
 

@@ -1,5 +1,7 @@
 """Paired differences of two accounts against a resampling of the statistics themselves."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from arch.bootstrap import StationaryBootstrap
@@ -10,7 +12,8 @@ from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeInterv
 from nvtrader_pipelines.evaluation.statistics import annual_volatility, expected_shortfall, sharpe_ratio
 from scripts.readme_results.differences import STATISTICS, paired_differences
 
-MEASURES = dict(zip(STATISTICS, (sharpe_ratio, annual_volatility, expected_shortfall, exposure), strict=True))
+ANNUAL = [partial(statistic, periods_per_year=252) for statistic in (sharpe_ratio, annual_volatility)]
+MEASURES = dict(zip(STATISTICS, (*ANNUAL, expected_shortfall, exposure), strict=True))
 N = 505  # whose worst 5 % are no whole number of sessions
 
 
@@ -39,11 +42,11 @@ def test_intervals_equal_a_bootstrap_of_the_statistics_by_arch(accounts):
 
 def test_sharpe_difference_is_that_of_the_verdict(accounts):
     found = paired_differences(*accounts).sharpe
-    assert (found.low, found.high) == SharpeIntervals().draw(accounts[0]).difference(0, 1)
+    assert (found.low, found.high) == SharpeIntervals().draw(accounts[0], 252).difference(0, 1)
 
 
 def test_information_ratio_and_alpha_are_those_of_the_active_return(accounts):
     own, other = accounts[0].T
     found = paired_differences(*accounts)
-    assert found.information_ratio == sharpe_ratio(own - other)
-    assert found.model == market_model(own, other)
+    assert found.information_ratio == sharpe_ratio(own - other, 252)
+    assert found.model == market_model(own, other, 252)

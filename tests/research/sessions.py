@@ -147,7 +147,7 @@ class JournalBuilder:
         leads = {
             name: Lead(lead, 0.08, 60) for name, lead in (("equal weight", over_plain), ("buy and hold", over_plain))
         }
-        verdict = LookVerdict(look, Lead(over_base, 0.08, 60), leads)
+        verdict = LookVerdict(look, Lead(over_base, 0.08, 60), leads, 252)
         level, smallest = look_level(look), smallest_confirmed_lead(0.08, 60, look)
         self._add(LookOpened, trial=kept, look=look, level=level, smallest_lead=smallest)
         return self._add(

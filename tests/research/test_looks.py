@@ -182,4 +182,4 @@ def test_search_without_an_edge_spends_no_look(noise_home):
 def test_looks_count_where_windows_meet_or_a_short_one_follows(changes, n_sessions, n_looks):
     earlier = SealedWindow("sample", frozenset({"A", "B"}), date(2010, 1, 4), date(2012, 12, 28))
     window = replace(earlier, **{"last": date(2014, 12, 31), **changes})
-    assert count_looks(window, n_sessions, [earlier]) == n_looks
+    assert count_looks(window, n_sessions / 252, [earlier]) == n_looks

@@ -17,7 +17,9 @@ def test_search_trials_have_the_returns_in_the_session_folder(noise_home, monkey
     found = search_trials(Store(noise_home))
     judged = trials_of(folder, "judged")
     assert found["trial_id"].to_list() == [line.trial for line in judged] == [1, 3, 4]
-    assert [sharpe_ratio(row.to_numpy()) for row in found["net_returns"]] == pytest.approx(found["sharpe"].to_list())
+    assert [sharpe_ratio(row.to_numpy(), 252) for row in found["net_returns"]] == pytest.approx(
+        found["sharpe"].to_list()
+    )
     assert set(found["source"]) == {"landing"}
     shutil.rmtree(folder.path)
     without = search_trials(Store(noise_home))

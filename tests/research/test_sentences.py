@@ -27,7 +27,7 @@ KEPT, _ = judge_reruns(state_after(34, 29, 0.2), "29", Reruns((0.96, 0.96), Lead
 
 def verdict(look, *leads):
     base, *plain = [Lead(difference, error, 60) for difference, error in leads]
-    return LookVerdict(look, base, dict(zip(("equal weight", "buy and hold"), plain, strict=False)))
+    return LookVerdict(look, base, dict(zip(("equal weight", "buy and hold"), plain, strict=False)), 252)
 
 
 def minus(text):

@@ -72,7 +72,7 @@ def test_trial_returns_equal_the_backtests_of_a_run_of_one_seed(spec):
     result = judge(job_of(spec, seed=seed), PANEL, DIGEST)
     assert (result.error, result.is_pruned, result.archives) == ("", False, {})
     np.testing.assert_array_equal(result.returns, np.concatenate(curves))
-    assert result.fold_sharpes == tuple(map(sharpe_ratio, curves))
+    assert result.fold_sharpes == tuple(sharpe_ratio(curve, 252) for curve in curves)
 
 
 @pytest.mark.parametrize(("spec", "depends"), [(CUFOLIO, True), (ALLOCATED, True), (EQUAL, False)])

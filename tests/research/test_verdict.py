@@ -154,7 +154,7 @@ def test_sealed_p_values_claim_as_reference(case):
 )
 def test_winner_leads_base_and_every_plain_baseline(over_base, over_plain, outcome, not_beaten):
     leads = [Lead(difference, 0.08, 60) for difference in (over_base, *over_plain)]
-    verdict = LookVerdict(1, leads[0], dict(zip(("equal weight", "buy and hold"), leads[1:], strict=True)))
+    verdict = LookVerdict(1, leads[0], dict(zip(("equal weight", "buy and hold"), leads[1:], strict=True)), 252)
     assert (verdict.outcome, verdict.not_beaten) == (outcome, not_beaten)
     assert replace(verdict, look=3).outcome == Outcome.NOT_CONFIRMED
 
@@ -164,7 +164,8 @@ def test_smallest_confirmed_lead_follows_tracking_and_years(tracking, years, lea
     assert smallest_confirmed_lead(tracking / years**0.5, 12 * years, 1) == pytest.approx(lead, abs=0.005)
 
 
-def test_sealed_window_under_a_year_is_refused():
-    require_sealed_window(252)
-    with pytest.raises(ValueError, match="251"):
-        require_sealed_window(251)
+@pytest.mark.parametrize("year", [252, 365])
+def test_sealed_window_under_a_year_is_refused(year):
+    require_sealed_window(year, year)
+    with pytest.raises(ValueError, match=f"{year - 1}"):
+        require_sealed_window(year - 1, year)

@@ -62,7 +62,7 @@ def count(store, table, run_id) -> int:
 
 def deflation(store):
     runs = trial_runs(store)
-    found = trials_of(runs, trial_curves(store, runs), Period("all", DAYS[0], DAYS[-1]))
+    found = trials_of(runs, trial_curves(store, runs), Period("all", DAYS[0], DAYS[-1]), 252)
     return found.n_trials, [found.deflation(trial, "best_baseline") for trial in found.known]
 
 

@@ -308,9 +308,9 @@ def test_openings_are_sharpe_ratios_by_session_of_the_second_decision(plan):
     for first_hold in range(1, 6):
         account = PolicyAccount("a", "baseline", (None,), (EqualWeight().start(),))
         curves = backtest(panel, environment, [Block(0, first, last)], [account], first_hold).equity_curves
-        expected.append(sharpe_ratio(curves["net_return"].to_numpy()))
+        expected.append(sharpe_ratio(curves["net_return"].to_numpy(), 252))
     assert run.openings == tuple(expected)
-    assert run.openings[-1] == sharpe_ratio(run.curves["net_return"].to_numpy())
+    assert run.openings[-1] == sharpe_ratio(run.curves["net_return"].to_numpy(), 252)
     assert len(set(run.openings)) == 5
 
 

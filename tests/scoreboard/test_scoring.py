@@ -15,6 +15,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.tables import RETURNS
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.weights_table import WeightsTable
@@ -35,9 +36,9 @@ AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 TRIALS = TrialPopulation(("run-1", "run-2"), np.array([0.02, -0.04]), np.ones(2), 3, 3.0)
 
 
-def entrant(name, **weights):
-    rows = pl.DataFrame({"date": PANEL.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
-    return weights_entrant(name, WeightsEntrantSpec(), WeightsTable.from_frame(rows, sha256=name), PANEL, 1.0)
+def entrant(name, panel=PANEL, **weights):
+    rows = pl.DataFrame({"date": panel.sessions[:1], **{symbol: [weight] for symbol, weight in weights.items()}})
+    return weights_entrant(name, WeightsEntrantSpec(), WeightsTable.from_frame(rows, sha256=name), panel, 1.0)
 
 
 ENTRANTS = [
@@ -69,25 +70,45 @@ def returns(runs, name):
 
 def test_card_has_net_sharpe_ratio_with_interval(runs, cards):
     metric = cards["half"].metric("sharpe")
-    assert metric.value == sharpe_ratio(returns(runs, "half"))
+    assert metric.value == sharpe_ratio(returns(runs, "half"), 252)
     assert metric.low < metric.value < metric.high
-    interval = SharpeIntervals().draw(returns(runs, "half")[:, None]).interval(0)
+    interval = SharpeIntervals().draw(returns(runs, "half")[:, None], 252).interval(0)
     assert (metric.low, metric.high) == pytest.approx(interval, rel=1e-9)
 
 
+def test_contest_on_market_without_closing_is_annualized_by_365_sessions():
+    calendar = TradingCalendar("24/7")
+    days = calendar.sessions(dt.date(2020, 1, 1), dt.date(2020, 11, 15))
+    panel = replace(PANEL, sessions=days, calendar=calendar)
+    entrants = [ENTRANTS[0], entrant("half", panel, AAA=0.5)]
+    found = admit_entrants(panel, entrants, {each.name: panel for each in entrants})
+    meter = Meter(time.perf_counter, lambda: 1 << 20)
+    walked = [run_contest_backtest(each, panel, found.contest, meter) for each in found.admitted]
+    assert found.contest.calendar == "24/7"
+    cards = {card.entrant: card for card in score_runs(found.contest, walked, TRIALS, {}, AT)}
+    half, equal = (each.curves["net_return"] for each in sorted(walked, key=lambda each: each.entrant.name)[::-1])
+    active, card = half - equal, cards["half"]
+    sharpe, ratio = (each.mean() * 365 / (each.std() * 365**0.5) for each in (half, active))
+    assert card.metric("sharpe").value == pytest.approx(sharpe)
+    assert card.openings[-1] == pytest.approx(sharpe)
+    assert card.metric("volatility").value == pytest.approx(half.std() * 365**0.5)
+    assert card.inference.information_ratio.value == pytest.approx(ratio)
+    assert card.inference.information_ratio.low < ratio < card.inference.information_ratio.high
+
+
 def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
-    sharpes = {name: sharpe_ratio(returns(runs, name)) for name in ("equal_weight", "buy_and_hold")}
+    sharpes = {name: sharpe_ratio(returns(runs, name), 252) for name in ("equal_weight", "buy_and_hold")}
     best = max(sharpes, key=sharpes.__getitem__)
     found = cards["half"].inference
     active = returns(runs, "half") - returns(runs, best)
     assert found.best_baseline == best
-    assert found.information_ratio.value == sharpe_ratio(active)
+    assert found.information_ratio.value == sharpe_ratio(active, 252)
     for name in ("half", "cash"):
         ratio = cards[name].inference.information_ratio
-        interval = SharpeIntervals().draw(active_of(runs, name, best)[0][:, None]).interval(0)
+        interval = SharpeIntervals().draw(active_of(runs, name, best)[0][:, None], 252).interval(0)
         assert (ratio.low, ratio.high) == pytest.approx(interval, rel=1e-9)
     assert cards["half"].metric("sharpe_difference").value == pytest.approx(
-        sharpe_ratio(returns(runs, "half")) - sharpes[best]
+        sharpe_ratio(returns(runs, "half"), 252) - sharpes[best]
     )
 
 

@@ -4,14 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_WINDOWS = 2  # a slope needs two points
 
 
-def excess_growth(
-    returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR
-) -> float:
+def excess_growth(returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int) -> float:
     """Mean excess log growth per year over the market, from net returns (n,) of the same sessions.
 
     Raises:

@@ -37,15 +37,6 @@ WINDOWS = {
     "note": pl.String,
     "ruined": pl.Boolean,  # whether all was lost by the last session
 }
-_RETURN_STATISTICS: dict[str, Callable[[NDArray[np.float64]], float]] = {
-    "total_return": total_return,
-    "volatility": annual_volatility,
-    "downside_deviation": downside_deviation,
-    "max_drawdown": max_drawdown,
-    "sharpe": sharpe_ratio,
-    "calmar": calmar_ratio,
-    "sortino": sortino_ratio,
-}
 _RUINED_VALUES = {"total_return": -1.0, "max_drawdown": 1.0}  # other statistics are undefined
 Row = tuple[Any, ...]  # by WINDOWS
 
@@ -58,12 +49,27 @@ class _Walk:
     sessions: NDArray[np.datetime64]  # (n,)
     folds: NDArray[np.int32]  # (n,)
     returns: NDArray[np.float64]  # (n,) net
+    periods_per_year: int
 
     @property
     def ruin(self) -> np.datetime64 | None:
         """Session in which all was lost; None if it was not."""
         lost = self.returns <= -1.0
         return self.sessions[lost.argmax()] if lost.any() else None
+
+    @property
+    def statistics(self) -> dict[str, Callable[[NDArray[np.float64]], float]]:
+        """Statistics of the returns of a window, by name."""
+        annual = {"periods_per_year": self.periods_per_year}
+        return {
+            "total_return": total_return,
+            "volatility": partial(annual_volatility, **annual),
+            "downside_deviation": partial(downside_deviation, **annual),
+            "max_drawdown": max_drawdown,
+            "sharpe": partial(sharpe_ratio, **annual),
+            "calmar": partial(calmar_ratio, **annual),
+            "sortino": partial(sortino_ratio, **annual),
+        }
 
 
 def return_windows(record: PrudexRecord) -> pl.DataFrame:
@@ -97,6 +103,7 @@ def _walks(record: PrudexRecord) -> Iterator[list[_Walk]]:
                 sessions.to_numpy().astype("datetime64[D]"),
                 folds.to_numpy().astype(np.int32),
                 returns.to_numpy().astype(np.float64),
+                record.calendars.of(key[1]).periods_per_year,
             )
             for key, sessions, folds, returns in zip(keys, run["session"], run["fold"], run["net_return"], strict=True)
         ]
@@ -117,7 +124,7 @@ def _fold_rows(walk: _Walk) -> Iterator[Row]:
     for fold in np.unique(walk.folds):
         inside = walk.folds == fold
         sessions, returns = walk.sessions[inside], walk.returns[inside]
-        for name, statistic in _RETURN_STATISTICS.items():
+        for name, statistic in walk.statistics.items():
             found = _with_ruin(walk, sessions[-1], name, value_or_reason(partial(statistic, returns)))
             yield (*walk.key, int(fold), sessions[0].item(), sessions[-1].item(), name, *found)
 
@@ -130,7 +137,7 @@ def _overall_rows(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
     for extreme in EXTREME_MARKETS:
         window = (None, extreme.first, extreme.last)
         for name in ("total_return", "sharpe"):
-            found = value_or_reason(partial(_during, walk, extreme, _RETURN_STATISTICS[name]))
+            found = value_or_reason(partial(_during, walk, extreme, walk.statistics[name]))
             if found[0] is None:  # the windows do not cover it
                 yield (*walk.key, *window, f"{name}:{extreme.name}", *found, False)
             else:
@@ -151,7 +158,8 @@ def _slope(walk: _Walk, market: _Walk | None) -> float:
     if market is None:
         raise UndefinedStatisticError(f"the run has no baseline {REFERENCE}, the market's average")
     windows = [walk.folds == fold for fold in np.unique(walk.folds)]
-    return excess_growth_slope(np.array([excess_growth(walk.returns[w], market.returns[w]) for w in windows]))
+    excess = [excess_growth(walk.returns[w], market.returns[w], walk.periods_per_year) for w in windows]
+    return excess_growth_slope(np.array(excess))
 
 
 def _during(walk: _Walk, extreme: ExtremeMarket, statistic: Callable[[NDArray[np.float64]], float]) -> float:

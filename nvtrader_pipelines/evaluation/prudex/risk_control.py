@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
-from nvtrader_pipelines.market.calendar import SESSIONS_PER_YEAR
 
 MIN_SESSIONS = 2  # for a standard deviation
 _HOLIDAYS = np.timedelta64(4, "D")  # longest closing of an exchange
 
 
-def downside_deviation(returns: NDArray[np.float64], periods_per_year: int = SESSIONS_PER_YEAR) -> float:
+def downside_deviation(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Annualized root mean squared loss, as a fraction; the target is 0, gains count as 0.
 
     Raises:

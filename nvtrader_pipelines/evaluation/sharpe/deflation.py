@@ -1,6 +1,7 @@
 """Deflation of Sharpe ratios for the number and spread of all trials."""
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Self
 
 import numpy as np
@@ -11,7 +12,6 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     expected_maximum_sharpe,
     probabilistic_sharpe_ratio,
 )
-from nvtrader_pipelines.evaluation.statistics import YEARLY
 
 _ROUNDING = 1e-12  # difference of the Sharpe ratios of equal trials
 
@@ -60,7 +60,7 @@ class Deflation:
             return [f"the {self.n_trials} trials have equal ratios, so they are not deflated"]
         return []
 
-    def apply(self, moments: SharpeMoments) -> dict[str, float]:
+    def apply(self, moments: SharpeMoments, periods_per_year: int) -> dict[str, float]:
         """Expected maximum (annual) and deflated Sharpe ratios; empty if the variance is unknown.
 
         Raises:
@@ -69,7 +69,7 @@ class Deflation:
         if self.variance is None:
             return {}
         return {
-            "expected_maximum_sharpe": expected_maximum_sharpe(self.n_counted, self.variance) * YEARLY,
+            "expected_maximum_sharpe": expected_maximum_sharpe(self.n_counted, self.variance) * sqrt(periods_per_year),
             "deflated_sharpe": deflated_sharpe_ratio(moments, self.n_counted, self.variance),
         }
 

@@ -8,7 +8,7 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.sharpe.inference import expected_maximum_sharpe
-from nvtrader_pipelines.evaluation.statistics import YEARLY, UndefinedStatisticError, sharpe_ratio, varies
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, varies
 
 BLOCK_SIZE = 21  # sessions whose influences are added up, a month
 MIN_CONFIGURATIONS = 20  # of the luck bar, which is too low with fewer
@@ -39,7 +39,7 @@ class Lead:
         return self.difference - reach, self.difference + reach
 
 
-def lead_of(trial: NDArray[np.float64], base: NDArray[np.float64]) -> Lead:
+def lead_of(trial: NDArray[np.float64], base: NDArray[np.float64], periods_per_year: int) -> Lead:
     """Lead of a trial over a base: mean over seeds of the Sharpe ratio on both sides.
 
     The error is that of the mean over seeds of the returns. For the account that would trade, pass that mean as one
@@ -48,6 +48,7 @@ def lead_of(trial: NDArray[np.float64], base: NDArray[np.float64]) -> Lead:
     Args:
         trial: net returns (n_seeds, n) per session.
         base: the same of the base (n_base_seeds, n), in the same sessions.
+        periods_per_year: sessions a year.
 
     Raises:
         ValueError: if the sessions differ in number or fill fewer than two blocks, or returns are not finite.
@@ -55,15 +56,16 @@ def lead_of(trial: NDArray[np.float64], base: NDArray[np.float64]) -> Lead:
     """
     if trial.shape[1:] != base.shape[1:]:
         raise ValueError(f"a lead needs two sides of the same sessions, got shapes {trial.shape} and {base.shape}")
-    difference = np.mean([sharpe_ratio(seed) for seed in trial]) - np.mean([sharpe_ratio(seed) for seed in base])
-    sums = block_sums(sharpe_influence(trial.mean(axis=0)) - sharpe_influence(base.mean(axis=0)))
+    ratios = [np.mean([sharpe_ratio(seed, periods_per_year) for seed in side]) for side in (trial, base)]
+    influences = [sharpe_influence(side.mean(axis=0), periods_per_year) for side in (trial, base)]
+    sums = block_sums(influences[0] - influences[1])
     n_blocks = len(sums)
     if n_blocks < 2:
         raise ValueError(f"a lead needs {2 * BLOCK_SIZE} sessions or more, got {base.shape[1]}")
-    return Lead(float(difference), float(sums.std(ddof=1)) / (sqrt(n_blocks) * BLOCK_SIZE), n_blocks)
+    return Lead(float(ratios[0] - ratios[1]), float(sums.std(ddof=1)) / (sqrt(n_blocks) * BLOCK_SIZE), n_blocks)
 
 
-def sharpe_influence(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+def sharpe_influence(returns: NDArray[np.float64], periods_per_year: int) -> NDArray[np.float64]:
     """Influence (n,) of each session on the annual Sharpe ratio (ddof 1) of returns (n,), by the delta method.
 
     Raises:
@@ -73,7 +75,7 @@ def sharpe_influence(returns: NDArray[np.float64]) -> NDArray[np.float64]:
         raise UndefinedStatisticError(f"a lead needs returns that vary, but all {len(returns)} are {returns[0]:.6g}")
     mean, deviation = float(returns.mean()), float(returns.std(ddof=1))
     standard = (returns - mean) / deviation
-    return YEARLY * (standard - 0.5 * mean / deviation * (standard**2 - 1.0))
+    return sqrt(periods_per_year) * (standard - 0.5 * mean / deviation * (standard**2 - 1.0))
 
 
 def block_sums(series: NDArray[np.float64]) -> NDArray[np.float64]:

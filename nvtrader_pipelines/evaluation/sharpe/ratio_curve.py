@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import date
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
-from nvtrader_pipelines.evaluation.statistics import YEARLY
 from nvtrader_pipelines.evaluation.trials import (
     NOT_RANKED,
     Against,
@@ -22,6 +22,7 @@ from nvtrader_pipelines.evaluation.trials import (
     trials_in_period,
 )
 from nvtrader_pipelines.evaluation.verdict_tables import RATIO_CURVE
+from nvtrader_pipelines.market.calendar import Calendars
 
 _DEFLATED = pl.Schema({"name": pl.String}) | RATIO_CURVE.only(
     "period",
@@ -43,6 +44,7 @@ def sharpe_ratio_curve(
     trials: pl.DataFrame,
     curves: pl.DataFrame,
     searches: pl.DataFrame,
+    calendars: Calendars,
 ) -> pl.DataFrame:
     """Rank and deflate every completed run per period and every judged search trial, as they finished.
 
@@ -64,6 +66,7 @@ def sharpe_ratio_curve(
         curves: as for `trials.run_returns`.
         searches: session_id, trial_id, spec_hash, status, source, finished_at, sharpe, max_drawdown, validation_from,
             sealed_from and net_returns (a list or null) of the judged and pruned search trials.
+        calendars: of the sources.
 
     Raises:
         ValueError: as `trials.run_returns`, `Trial` and `Trials`.
@@ -73,7 +76,7 @@ def sharpe_ratio_curve(
         configuration=pl.format("{} {} {}", "spec_hash", "validation_from", "sealed_from"),
     )
     results = [_judged_runs(runs, evaluations), _judged_trials(search_rows)]
-    deflated = _deflated_ratios(trials, evaluations, curves, search_rows)
+    deflated = _deflated_ratios(trials, evaluations, curves, search_rows, calendars)
     curve = (
         pl.concat(results, how="diagonal_relaxed")
         .join(deflated, on=["name", "period"], how="left")
@@ -125,11 +128,15 @@ def _judged_trials(searches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _deflated_ratios(
-    trials: pl.DataFrame, evaluations: pl.DataFrame, curves: pl.DataFrame, searches: pl.DataFrame
+    trials: pl.DataFrame,
+    evaluations: pl.DataFrame,
+    curves: pl.DataFrame,
+    searches: pl.DataFrame,
+    calendars: Calendars,
 ) -> pl.DataFrame:
     """Rows of `_DEFLATED` for every run in every period of its market, and for every search trial."""
     returns = run_returns(curves)
-    search_returns = {row["configuration"]: _search_returns(row) for row in searches.iter_rows(named=True)}
+    search_returns = {row["configuration"]: _search_returns(row, calendars) for row in searches.iter_rows(named=True)}
     periods = periods_of(trials, evaluations)
     by_time = pl.concat(
         [
@@ -139,19 +146,20 @@ def _deflated_ratios(
     ).sort("finished_at", maintain_order=True)
     rows: list[dict[str, object]] = []
     for (source,), order in by_time.group_by("source", maintain_order=True):
-        runs = trials.filter(source=source)
+        runs, periods_per_year = trials.filter(source=source), calendars.of(str(source)).periods_per_year
         for period in (*periods.get(str(source), ()), _VALIDATION):
-            known = {trial.name: trial for trial in trials_in_period(runs, returns, period).known} | search_returns
-            rows += _as_of(order, known, period)
+            of_runs = trials_in_period(runs, returns, period, periods_per_year).known
+            rows += _as_of(order, {trial.name: trial for trial in of_runs} | search_returns, period)
     return pl.DataFrame(rows, schema=_DEFLATED)
 
 
-def _search_returns(row: Mapping[str, Any]) -> SearchReturns:
+def _search_returns(row: Mapping[str, Any], calendars: Calendars) -> SearchReturns:
     """Returns of a search trial, over days that fill its validation evenly: only shares are read from them."""
     net = None if row["net_returns"] is None else np.array(row["net_returns"])
     n_days = (row["sealed_from"] - row["validation_from"]).days
     days = np.linspace(0, n_days - 1, 2 if net is None else len(net)).astype("timedelta64[D]")
-    return SearchReturns(row["configuration"], np.datetime64(row["validation_from"]) + days, net)
+    sessions = np.datetime64(row["validation_from"]) + days
+    return SearchReturns(row["configuration"], sessions, net, calendars.of(row["source"]).periods_per_year)
 
 
 def _as_of(
@@ -184,7 +192,7 @@ def _ratios(
     if isinstance(trial, Trial):
         active = trial.returns("best_baseline")
         row["best_baseline"] = trial.best_baseline_name
-        row["information_ratio"] = trial.sharpe["best_baseline"] * YEARLY
+        row["information_ratio"] = trial.sharpe["best_baseline"] * sqrt(trial.periods_per_year)
         row["deflated_information_ratio"], more = _deflate(known, trial, active, "best_baseline", n_trials)
         notes = list(dict.fromkeys([*notes, *more]))
     return row | {"note": "; ".join(notes) or None}
@@ -200,7 +208,7 @@ def _deflate(
     """Deflated Sharpe ratio of a trial's returns, and notes."""
     deflation = deflation_of(known.values(), trial, against, n_trials)
     try:
-        ratio = deflation.apply(sharpe_moments(returns)).get("deflated_sharpe")
+        ratio = deflation.apply(sharpe_moments(returns), trial.periods_per_year).get("deflated_sharpe")
     except ValueError as error:
         return None, [str(error)]
     return ratio, deflation.notes

@@ -99,17 +99,21 @@ def _account_rows(
         "note": stressed.note,
     }
     by_policy = curves.partition_by("policy", maintain_order=True)
-    rows = [{"policy": rows["policy"][0], "kind": rows["kind"][0], **common, **_measures(rows)} for rows in by_policy]
+    periods_per_year = stressed.panel.calendar.periods_per_year
+    rows = [
+        {"policy": rows["policy"][0], "kind": rows["kind"][0], **common, **_measures(rows, periods_per_year)}
+        for rows in by_policy
+    ]
     return pl.DataFrame(rows, schema={**STRESS, "number": pl.Int64, "has_twin": pl.Boolean})
 
 
-def _measures(account: pl.DataFrame) -> dict[str, float | None]:
+def _measures(account: pl.DataFrame, periods_per_year: int) -> dict[str, float | None]:
     returns = account["net_return"].to_numpy()
     return {
         "total_return": total_return(returns),
         "max_drawdown": max_drawdown(returns),
         "worst_session": float(returns.min()),
-        "sharpe": sharpe_ratio(returns) if len(returns) >= MIN_ANNUALIZED else None,
+        "sharpe": sharpe_ratio(returns, periods_per_year) if len(returns) >= MIN_ANNUALIZED else None,
         "turnover": float(account["turnover"].sum()),
         "cost": float(account["cost"].sum()),
         "sessions_to_recover": sessions_to_recover(returns),

@@ -78,5 +78,6 @@ def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[St
     store.tables.replace(REGIMES, labels.rows, {})
     context.log.info(labels.summary)
     report = {"left_out": labels.left_out, "params": params.model_dump(mode="json")}
-    pictures = store_pictures(store.home, "regimes", regimes_figures(labels.rows))
+    figures = regimes_figures(labels.rows, read_calendars(store.tables))
+    pictures = store_pictures(store.home, "regimes", figures)
     return table_result(store, REGIMES, len(labels.rows), {**report, **pictures})

@@ -11,7 +11,7 @@ import polars as pl
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, statistics_of, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, sharpe_ratio, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
@@ -24,6 +24,7 @@ from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
@@ -272,7 +273,7 @@ def _format_finding(finding: Finding) -> str:
     return f"{finding.level} {finding.rule}: {finding.sentence}"
 
 
-def activity(facts: AccountFacts, first: date | None = None, last: date | None = None) -> AccountActivity:
+def activity(store: Store, facts: AccountFacts, first: date | None = None, last: date | None = None) -> AccountActivity:
     """Activity of an account between two days, inclusive, or since its opening."""
     opening, *sessions = facts.states
     within = [each for each in sessions if (first or each.session) <= each.session <= (last or each.session)]
@@ -290,7 +291,7 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
         "last_session": spans[1],
         "equity": (within or [before])[-1].equity,
         "value": (within or [before])[-1].value,
-        **_figures(within),
+        **_figures(store, within),
         **_plan_counts(records),
         **{name: n_events[kind] for name, kind in ORDERS.items()},
         "differences": {state.session: state.differences for state in within if state.differences},
@@ -300,20 +301,22 @@ def activity(facts: AccountFacts, first: date | None = None, last: date | None =
     return AccountActivity.model_validate(fields)
 
 
-def _figures(states: Sequence[AccountState]) -> dict[str, float | None]:
+def _figures(store: Store, states: Sequence[AccountState]) -> dict[str, float | None]:
     """Statistics of the sessions; annualized ones are null for a short sample."""
     if not states:
         return {}
     returns, turnover, cost = (
         np.array([getattr(s, name) for s in states]) for name in ("net_return", "turnover", "cost")
     )
-    is_long = len(states) >= MIN_ANNUALIZED
-    return {
-        "total_return": total_return(returns),
-        "sharpe": statistics_of(returns)["sharpe"] if is_long else None,
-        "max_drawdown": max_drawdown(returns),
-        "turnover_per_year": turnover_per_year(turnover) if is_long else None,
-        "cost_per_year": cost_per_year(cost) if is_long else None,
+    figures: dict[str, float | None] = {"total_return": total_return(returns), "max_drawdown": max_drawdown(returns)}
+    if len(states) < MIN_ANNUALIZED:
+        return figures
+    source = store.ledger.run(states[-1].run_id).source
+    periods_per_year = read_calendars(store.tables).of(source).periods_per_year
+    return figures | {
+        "sharpe": sharpe_ratio(returns, periods_per_year),
+        "turnover_per_year": turnover_per_year(turnover, periods_per_year),
+        "cost_per_year": cost_per_year(cost, periods_per_year),
     }
 
 

@@ -82,7 +82,7 @@ def compare_on_page(store: Store, names: Sequence[str]) -> PageComparison:
         StorageError: if a name matches no run or several.
         ValueError: if there are fewer than two runs, or one is named twice.
     """
-    from nvtrader_pipelines.runs.run_pictures import read_shared_sessions
+    from nvtrader_pipelines.runs.run_pictures import read_shared_sessions, shared_periods_per_year
 
     runs: dict[str, LedgerRun] = {}
     for name in names:
@@ -94,10 +94,12 @@ def compare_on_page(store: Store, names: Sequence[str]) -> PageComparison:
         )
     several = list(runs.values())
     shared, problem = read_shared_sessions(store, several)
+    periods_per_year = shared_periods_per_year(store, several)
+    curves = [] if problem else shared_curves(shared, periods_per_year).partition_by("account", maintain_order=True)
     return PageComparison(
         runs=compare_runs(store, several).to_dicts(),
-        figures=[] if problem else shared_figures(shared).to_dicts(),
-        curves=[] if problem else list(map(_curve, shared_curves(shared).partition_by("account", maintain_order=True))),
+        figures=[] if problem else shared_figures(shared, periods_per_year).to_dicts(),
+        curves=list(map(_curve, curves)),
         differences=compare_specs(store.ledger, several).to_dicts(),
         problem=problem,
     )

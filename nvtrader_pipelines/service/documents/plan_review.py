@@ -102,6 +102,7 @@ def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | No
     curves = curves.with_columns(pl.col("policy").replace(accounts), month=pl.col("session").dt.strftime("%Y-%m"))
     rows = curves.pivot("policy", index=["session", "month"], values="net_return").sort("session")
     rows = rows.filter(pl.col("month").is_in(rows["month"].unique().sort().tail(N_MONTHS).implode()))
+    periods_per_year = store.calendar_of(plan.partition_key).periods_per_year
     return MonthlyRecord(
         baseline=baseline,
         first_session=rows["session"][0],
@@ -111,8 +112,8 @@ def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | No
             for (month,), within in rows.group_by("month", maintain_order=True)
         ),
         **_total_returns(rows),
-        policy_sharpe=_sharpe_ratio(rows, "policy"),
-        baseline_sharpe=_sharpe_ratio(rows, "baseline"),
+        policy_sharpe=_sharpe_ratio(rows, "policy", periods_per_year),
+        baseline_sharpe=_sharpe_ratio(rows, "baseline", periods_per_year),
     )
 
 
@@ -121,6 +122,6 @@ def _total_returns(rows: pl.DataFrame) -> dict[str, float]:
     return {f"{name}_return": total_return(rows[name].to_numpy()) for name in accounts}
 
 
-def _sharpe_ratio(rows: pl.DataFrame, account: str) -> float | None:
+def _sharpe_ratio(rows: pl.DataFrame, account: str, periods_per_year: int) -> float | None:
     is_long = account in rows.columns and len(rows) >= MIN_ANNUALIZED
-    return sharpe_ratio(rows[account].to_numpy()) if is_long else None
+    return sharpe_ratio(rows[account].to_numpy(), periods_per_year) if is_long else None

@@ -20,7 +20,7 @@ from nvtrader_pipelines.storage.store import Store
 def trade_document(store: Store, account: str, days: tuple[date | None, date | None]) -> AccountActivity:
     """Activity of an account between two days, compared with its back-test, and their picture."""
     facts = AccountFacts.of(store, account)
-    curve, document = facts.curve, activity(facts, *days)
+    curve, document = facts.curve, activity(store, facts, *days)
     backtest, missing = _backtest(store, facts)
     comparison = (
         NoBacktest(missing=missing)

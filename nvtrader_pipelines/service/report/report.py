@@ -61,8 +61,8 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
     warnings,
 )
 READING = (
-    ("net Sharpe", "Mean over standard deviation of net session returns, times the root of 252; risk-free rate 0. The "
-     "interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
+    ("net Sharpe", "Mean over standard deviation of net session returns, times the root of the sessions a year; "
+     "risk-free rate 0. The interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
     ("information ratio", "Sharpe ratio of the active return: the return of each session less that of a reference. "
      "Even 1/N has a high Sharpe ratio on its own; only the excess over a reference is the policy's merit."),
     ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference; unlike the information ratio, leverage "

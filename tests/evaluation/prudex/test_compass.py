@@ -50,7 +50,7 @@ def window_measures(record, policy, run_id="run-1"):
     mine = record.curves.filter(pl.col("policy") == policy, pl.col("run_id") == run_id).sort("session")
     windows = mine.partition_by("fold", maintain_order=True)
     assert len(windows) == N_FOLDS
-    return [sharpe_ratio(window["net_return"].to_numpy()) for window in windows]
+    return [sharpe_ratio(window["net_return"].to_numpy(), 252) for window in windows]
 
 
 def test_compass_has_six_axes_seventeen_measures_sixteen_in_ring():

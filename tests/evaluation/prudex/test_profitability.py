@@ -18,7 +18,7 @@ def test_excess_growth_by_hand():
 @given(mine=returns, market=returns)
 def test_excess_growth_is_that_of_the_ratio_of_wealth(mine, market):
     ratio = np.prod(1.0 + mine) / np.prod(1.0 + market)
-    assert excess_growth(mine, market) == pytest.approx(np.log(ratio) / 20 * 252, abs=1e-9)
+    assert excess_growth(mine, market, 252) == pytest.approx(np.log(ratio) / 20 * 252, abs=1e-9)
 
 
 @given(excess=arrays(np.float64, st.integers(2, 12), elements=st.floats(-1.0, 1.0)))
@@ -33,17 +33,17 @@ def test_one_window_has_no_decay():
 
 def test_unequal_lengths_are_refused():
     with pytest.raises(ValueError, match=r"\(3,\) and \(4,\)"):
-        excess_growth(np.zeros(3), np.zeros(4))
+        excess_growth(np.zeros(3), np.zeros(4), 252)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_no_number_is_refused(bad):
     with pytest.raises(ValueError, match="finite"):
-        excess_growth(np.array([0.1, bad]), np.zeros(2))
+        excess_growth(np.array([0.1, bad]), np.zeros(2), 252)
     with pytest.raises(ValueError, match="finite"):
         excess_growth_slope(np.array([0.1, bad]))
 
 
 def test_who_lost_everything_has_no_log_growth():
     with pytest.raises(UndefinedStatisticError, match="the lowest is -1"):
-        excess_growth(np.array([0.1, -1.0]), np.zeros(2))
+        excess_growth(np.array([0.1, -1.0]), np.zeros(2), 252)

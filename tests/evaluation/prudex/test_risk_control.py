@@ -27,7 +27,9 @@ def test_downside_deviation_by_hand_counts_gains_as_losses_of_nothing():
 
 @given(returns=arrays(np.float64, 30, elements=st.floats(-0.2, 0.2)).filter(lambda r: r.min() < -1e-6))
 def test_a_sortino_ratio_is_the_yearly_mean_over_the_downside_deviation(returns):
-    assert sortino_ratio(returns) == pytest.approx(returns.mean() * 252 / downside_deviation(returns), rel=1e-9)
+    assert sortino_ratio(returns, 252) == pytest.approx(
+        returns.mean() * 252 / downside_deviation(returns, 252), rel=1e-9
+    )
 
 
 def test_sessions_within_includes_first_and_last_day():
@@ -64,4 +66,4 @@ def test_extreme_markets_are_in_order_and_apart():
 
 def test_returns_that_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match="finite"):
-        downside_deviation(np.array([0.1, np.nan]))
+        downside_deviation(np.array([0.1, np.nan]), 252)

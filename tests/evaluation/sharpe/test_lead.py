@@ -50,11 +50,11 @@ def test_luck_bar_is_above_the_mean_best_of_correlated_trials():
 @pytest.mark.parametrize("case", VECTORS["lead"], ids=lambda case: case["name"])
 def test_lead_equals_reference(case):
     trial, base = np.array(case["trial"]), np.array(case["base"])
-    influence = sharpe_influence(trial.mean(axis=0)) - sharpe_influence(base.mean(axis=0))
+    influence = sharpe_influence(trial.mean(axis=0), 252) - sharpe_influence(base.mean(axis=0), 252)
     sums = block_sums(influence)
-    lead = lead_of(trial, base)
-    assert list(map(sharpe_ratio, trial)) == close(case["trial_sharpes"])
-    assert list(map(sharpe_ratio, base)) == close(case["base_sharpes"])
+    lead = lead_of(trial, base, 252)
+    assert [sharpe_ratio(seed, 252) for seed in trial] == close(case["trial_sharpes"])
+    assert [sharpe_ratio(seed, 252) for seed in base] == close(case["base_sharpes"])
     assert influence[:3] == close(case["influence_first3"])
     assert sums - sums.mean() == close(case["centred_block_sums"])
     assert (lead.difference, lead.standard_error) == close((case["lead"], case["standard_error"]))
@@ -64,7 +64,7 @@ def test_lead_equals_reference(case):
 @pytest.mark.parametrize("case", VECTORS["lead"], ids=lambda case: case["name"])
 def test_lead_of_mean_returns_equals_sealed_reference(case):
     trial, base = (np.array(case[side]).mean(axis=0, keepdims=True) for side in ("trial", "base"))
-    lead, expected = lead_of(trial, base), case["sealed"]
+    lead, expected = lead_of(trial, base, 252), case["sealed"]
     figures = lead.difference, lead.standard_error, lead.t, lead.p_value
     assert figures == close(tuple(expected[name] for name in ("lead", "standard_error", "t", "p")))
 
@@ -78,16 +78,16 @@ def test_interval_excludes_zero_exactly_below_p_value():
 
 @pytest.mark.parametrize("leverage", [1.0, 0.3])
 def test_lead_of_levered_base_has_t_of_zero(leverage):
-    lead = lead_of(leverage * RETURNS, RETURNS)
+    lead = lead_of(leverage * RETURNS, RETURNS, 252)
     assert (lead.t, lead.p_value) == (0.0, 0.5)
 
 
 def test_lead_of_constant_returns_is_undefined():
     with pytest.raises(UndefinedStatisticError):
-        lead_of(np.zeros((1, 130)), RETURNS)
+        lead_of(np.zeros((1, 130)), RETURNS, 252)
 
 
 @pytest.mark.parametrize(("trial", "base"), [(130, 129), (41, 41)])
 def test_lead_refuses_other_or_too_few_sessions(trial, base):
     with pytest.raises(ValueError, match="a lead needs"):
-        lead_of(RETURNS[:, :trial], RETURNS[:, :base])
+        lead_of(RETURNS[:, :trial], RETURNS[:, :base], 252)

@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trial_validation import validate
 from nvtrader_pipelines.evaluation.trials import Against, trials_of
 from nvtrader_pipelines.evaluation.verdict_tables import RATIO_CURVE
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK
 from tests.evaluation.small_trials import SESSIONS, WHOLE, run_curves
 from tests.evaluation.test_trial_validation import QUICK
 
@@ -90,7 +91,9 @@ def curve_of(sharpes, n_runs=None, returns=None, validation_only=(), searched=NO
     n = n_runs or len(sharpes)
     returns = curves(n) if returns is None else returns
     own = trials(n, validation_only=validation_only)
-    return sharpe_ratio_curve(runs(n, validation_only), evaluations(sharpes, **changes), own, returns, searched)
+    return sharpe_ratio_curve(
+        runs(n, validation_only), evaluations(sharpes, **changes), own, returns, searched, ALL_NEW_YORK
+    )
 
 
 def test_each_run_and_period_has_one_row_of_its_ensemble():
@@ -106,7 +109,7 @@ def test_each_run_and_period_has_one_row_of_its_ensemble():
 def test_runs_on_different_markets_are_ranked_apart():
     two = runs(2).with_columns(source=pl.Series(["sample", "landing"]))
     own = two.select("run_id", "finished_at", "validation_only", "source")
-    every = sharpe_ratio_curve(two, evaluations([0.9, 0.5]), own, curves(2), NOT_SEARCHED).filter(
+    every = sharpe_ratio_curve(two, evaluations([0.9, 0.5]), own, curves(2), NOT_SEARCHED, ALL_NEW_YORK).filter(
         pl.col("period") == "all"
     )
     assert every["rank"].to_list() == [1, 1]
@@ -129,7 +132,9 @@ def test_a_market_with_nothing_but_a_run_for_validation_has_no_rank():
 
 
 def test_runs_stand_in_the_order_they_finished():
-    curve = sharpe_ratio_curve(runs(3).reverse(), evaluations([0.5, 0.6, 0.7]), trials(3), curves(3), NOT_SEARCHED)
+    curve = sharpe_ratio_curve(
+        runs(3).reverse(), evaluations([0.5, 0.6, 0.7]), trials(3), curves(3), NOT_SEARCHED, ALL_NEW_YORK
+    )
     assert curve.filter(pl.col("period") == "all")["run_id"].to_list() == ["run-0", "run-1", "run-2"]
 
 
@@ -144,7 +149,7 @@ def test_a_run_that_is_not_complete_is_left_out():
 def test_no_runs_make_an_empty_curve():
     nothing = runs(1).clear()
     assert sharpe_ratio_curve(
-        nothing, evaluations([0.5]), trials(1).clear(), curves(1).clear(), NOT_SEARCHED
+        nothing, evaluations([0.5]), trials(1).clear(), curves(1).clear(), NOT_SEARCHED, ALL_NEW_YORK
     ).is_empty()
 
 
@@ -152,9 +157,9 @@ def test_a_run_is_deflated_for_those_that_had_finished_by_then():
     curve = curve_of([0.5] * 4).filter(pl.col("period") == "all")
     assert curve["n_trials"].to_list() == [1, 2, 3, 4]
     for i, row in enumerate(curve.iter_rows(named=True)):
-        known = trials_of(trials(i + 1), curves(4), WHOLE).known
+        known = trials_of(trials(i + 1), curves(4), WHOLE, 252).known
         assert row["best_baseline"] == known[i].best_baseline_name
-        assert row["information_ratio"] == pytest.approx(sharpe_ratio(known[i].returns("best_baseline")))
+        assert row["information_ratio"] == pytest.approx(sharpe_ratio(known[i].returns("best_baseline"), 252))
         columns: dict[str, Against] = {"deflated_sharpe": "zero", "deflated_information_ratio": "best_baseline"}
         for name, against in columns.items():
             moments = [sharpe_moments(trial.returns(against)) for trial in known]
@@ -172,7 +177,7 @@ def test_what_later_runs_are_like_changes_nothing_of_earlier_ones():
 def test_the_newest_run_is_worth_what_the_validation_says(short):
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", seed=1, **short), run_curves("run-2", seed=2)])
     newest = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all").tail(1)
-    judged = validate(trials_of(trials(3), returns, WHOLE), QUICK).trials.filter(pl.col("run_id") == "run-2")
+    judged = validate(trials_of(trials(3), returns, WHOLE, 252), QUICK).trials.filter(pl.col("run_id") == "run-2")
     assert judged["deflated_sharpe"].to_list()[:2] == pytest.approx(
         [newest["deflated_sharpe"][0], newest["deflated_information_ratio"][0]]
     )
@@ -181,9 +186,9 @@ def test_the_newest_run_is_worth_what_the_validation_says(short):
 def test_shorter_run_is_deflated_on_its_own_sessions():
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", last=400, seed=1), run_curves("run-2", seed=2)])
     curve = curve_of([0.5] * 3, returns=returns).filter(pl.col("period") == "all")
-    for i, trial in enumerate(trials_of(trials(3), returns, WHOLE).known):
+    for i, trial in enumerate(trials_of(trials(3), returns, WHOLE, 252).known):
         assert len(trial.sessions) == (400 if i == 1 else 700)
-        assert curve["information_ratio"][i] == pytest.approx(sharpe_ratio(trial.returns("best_baseline")))
+        assert curve["information_ratio"][i] == pytest.approx(sharpe_ratio(trial.returns("best_baseline"), 252))
     assert curve["deflated_information_ratio"].null_count() == 0
 
 
@@ -203,6 +208,7 @@ def test_runs_of_another_market_deflate_nothing():
         pl.concat([trials(2), trials(3, source="other").tail(1)]),
         curves(3),
         NOT_SEARCHED,
+        ALL_NEW_YORK,
     )
     assert curve.filter(pl.col("period") == "all")["n_trials"].to_list() == [1, 2, 1]
 
@@ -244,7 +250,7 @@ def test_runs_and_search_trials_are_deflated_for_all_before_them():
     every = curve.filter(pl.col("period").is_in(["all", "validation"]))
     assert every["kind"].to_list() == ["trial", "run", "trial", "trial", "run", "trial", "run"]
     assert every["n_trials"].to_list() == [1, 2, 3, 4, 5, 6, 7]
-    net = [trial.net for trial in trials_of(trials(3), curves(3), WHOLE).known]
+    net = [trial.net for trial in trials_of(trials(3), curves(3), WHOLE, 252).known]
     found = [np.array(row) for row in searched["net_returns"]]
     returns = [found[0], net[0], *found[1:3], net[1], found[3], net[2]]
     ratios = [sharpe_moments(each).sharpe for each in returns]
@@ -257,7 +263,7 @@ def test_search_trial_counts_for_a_run_by_the_share_of_its_sessions():
     searched = searches(1, last=350)
     returns = pl.concat([run_curves("run-0"), run_curves("run-1", first=350, seed=1)])
     first, later = curve_of([0.5] * 2, returns=returns, searched=searched).filter(period="all").rows(named=True)
-    run, after = trials_of(trials(2), returns, WHOLE).known
+    run, after = trials_of(trials(2), returns, WHOLE, 252).known
     ratios = [sharpe_moments(np.array(searched["net_returns"][0])).sharpe, run.sharpe["zero"]]
     variance = float(np.cov(ratios, aweights=[1, 2]))
     assert first["deflated_sharpe"] == pytest.approx(deflated_sharpe_ratio(sharpe_moments(run.net), 1.5, variance))
@@ -268,7 +274,7 @@ def test_search_trial_counts_for_a_run_by_the_share_of_its_sessions():
 
 def test_information_ratio_is_deflated_for_search_trials_by_number():
     with_search = curve_of([0.5] * 3, searched=searches(1, 2)).filter(kind="run", period="all")
-    known = trials_of(trials(3), curves(3), WHOLE).known
+    known = trials_of(trials(3), curves(3), WHOLE, 252).known
     ratios = [trial.sharpe["best_baseline"] for trial in known]
     moments = sharpe_moments(known[-1].returns("best_baseline"))
     expected = deflated_sharpe_ratio(moments, 5, float(np.var(ratios, ddof=1)))
@@ -307,6 +313,6 @@ def test_search_trial_without_stored_returns_has_a_row_and_a_note():
 
 def test_searches_without_any_run_have_a_curve():
     nothing = runs(1).clear(), evaluations([0.5]), trials(1).clear(), curves(1).clear()
-    curve = sharpe_ratio_curve(*nothing, searches(1, 2))
+    curve = sharpe_ratio_curve(*nothing, searches(1, 2), ALL_NEW_YORK)
     assert curve["n_trials"].to_list() == [1, 2]
     assert curve["deflated_sharpe"].null_count() == 0

@@ -133,7 +133,7 @@ def test_measures_equal_those_of_the_accounts_backtest():
             found, returns = row(rows, stressed.scenario, policy), account["net_return"].to_numpy()
             assert found["total_return"] == pytest.approx(account["equity"][-1] - 1, rel=1e-12)
             assert found["max_drawdown"] == pytest.approx(account["drawdown"].max(), rel=1e-12) == max_drawdown(returns)
-            assert found["sharpe"] == sharpe_ratio(returns)
+            assert found["sharpe"] == sharpe_ratio(returns, 252)
             assert (found["worst_session"], found["cost"]) == (returns.min(), account["cost"].sum())
             assert found["n_sessions"] == len(account) == WINDOW
             assert found["first_session"] == account["session"][0]

@@ -310,7 +310,7 @@ def test_differing_holding_is_in_document_and_printed(tmp_path, capsys):
     *_, last = write_book(home, 1.0, 1.01, 1.02)
     differs = {"session": last.session + dt.timedelta(days=1), "differences": ("AAA: 7 shares expected, 0 held",)}
     SqliteBook(home, "paper").settle(last.model_copy(update=differs))
-    document = activity(AccountFacts.of(Store(home), "paper"))
+    document = activity(Store(home), AccountFacts.of(Store(home), "paper"))
     assert document.differences == {differs["session"]: ("AAA: 7 shares expected, 0 held",)}
     print_account(document)
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("DIFFERS ")]
