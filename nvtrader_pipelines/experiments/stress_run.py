@@ -87,7 +87,7 @@ class StressRun:
         """
         plan, market = self.plan, self.plan.spec.market
         choice = PanelChoice(plan.panel.symbols, market.max_gap, market.features, plan.panel.calendar)
-        markets = apply_scenarios(self.returns, out_of_sample(plan), stress, choice)
+        markets = apply_scenarios(self.returns, out_of_sample(plan), stress, choice, plan.panel)
         steps = Steps(stress_steps(plan.spec.environment, markets, self.build_accounts))
         n_markets, n_played = stress.n_markets, 0
         yield self._progress("start", f"{plan.spec.partition_key}: {n_markets} stressed markets", share=0.0)

@@ -148,5 +148,7 @@ def forward_fill(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def apply_rolling(values: NDArray[np.float64], expression: pl.Expr) -> NDArray[np.float64]:
     """Apply a rolling polars expression to every column of (T, N); NaN counts as missing."""
-    frame = pl.DataFrame(values, schema=[str(k) for k in range(values.shape[1])], orient="row", nan_to_null=True)
+    n_sessions, n_names = values.shape
+    columns = pl.Series(values.T.ravel(), nan_to_null=True)  # all at once: a series of each takes twice as long
+    frame = pl.DataFrame([columns.slice(k * n_sessions, n_sessions).alias(str(k)) for k in range(n_names)])
     return frame.select(expression).to_numpy().astype(np.float64)

@@ -207,11 +207,12 @@ def _join(returns: pl.DataFrame, features: pl.DataFrame) -> pl.DataFrame:
 
 def _select_symbols(rows: pl.DataFrame, symbols: Sequence[str] | None) -> pl.DataFrame:
     known = set(rows["symbol"].unique())
-    unknown = sorted(set(symbols or ()) - known)
+    wanted = known if symbols is None else set(symbols)
+    unknown = sorted(wanted - known)
     if unknown or not known:
         missing, found = ", ".join(unknown) or "any symbol", ", ".join(sorted(known)) or "none"
         raise ValueError(f"the market has no bars of {missing}; it has: {found}")
-    return rows if symbols is None else rows.filter(pl.col("symbol").is_in(sorted(set(symbols))))
+    return rows if wanted == known else rows.filter(pl.col("symbol").is_in(sorted(wanted)))  # a filter copies
 
 
 def _usable_rows(
@@ -227,7 +228,8 @@ def _usable_rows(
 
 
 def _without(rows: pl.DataFrame, unusable: Sequence[UnusableSymbol]) -> pl.DataFrame:
-    return rows.filter(~pl.col("symbol").is_in([each.symbol for each in unusable]))
+    names = [each.symbol for each in unusable]
+    return rows.filter(~pl.col("symbol").is_in(names)) if names else rows
 
 
 def _long_gaps(rows: pl.DataFrame, max_gap: int, calendar: TradingCalendar) -> list[UnusableSymbol]:

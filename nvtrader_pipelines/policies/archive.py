@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors import SafetensorError
+from safetensors import SafetensorError, serialize
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -56,11 +56,14 @@ class PolicyArchiveError(ValueError):
 
 def write_archive(card: PolicyCard, tensors: "dict[str, torch.Tensor]") -> bytes:
     """Return a policy file's bytes; equal cards and tensors give equal bytes."""
-    from safetensors.torch import save
+    stored = serialize({})
+    if tensors:
+        from safetensors.torch import save  # PyTorch takes seconds to import
 
+        stored = save(tensors)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in ((CARD, card.model_dump_json(indent=1).encode()), (TENSORS, save(tensors))):
+        for name, content in ((CARD, card.model_dump_json(indent=1).encode()), (TENSORS, stored)):
             archive.writestr(zipfile.ZipInfo(name, date_time=EPOCH), content)
     return buffer.getvalue()
 

@@ -109,6 +109,7 @@ class UnstressedMarket:
         out_of_sample: Sequence[OutOfSample],
         n_sessions: tuple[int, int],
         choice: PanelChoice = WHOLE_PANEL,
+        panel: MarketPanel | None = None,
     ) -> Self:
         """Build the market from rows of `gold.returns` of one source.
 
@@ -117,6 +118,7 @@ class UnstressedMarket:
             out_of_sample: sessions that may be judged.
             n_sessions: length of the window, and of the history before it.
             choice: what the panel is made of.
+            panel: that of the rows and the choice; None builds it.
 
         Raises:
             ValueError: if there are no out-of-sample sessions, or they lie outside the market's sessions.
@@ -127,8 +129,12 @@ class UnstressedMarket:
             found = f"from {min(days)} to {max(days)}" if days else "on none"
             raise ValueError(f"sessions must be in {prices.sessions[0]} to {prices.sessions[-1]}, but are {found}")
         known = prices.until(int(np.searchsorted(prices.sessions, max(days), side="right")) - 1)
-        names = choice.symbols or _build(returns, None, choice).symbols
-        return cls(known, _panel(known, names, choice), tuple(out_of_sample), *n_sessions, choice)
+        if panel is None:
+            panel = _panel(known, choice.symbols or _build(returns, None, choice).symbols, choice)
+        else:
+            n_known = panel.index_of(max(days) + 1)
+            panel = map_arrays(panel, lambda array: array[:n_known], sessions=panel.sessions[:n_known])
+        return cls(known, panel, tuple(out_of_sample), *n_sessions, choice)
 
     @cached_property
     def names(self) -> NDArray[np.bool_]:

@@ -31,6 +31,7 @@ from nvtrader_pipelines.evaluation.stress.scenario import (
     StressedMarket,
     UnstressedMarket,
 )
+from nvtrader_pipelines.market.panel import MarketPanel
 
 SCENARIOS: tuple[StressScenario, ...] = (
     Gap(),
@@ -86,6 +87,7 @@ def apply_scenarios(
     out_of_sample: Sequence[OutOfSample],
     stress: StressTest,
     choice: PanelChoice = WHOLE_PANEL,
+    panel: MarketPanel | None = None,
 ) -> Iterator[StressedMarket | ScenarioUnavailable]:
     """Yield the unstressed market, then those of each scenario, or the reason why one is unavailable.
 
@@ -94,12 +96,13 @@ def apply_scenarios(
         out_of_sample: sessions that may be judged, by fold; where folds overlap, the last given decides.
         stress: scenarios, window and seed.
         choice: what the panel is made of.
+        panel: that of the rows and the choice; None builds it.
 
     Raises:
         ValueError: if there are no out-of-sample sessions, they lie outside the market, or the bars make no panel.
     """
     n_sessions = stress.window_sessions, stress.history_sessions
-    market = UnstressedMarket.of(returns, out_of_sample, n_sessions, choice)
+    market = UnstressedMarket.of(returns, out_of_sample, n_sessions, choice, panel)
     yield market.unstressed()
     for scenario in stress.scenarios:
         # seeded by name: draws do not depend on the other scenarios

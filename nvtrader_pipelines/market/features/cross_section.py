@@ -49,10 +49,14 @@ def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rank from 0 in each row, (T, N); ties share their mean rank, and NaN ranks last."""
     order = np.argsort(values, axis=1)
     ordered, places = np.take_along_axis(values, order, axis=1), np.arange(values.shape[1])
-    is_first, is_last = np.ones((2, *values.shape), dtype=bool)
-    is_first[:, 1:] = is_last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
+    differs = ordered[:, 1:] != ordered[:, :-1]
+    has_ties = ~differs.all(axis=1)
+    is_first, is_last = np.ones((2, int(has_ties.sum()), len(places)), dtype=bool)
+    is_first[:, 1:] = is_last[:, :-1] = differs[has_ties]
     first = np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
     last = np.minimum.accumulate(np.where(is_last, places, len(places))[:, ::-1], axis=1)[:, ::-1]
+    ordered[:] = places
+    ordered[has_ties] = 0.5 * (first + last)
     ranks = np.empty_like(values)
-    np.put_along_axis(ranks, order, 0.5 * (first + last), axis=1)
+    np.put_along_axis(ranks, order, ordered, axis=1)
     return ranks

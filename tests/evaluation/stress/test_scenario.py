@@ -6,7 +6,8 @@ import pytest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress import Gap, MissingData
 from nvtrader_pipelines.evaluation.stress.scenario import PanelChoice, ScenarioUnavailableError, UnstressedMarket
-from nvtrader_pipelines.market.panel import PANEL_ARRAYS
+from nvtrader_pipelines.market.features import compute_features
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS, build_panel
 from tests.evaluation.stress.markets import (
     BEFORE,
     FIRST,
@@ -37,6 +38,17 @@ def test_window_panel_equals_full_history_panel_up_to_rounding():
     for name in set(PANEL_ARRAYS) - {"features"}:
         np.testing.assert_array_equal(getattr(recent, name), getattr(whole, name)[start:])
     np.testing.assert_allclose(recent.features, whole.features[start:], rtol=1e-6, atol=1e-12)
+
+
+def test_given_panel_is_cut_to_the_one_built_of_the_rows():
+    prices = random_walks().without(0, N_SESSIONS - 5, np.array([False, True, False, False]))
+    parts, n_sessions = (judged(prices, last=N_SESSIONS - 11),), (WINDOW, BEFORE)
+    rows = prices.rows()
+    built = UnstressedMarket.of(rows, parts, n_sessions).panel
+    cut = UnstressedMarket.of(rows, parts, n_sessions, panel=build_panel(rows, compute_features(rows))).panel
+    assert built.sessions[-1] == prices.sessions[N_SESSIONS - 11]
+    for name in ("sessions", *PANEL_ARRAYS):
+        np.testing.assert_array_equal(getattr(cut, name), getattr(built, name))
 
 
 def test_name_listed_after_last_judged_session_has_empty_column():
