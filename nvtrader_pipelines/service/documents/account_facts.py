@@ -308,12 +308,12 @@ def _figures(store: Store, states: Sequence[AccountState]) -> dict[str, float | 
     returns, turnover, cost = (
         np.array([getattr(s, name) for s in states]) for name in ("net_return", "turnover", "cost")
     )
-    figures: dict[str, float | None] = {"total_return": total_return(returns), "max_drawdown": max_drawdown(returns)}
+    whole: dict[str, float | None] = {"total_return": total_return(returns), "max_drawdown": max_drawdown(returns)}
     if len(states) < MIN_ANNUALIZED:
-        return figures
+        return whole | dict.fromkeys(("sharpe", "turnover_per_year", "cost_per_year"))
     source = store.ledger.run(states[-1].run_id).source
     periods_per_year = read_calendars(store.tables).of(source).periods_per_year
-    return figures | {
+    return whole | {
         "sharpe": sharpe_ratio(returns, periods_per_year),
         "turnover_per_year": turnover_per_year(turnover, periods_per_year),
         "cost_per_year": cost_per_year(cost, periods_per_year),
