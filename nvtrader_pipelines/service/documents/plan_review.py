@@ -13,6 +13,7 @@ from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
 
@@ -102,8 +103,8 @@ def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | No
     curves = curves.with_columns(pl.col("policy").replace(accounts), month=pl.col("session").dt.strftime("%Y-%m"))
     rows = curves.pivot("policy", index=["session", "month"], values="net_return").sort("session")
     rows = rows.filter(pl.col("month").is_in(rows["month"].unique().sort().tail(N_MONTHS).implode()))
-    is_long = len(rows) >= MIN_ANNUALIZED
-    periods_per_year = store.calendar_of(plan.partition_key).periods_per_year if is_long else None
+    source = store.ledger.run(plan.run_id).source
+    periods_per_year = read_calendars(store.tables).of(source).periods_per_year
     return MonthlyRecord(
         baseline=baseline,
         first_session=rows["session"][0],
@@ -123,8 +124,6 @@ def _total_returns(rows: pl.DataFrame) -> dict[str, float]:
     return {f"{name}_return": total_return(rows[name].to_numpy()) for name in accounts}
 
 
-def _sharpe_ratio(rows: pl.DataFrame, account: str, periods_per_year: int | None) -> float | None:
-    """Annualized Sharpe ratio of an account; None for a short sample, or an account that is not there."""
-    if periods_per_year is None or account not in rows.columns:
-        return None
-    return sharpe_ratio(rows[account].to_numpy(), periods_per_year)
+def _sharpe_ratio(rows: pl.DataFrame, account: str, periods_per_year: int) -> float | None:
+    is_long = account in rows.columns and len(rows) >= MIN_ANNUALIZED
+    return sharpe_ratio(rows[account].to_numpy(), periods_per_year) if is_long else None

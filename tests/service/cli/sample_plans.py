@@ -13,6 +13,7 @@ from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
+from tests.storage.ledger.run_rows import run_row
 from tests.storage.table_rows import conform
 
 AT = dt.datetime(2024, 1, 2, 21, 30, tzinfo=dt.UTC)
@@ -103,7 +104,7 @@ def write_tests(
     returns: Mapping[str, Sequence[float]],
     baseline: str | None = "mean_cvar",
 ) -> None:
-    """Write the verdict and the curves of the tests of the plan's policy."""
+    """Write the run, the verdict and the curves of the tests of the plan's policy."""
     keys = {"spec_hash": plan().spec_hash, "run_id": RUN}
     verdict = pl.DataFrame(
         [
@@ -117,3 +118,4 @@ def write_tests(
     for table, rows in ((EVALUATIONS, verdict), (EQUITY_CURVES, curves)):
         keyed = rows.with_columns(pl.lit(value).alias(name) for name, value in keys.items())
         store.tables.replace(table, conform(table, keyed), {name: [value] for name, value in keys.items()})
+    store.ledger.begin(run_row(store.ledger, run_id=RUN))

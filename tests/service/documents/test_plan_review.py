@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.service.documents.plan_review import plan_orders, read_monthly_record, read_plan_review
-from nvtrader_pipelines.storage.store import Store
 from tests.service.cli.sample_plans import AT, plan, write_book, write_tests
-
-
-@pytest.fixture(autouse=True)
-def calendar(monkeypatch):
-    """The plans are of a version that no ledger has."""
-    monkeypatch.setattr(Store, "calendar_of", lambda *_: NEW_YORK)
 
 
 def test_orders_are_changes_of_weights_in_money_and_shares(home):
