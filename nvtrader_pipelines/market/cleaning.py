@@ -24,6 +24,7 @@ from nvtrader_pipelines.market.tables import BARS, CLEAN_BARS, NUMBERS, QUARANTI
 MAX_MOVE = 0.6  # largest one-day move of the adjusted close that needs no volume as evidence
 _KEY = ["source", "parsed_symbol", "parsed_session"]
 _DELIVERY_ORDER = ["ingested_at", "file", "line"]
+_READ_BY_RULES = ["today", "moment_day", "local_day", "calendar", "is_session"]
 _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
@@ -51,9 +52,11 @@ def clean(
         calendars: sessions and time zones, by source.
     """
     parsed = parse_bars(bars, calendars).with_columns(pl.lit(today).alias("today"))
-    judged = parsed.with_columns(first_broken_rule(ROW_RULES))
-    sound, broken = judged.filter(pl.col("rule").is_null()), judged.filter(pl.col("rule").is_not_null())
-    good, refused = _select_one_bar_per_session(sound)
+    judged = parsed.with_columns(first_broken_rule(ROW_RULES)).drop(_READ_BY_RULES)
+    broken = judged.filter(pl.col("rule").is_not_null())
+    ordered = judged.filter(pl.col("rule").is_null()).sort(_KEY + _DELIVERY_ORDER)
+    del parsed, judged  # a market of many names has gigabytes of text
+    good, refused = _select_one_bar_per_session(ordered)
     quarantine = pl.concat([_unreadable_files(deliveries), _to_quarantine(broken), _to_quarantine(refused)])
     return _to_clean_bars(good), quarantine.sort("source", "file", "line", "symbol", "date")
 
@@ -97,9 +100,8 @@ def _without_intraday_days() -> pl.Expr:
     return pl.when(~pl.any_horizontal(day.is_in(each.implode()) for each in intraday)).then("parsed_session")
 
 
-def _select_one_bar_per_session(sound: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the good bars sorted by key, and the refused rows with rule, value and reason."""
-    ordered = sound.sort(_KEY + _DELIVERY_ORDER)
+def _select_one_bar_per_session(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the good bars sorted by key, and the refused rows; input is sorted by key and delivery."""
     refused: list[pl.DataFrame] = []
     while True:
         good, duplicates = _drop_duplicates(ordered)

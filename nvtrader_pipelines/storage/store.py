@@ -80,4 +80,4 @@ class Store:
         """
         from nvtrader_pipelines.storage.medallion import read_calendars
 
-        return read_calendars(self.tables).of(self.ledger.read(partition_key).market.source)
+        return read_calendars(self.tables).of(self.ledger.source_of(partition_key))

@@ -16,12 +16,19 @@ def some_outcomes(n):
     generator = np.random.default_rng(0)
     columns = {
         "session": DAYS[: 3 * n : 3],
+        "session_number": NEW_YORK.session_numbers(DAYS[: 3 * n : 3]),
         "decision": [("approved", "edited", "overridden", "rejected")[i % 4] for i in range(n)],
         "reason": [f"$90 is {i % 9} % of\n$1,800, a long reason" for i in range(n)],
         "excess_pct": generator.normal(0.1, 1.0, n),
         "weight": [1.0] * n,
     }
-    types = {"session": pl.Date, "decision": pl.String, "reason": pl.String, "excess_pct": pl.Float64}
+    types = {
+        "session": pl.Date,
+        "session_number": pl.Int64,
+        "decision": pl.String,
+        "reason": pl.String,
+        "excess_pct": pl.Float64,
+    }
     return pl.DataFrame(columns, schema={**types, "weight": pl.Float64})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -89,6 +90,18 @@ class Ledger:
             StorageError: if the version is not registered or is damaged.
             CodeMismatchError: if this code refuses the version or gives it another hash.
         """
+        return _parse_spec(partition_key, *self._version(partition_key))
+
+    def source_of(self, partition_key: str) -> str:
+        """Source of prices of a registered version, also of one that this code refuses.
+
+        Raises:
+            StorageError: if the version is not registered.
+        """
+        return json.loads(self._version(partition_key)[1])["market"]["source"]
+
+    def _version(self, partition_key: str) -> tuple[str, str]:
+        """Hash and content of a registered version."""
         query = sa.select(VERSIONS.c.spec_hash, VERSIONS.c.content).where(VERSIONS.c.partition_key == partition_key)
         with self._database.connection() as connection:
             row = connection.execute(query).one_or_none()
@@ -97,7 +110,7 @@ class Ledger:
                 f"experiment {partition_key} is not registered; put its YAML into {self._home.experiments} "
                 "and let the experiment_file sensor or `nvtrader materialize` register it"
             )
-        return _parse_spec(partition_key, row.spec_hash, row.content)
+        return row.spec_hash, row.content
 
     def versions(self) -> pl.DataFrame:
         """Registered versions of experiments, newest first."""

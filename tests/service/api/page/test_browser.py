@@ -79,8 +79,15 @@ def write_outcomes(home, excess, reason="too much"):
     """Write the outcomes of edited plans, five sessions apart."""
     days = NEW_YORK.sessions(date(2024, 1, 2), date(2024, 12, 31))[::5]
     rows = [
-        {"session": day.item(), "decision": "edited", "reason": reason, "excess_pct": pct, "weight": 1.0}
-        for day, pct in zip(days[: len(excess)], excess, strict=True)
+        {
+            "session": day.item(),
+            "session_number": number,
+            "decision": "edited",
+            "reason": reason,
+            "excess_pct": pct,
+            "weight": 1.0,
+        }
+        for number, day, pct in zip(range(0, 5 * len(excess), 5), days[: len(excess)], excess, strict=True)
     ]
     Store(home).tables.replace(OUTCOMES, pl.DataFrame(rows, schema=OUTCOMES.schema), {})
 
