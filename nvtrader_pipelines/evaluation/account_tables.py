@@ -7,7 +7,7 @@ from nvtrader_pipelines.policies.rollout_tables import ACCOUNT, DECISION, TRAJEC
 
 EQUITY = TableSchema(
     ACCOUNT,
-    Column("session", pl.Date, "session of the exchange (XNYS), at whose close the row holds"),
+    Column("session", pl.Date, "session of the market, at whose close the row holds"),
     Column("equity", pl.Float64, "equity at the close, net of costs; 1 at the start"),
     Column("net_return", pl.Float64, "simple return over the session, net of costs"),
     TRAJECTORY.only("drawdown"),

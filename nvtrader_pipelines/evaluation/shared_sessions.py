@@ -8,12 +8,29 @@ from nvtrader_pipelines.evaluation.rolling import rolling_sharpe
 from nvtrader_pipelines.evaluation.statistics import compounded_wealth, running_peak, sharpe_ratio, statistics_of
 
 DIFFERENCE = ("sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
+_MAX_DAYS_APART = 7  # of a session and the next one that all accounts have
 
 
 def select_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
     """Select rows (account, session, net_return) of sessions that all accounts have, sorted."""
     is_shared = pl.col("account").n_unique().over("session") == curves["account"].n_unique()
     return curves.filter(is_shared).sort("session", maintain_order=True)
+
+
+def compound_to_shared_sessions(curves: pl.DataFrame) -> pl.DataFrame:
+    """Compound the returns of accounts on several calendars to the sessions that all have.
+
+    A return on a session that others lack, such as a weekend's, counts with the next shared one, up to a week later.
+
+    Args:
+        curves: account, session, net_return.
+    """
+    shared = select_shared_sessions(curves).select(day="session").unique().sort("day")
+    placed = curves.sort("session").join_asof(
+        shared, left_on="session", right_on="day", strategy="forward", tolerance=f"{_MAX_DAYS_APART}d"
+    )
+    days = placed.drop_nulls("day").group_by("account", pl.col("day").alias("session"), maintain_order=True)
+    return days.agg(net_return=(1.0 + pl.col("net_return")).product() - 1.0).sort("session", maintain_order=True)
 
 
 def shared_curves(shared: pl.DataFrame, periods_per_year: int) -> pl.DataFrame:

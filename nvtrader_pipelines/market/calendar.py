@@ -57,7 +57,7 @@ class TradingCalendar:
 
     @property
     def periods_per_year(self) -> int:
-        """Sessions a year: 252 of XNYS, 365 of 24/7, 260 of 24/5, else the mean of 2005 to 2024, rounded."""
+        """Sessions a year: 252 of XNYS, 365 of 24/7, 260 of 24/5, else the mean of the years 2005 to 2024 known."""
         return _hours(self.name).periods_per_year
 
     @property
@@ -181,7 +181,7 @@ def _require_calendar(name: str) -> str:
     Raises:
         ValueError: if there is no such calendar.
     """
-    if name not in _HOURS:
+    if name not in _HOURS and not _stored_sessions(name).exists():
         import exchange_calendars
 
         known = exchange_calendars.get_calendar_names(include_aliases=False)
@@ -190,6 +190,13 @@ def _require_calendar(name: str) -> str:
                 f"a calendar must be 24/7, 24/5 or a code of exchange_calendars such as XNYS, but is {name!r}; "
                 f"exchange_calendars has {', '.join(sorted(known))}"
             )
+        try:
+            _all_sessions(name)
+        except (ValueError, NotImplementedError) as error:
+            raise ValueError(
+                f"exchange_calendars {version('exchange_calendars')} must give the sessions of {name}, but fails "
+                f"({str(error).splitlines()[0][:80]}); choose another calendar, or install a version that does"
+            ) from error
     return name
 
 
@@ -200,11 +207,12 @@ CalendarName = Annotated[str, AfterValidator(_require_calendar)]
 def _hours(name: str) -> _Hours:
     if name in _HOURS:
         return _HOURS[name]
-    exchange = _exchange(name, dt.date(_COUNTED_YEARS[0], 1, 1), dt.date(_COUNTED_YEARS[1], 12, 31))
-    n_years = _COUNTED_YEARS[1] - _COUNTED_YEARS[0] + 1
+    years, counts = np.unique(_all_sessions(name).astype("datetime64[Y]").astype(int) + 1970, return_counts=True)
+    counted = counts[(years >= max(_COUNTED_YEARS[0], years[0] + 1)) & (years <= _COUNTED_YEARS[1])]
+    exchange = _exchange(name, dt.date(_COUNTED_YEARS[1], 1, 1), dt.date(_COUNTED_YEARS[1], 12, 31))
     opens, closes = exchange.open_times[-1][1], exchange.close_times[-1][1]
     offsets = exchange.open_offset, exchange.close_offset
-    return _Hours(round(len(exchange.sessions) / n_years), exchange.tz.key, opens, closes, *offsets)
+    return _Hours(round(counted.mean()), exchange.tz.key, opens, closes, *offsets)
 
 
 @cache
@@ -230,14 +238,18 @@ def _all_sessions(name: str) -> NDArray[np.datetime64]:
 
 
 def _exchange_sessions(name: str) -> NDArray[np.datetime64]:
-    file = f"{name}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
-    stored = Path(str(files("nvtrader_pipelines"))) / "__pycache__" / file
+    stored = _stored_sessions(name)
     try:
         return np.load(stored)
     except (OSError, ValueError, EOFError):  # none yet, or damaged
         days = _exchange(name, FIRST_DAY, LAST_DAY).sessions.to_numpy().astype("datetime64[D]")
         _write_sessions(stored, days)
         return days
+
+
+def _stored_sessions(name: str) -> Path:
+    file = f"{name.replace('/', '_')}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
+    return Path(str(files("nvtrader_pipelines"))) / "__pycache__" / file
 
 
 def _exchange(name: str, first: dt.date, last: dt.date) -> Any:

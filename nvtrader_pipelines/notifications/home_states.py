@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
@@ -12,6 +12,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 
+DELIVERY = timedelta(hours=2)  # of the bars of a session that ends at midnight
 _LOG = logging.getLogger(__name__)
 
 
@@ -33,7 +34,8 @@ def stale_data(store: Store, at: datetime) -> list[Notification]:
     traded = [account for account in account_names(store.home) if replay_reason(store, account) is None]
     if active is None or not traded:
         return []
-    today = at.astimezone(store.calendar_of(active.partition_key).time_zone).date()
+    zone = store.calendar_of(active.partition_key).time_zone
+    today = (at - DELIVERY).astimezone(zone).date()
     reason = stale_reason(store, active, traded[0], today)
     if reason is None:
         return []

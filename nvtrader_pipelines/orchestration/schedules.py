@@ -64,9 +64,9 @@ def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
             "default_status": dg.DefaultScheduleStatus.RUNNING,
         }
 
-    def session_of(context: dg.ScheduleEvaluationContext) -> date | dg.SkipReason:
-        today = context.scheduled_execution_time.astimezone(calendar.time_zone).date()
-        day = calendar.ending_on(today)
+    def session_of(context: dg.ScheduleEvaluationContext, delay: timedelta) -> date | dg.SkipReason:
+        closed_at = context.scheduled_execution_time.astimezone(calendar.time_zone) - delay
+        day = calendar.ending_on(closed_at.date())
         return day if calendar.is_session(day) else dg.SkipReason(f"{day} is not a session of {calendar.name}")
 
     @dg.schedule(
@@ -77,7 +77,7 @@ def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
     )
     def ingest_after_close(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         """Request one run per session, early closes included."""
-        day = session_of(context)
+        day = session_of(context, INGEST_AFTER)
         if isinstance(day, dg.SkipReason):
             return day
         return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
@@ -92,7 +92,7 @@ def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
         context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
     ) -> dg.RunRequest | dg.SkipReason:
         """Request one run per session; the run waits for bars that are still being ingested."""
-        day = session_of(context)
+        day = session_of(context, REBALANCE_AFTER)
         if isinstance(day, dg.SkipReason):
             return day
         reason = skip_reason(store, desk.account, day, calendar)

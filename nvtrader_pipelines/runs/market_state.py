@@ -34,6 +34,25 @@ def deliver_prices(home: Home, files: Sequence[Path], source: str = LANDING) -> 
     deliver_files(home, files, source)
 
 
+def require_same_calendars(store: Store) -> None:
+    """Raise if a source with runs has another calendar in `data/market.yaml` than its bars.
+
+    Raises:
+        StorageError: with the source and both calendars.
+    """
+    from nvtrader_pipelines.storage.medallion import read_calendars  # slow to import, and only needed here
+
+    ingested = read_calendars(store.tables)
+    of_runs = set(store.ledger.runs()["source"])
+    for source in read_market(store.home).sources:
+        before = ingested.of(source.name).name
+        if source.name in of_runs and source.calendar != before:
+            raise StorageError(
+                f"the source {source.name} must keep its calendar {before}, by which its runs were judged, but "
+                f"data/market.yaml gives it {source.calendar}; add a source of another name with that calendar"
+            )
+
+
 def other_calendars(home: Home) -> list[TradingCalendar]:
     """Calendars of the home's markets other than New York's; none if `data/market.yaml` is invalid, as ingest says."""
     try:

@@ -13,7 +13,9 @@ from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
 from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.landing_zone import landed_files
 from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem, read_calendars
+from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
 
@@ -55,6 +57,7 @@ def summarize_market(store: Store) -> MarketSummary:
         reasons=reasons,
         first_year=first_year if isinstance(first_year, int) else None,
         warnings=(
+            *_unread_warnings(store),
             *_panel_warnings(store, kept),
             *(f"{file} was refused: {reason}" for file, reason in refused.rows()),
             *_basis_warnings(changes),
@@ -157,6 +160,19 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
             f"{row['symbol']}: {row['by']} replaced {row['n_corrected']:,} rows of {row['file']}, which has other "
             "values for the same dates; if one of the files is of another symbol, add a column `symbol`, or name each "
             "file after its symbol, such as AAPL.csv"
+        )
+
+
+def _unread_warnings(store: Store) -> Iterator[str]:
+    """Sentence on landed files that no source reads."""
+    landed = landed_files(store.home)
+    market = read_market(store.home)
+    read = {each.file for each in market.deliveries(landed) if each.source in market.landing_names}
+    unread = [file.name for file in landed if file.name not in read]
+    if unread:
+        yield (
+            f"no source of data/market.yaml reads {name_symbols(unread)}: add a landing source named after the folder, "
+            "or `kind: landing` for files in data/landing itself"
         )
 
 

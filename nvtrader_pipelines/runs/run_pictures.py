@@ -13,7 +13,12 @@ from nvtrader_pipelines.evaluation.guard_telemetry import guard_rows
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.session_windows import session_windows, window_distribution
-from nvtrader_pipelines.evaluation.shared_sessions import select_shared_sessions, shared_curves, shared_figures
+from nvtrader_pipelines.evaluation.shared_sessions import (
+    compound_to_shared_sessions,
+    select_shared_sessions,
+    shared_curves,
+    shared_figures,
+)
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -48,6 +53,8 @@ class SharedSessions:
 def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.DataFrame, str | None]:
     """Read returns (account, session, net_return) over the sessions that all runs have, or say why they are few.
 
+    Runs on several calendars are compounded to these sessions.
+
     The frame is empty if there are fewer than `MIN_SHARED` sessions.
     """
     labels = {run.run_id: label for run, label in zip(runs, account_labels(runs), strict=True)}
@@ -57,7 +64,9 @@ def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.Da
     parts = [rows.filter(run_id=run_id).select(pl.lit(name).alias("account"), "session", "net_return")
              for run_id, name in labels.items()]  # fmt: skip
     without = [name for name, part in zip(labels.values(), parts, strict=True) if part.is_empty()]
-    shared = select_shared_sessions(pl.concat(parts))
+    calendars = read_calendars(store.tables)
+    is_mixed = len({calendars.of(run.source) for run in runs}) > 1
+    shared = (compound_to_shared_sessions if is_mixed else select_shared_sessions)(pl.concat(parts))
     n_shared = shared["session"].n_unique()
     if without or n_shared < MIN_SHARED:
         found = f"{', '.join(without)} has none" if without else f"these share {n_shared}"

@@ -17,6 +17,7 @@ from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
+from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
@@ -60,8 +61,9 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     files = landed_files(tables.home)
     store_copies(tables.home, files)
     market = read_market(tables.home)
-    deliveries = market.deliveries(files)
     known, stored = tables.read(DELIVERIES), _count_stored(tables)
+    named = set(known.filter(pl.col("source") != LANDING)["file"])  # also of a source that was dropped
+    deliveries = [each for each in market.deliveries(files) if each.source != LANDING or each.file not in named]
     new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
     parts = [ingest(each, years, at, market.calendars.of(each.source)) for each in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
@@ -72,6 +74,8 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
         tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
         stored = _count_stored(tables)
     described = _with_stored_years(pl.concat([known.join(keys, on=FILE_KEY, how="anti"), rows]), stored)
+    calendars = {source.name: source.calendar for source in market.sources}
+    described = described.with_columns(calendar=pl.col("source").replace_strict(calendars, default=pl.col("calendar")))
     if not described.equals(known):
         tables.replace(DELIVERIES, described, {})
     refused = rows.filter(pl.col("rule").is_not_null())
@@ -109,11 +113,11 @@ def _is_ingested(known: pl.DataFrame, stored: pl.DataFrame, delivery: Delivery, 
 
 
 def read_calendars(tables: Warehouse) -> Calendars:
-    """Read the calendars of `data/market.yaml`, and of sources that are no longer there as they delivered last."""
+    """Read the calendars that sources have had since the last ingest; of others those of `data/market.yaml`."""
     delivered = tables.read(DELIVERIES, columns=["source", "calendar", "ingested_at"]).drop_nulls("calendar")
     last = delivered.sort("ingested_at").unique("source", keep="last").select("source", "calendar")
     past = {source: TradingCalendar(calendar) for source, calendar in last.iter_rows()}
-    return Calendars({**past, **read_market(tables.home).calendars.by_source})
+    return Calendars({**read_market(tables.home).calendars.by_source, **past})
 
 
 def read_panel(

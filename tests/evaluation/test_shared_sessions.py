@@ -6,7 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.shared_sessions import select_shared_sessions, shared_curves, shared_figures
+from nvtrader_pipelines.evaluation.shared_sessions import (
+    compound_to_shared_sessions,
+    select_shared_sessions,
+    shared_curves,
+    shared_figures,
+)
 
 DAYS = [date(2024, 1, day) for day in (2, 3, 4, 5)]
 
@@ -22,6 +27,18 @@ def shared():
 def test_shared_sessions_are_those_of_every_account(shared):
     assert shared["session"].unique().sort().to_list() == DAYS[2:]
     assert shared["account"].unique(maintain_order=True).to_list() == ["long", "late"]
+
+
+def test_returns_of_days_that_another_calendar_lacks_count_with_the_next_shared_one():
+    friday, saturday, sunday, monday = (date(2024, 1, day) for day in (5, 6, 7, 8))
+    coins = pl.DataFrame(
+        {"account": "coins", "session": [friday, saturday, sunday, monday], "net_return": [0.1, 0.2, -0.5, 0.3]}
+    )
+    stocks = pl.DataFrame({"account": "stocks", "session": [friday, monday], "net_return": [0.01, 0.02]})
+    both = compound_to_shared_sessions(pl.concat([coins, stocks]))
+    by_account = both.partition_by("account", as_dict=True)
+    np.testing.assert_allclose(by_account[("coins",)]["net_return"], [0.1, 1.2 * 0.5 * 1.3 - 1.0])
+    np.testing.assert_allclose(by_account[("stocks",)]["net_return"], [0.01, 0.02])
 
 
 def test_shared_curves_start_at_one_unit_before_first_shared_session(shared):

@@ -2,6 +2,7 @@ import datetime as dt
 import pickle
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,6 +133,24 @@ def test_unknown_calendar_is_refused_with_the_known_ones():
     with pytest.raises(ValidationError, match=r"XNAS1.*XLON"):
         TypeAdapter(CalendarName).validate_python("XNAS1")
     assert TypeAdapter(CalendarName).validate_python("XLON") == "XLON"
+
+
+@pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
+def test_year_of_an_exchange_known_for_few_years_has_their_mean():
+    assert TradingCalendar("XSAU").periods_per_year == pytest.approx(250, abs=3)
+
+
+@pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
+def test_exchange_whose_sessions_cannot_be_computed_is_refused(monkeypatch):
+    def fail(*_args, **_options):
+        raise NotImplementedError("holidays of this exchange")
+
+    monkeypatch.setattr("exchange_calendars.get_calendar", fail)
+    monkeypatch.setattr(calendar, "_stored_sessions", lambda name: Path(f"/nowhere/{name}"))
+    calendar._all_sessions.cache_clear()
+    with pytest.raises(ValidationError, match="must give the sessions of XLON"):
+        TypeAdapter(CalendarName).validate_python("XLON")
+    calendar._all_sessions.cache_clear()
 
 
 def test_source_without_a_calendar_trades_in_new_york():

@@ -65,7 +65,7 @@ def spoilt(result, part, change):
 )
 def test_failed_blocking_check_stops_downstream(home, instance, monkeypatch, module, function, spoil, check, stopped):
     honest = getattr(module, function)
-    monkeypatch.setattr(module, function, lambda *arguments: spoilt(honest(*arguments), *spoil))
+    monkeypatch.setattr(module, function, lambda *given, **named: spoilt(honest(*given, **named), *spoil))
     finished = run_market(home, instance)
     assert not finished.success
     assert not check_outcomes(finished)[check]

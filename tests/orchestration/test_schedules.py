@@ -103,8 +103,17 @@ def test_session_of_a_market_that_never_closes_is_ingested_after_midnight():
     ingest, _ = schedules.market_schedules(EVERY_DAY)
     request = tick(ingest, dt.datetime(2027, 1, 1, 1, 30, tzinfo=dt.UTC))
     assert (request.run_key, request.partition_key) == ("2026-12-31", "2026")
-    (sunday,) = {tick(ingest, dt.datetime(2026, 11, 30, hour, tzinfo=dt.UTC)).run_key for hour in (1, 23)}
+    (sunday,) = {tick(ingest, dt.datetime(2026, 11, 30, hour, tzinfo=dt.UTC)).run_key for hour in (2, 23)}
     assert sunday == "2026-11-29"
+
+
+def test_rebalance_after_midnight_is_of_the_session_before():
+    _, rebalance = schedules.market_schedules(TradingCalendar("XEUR"))  # closes at 22:00
+    assert (rebalance.cron_schedule, rebalance.execution_timezone) == ("0 0 * * 2-6", "Europe/Berlin")
+    saturday = dt.datetime(2026, 11, 28, tzinfo=ZoneInfo("Europe/Berlin"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedules, "skip_reason", lambda *_: None)
+        assert tick(rebalance, saturday, home=Home("/nowhere")).run_key == "2026-11-27"
 
 
 def test_home_has_two_schedules_for_each_calendar_of_its_markets(home):

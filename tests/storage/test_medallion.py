@@ -149,6 +149,12 @@ def test_markets_of_one_home_have_their_own_folders_and_calendars(tables, home, 
     ]
     home.market_file.write_text("sources: [{kind: landing}]\n")
     assert read_calendars(tables).of("coins").name == "24/7"  # as delivered
+    assert ingest_market(tables, [2016], LATER).files_read == 0
+    assert sorted(tables.read(BARS)["source"]) == ["coins", "coins", "landing", "landing"]
+    home.market_file.write_text("sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/5}]\n")
+    assert read_calendars(tables).of("coins").name == "24/7"  # until the next ingest
+    ingest_market(tables, [2016], LATER)
+    assert read_calendars(tables).of("coins").name == "24/5"
 
 
 def test_bars_of_a_file_that_moves_to_another_source_move_with_it(tables, home, land):

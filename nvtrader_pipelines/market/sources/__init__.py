@@ -28,6 +28,9 @@ class MarketSpec(Component):
         twins = sorted({name for name in names if names.count(name) > 1})
         if twins:
             raise ValueError(f"sources must have different names, but {', '.join(twins)} occurs twice; name one anew")
+        reserved = {"sample", "yahoo"} & set(self.landing_names)
+        if reserved:
+            raise ValueError(f"a landing source must have a name of its own, but is named {', '.join(reserved)}")
         return self
 
     @property

@@ -26,6 +26,7 @@ NO_SYMBOLS = frozenset(  # words in names of downloads
     {"DAILY", "DATA", "DOWNLOAD", "EXPORT", "HISTORICAL", "HISTORICALDATA", "HISTORY", "OHLC", "OHLCV", "PRICES"}
     | {"QUOTES", "STOCK", "STOCKS", "TABLE"}
 )
+_PREFIXES = frozenset({"BINANCE", "COIN", "COINBASE", "COINS", "CRYPTO", "FX", "KRAKEN"})  # before a symbol
 _QUOTES = (  # currencies that pairs are quoted in
     "AED|AUD|BRL|CAD|CHF|CLP|CNH|CNY|COP|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PEN|PHP|PLN|RON|"
     "RUB|SAR|SEK|SGD|THB|TRY|TWD|USD|ZAR|BTC|ETH|USDC|USDT"
@@ -98,7 +99,7 @@ def symbol_of_file(file: str) -> str:
     vendor = next((found["symbol"] for name in _VENDOR_NAMES if (found := name.match(stem))), None)
     pair = re.match(rf"{PAIR}(?=[_ ]|$)", stem)
     symbol = vendor or re.split(r"[_ ]", stem, maxsplit=1)[0]
-    if symbol in NO_SYMBOLS:
+    if symbol in NO_SYMBOLS or (symbol in _PREFIXES and symbol != stem):
         raise UnreadableFile(
             "unknown_symbol",
             f"the header names no symbol, and the file's name {PurePath(file).name!r} holds none; "

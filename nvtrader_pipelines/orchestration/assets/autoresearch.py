@@ -58,7 +58,7 @@ class AutoresearchConfig(dg.Config):
     eval_mode: Mode = Field(default=Mode.ppo_only, description="groups of knobs to vary")
     seed: int = Field(default=1, description="random seed of the proposals, at least 0")
     workers: int = Field(default=2, description="processes, at least 1")
-    source: str = Field(default="sample", description="source of prices: sample, landing or yahoo")
+    source: str = Field(default="sample", description="source of prices, as data/market.yaml names it")
 
 
 @dg.multi_asset(

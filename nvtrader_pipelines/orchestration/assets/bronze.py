@@ -8,6 +8,7 @@ from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
 from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.orchestration.retries import retry_on
+from nvtrader_pipelines.runs.market_state import require_same_calendars
 from nvtrader_pipelines.storage.medallion import ingest_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS
@@ -24,6 +25,7 @@ from nvtrader_pipelines.storage.tables import BARS
 )
 def bars(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Bars of every source as delivered, text unchanged; an ingested file is not read again."""
+    require_same_calendars(store)
     with retry_on(SourceUnavailable):
         ingested = ingest_market(store.tables, partition_years(context), datetime.now(UTC))
     context.log.info(ingested.summary)

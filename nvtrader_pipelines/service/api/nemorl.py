@@ -29,7 +29,7 @@ class TrainingRequest(Body):
 
     symbols: Symbols = ()  # none: all of the source
     total_timesteps: Annotated[int, Field(ge=1, le=10**9)] | None = None  # of each fold and seed; null: the agent's
-    source: Annotated[str, Field(max_length=32)] = "sample"  # sample, landing or yahoo
+    source: Annotated[str, Field(max_length=32)] = "sample"  # as data/market.yaml names it
 
 
 class Activation(Body):

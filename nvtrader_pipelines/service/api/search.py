@@ -40,7 +40,7 @@ class SearchRequest(Body):
     eval_mode: SearchMode = SearchMode.PPO_ONLY  # groups of knobs to vary
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1  # of the proposals
     workers: Annotated[int, Field(ge=1, le=64)] = 2  # processes
-    source: Annotated[str, Field(max_length=32)] = "sample"  # sample, landing or yahoo
+    source: Annotated[str, Field(max_length=32)] = "sample"  # as data/market.yaml names it
 
 
 class StopRequest(Body):

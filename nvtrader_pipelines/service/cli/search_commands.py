@@ -65,7 +65,7 @@ def start(  # noqa: PLR0913 - options of a command line
         str | None,
         typer.Option("--proposer", help="optuna, cma_es, random, grid, llm, or its settings as YAML."),
     ] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Source of prices: sample, landing or yahoo.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Source of prices in data/market.yaml.")] = None,
     validation_from: Annotated[
         date | None,
         typer.Option("--validation-from", parser=parse_day, help="First day on which trials are compared."),

@@ -15,7 +15,7 @@ Symbols = Annotated[str | None, typer.Option("--symbols", help="Symbols, separat
 Timesteps = Annotated[
     int | None, typer.Option("--timesteps", help="Steps of each fold and seed; default: the agent's.")
 ]
-Source = Annotated[str, typer.Option("--source", help="Source of prices: sample, landing or yahoo.")]
+Source = Annotated[str, typer.Option("--source", help="Source of prices, as data/market.yaml names it.")]
 
 
 @command(app.command, "nvtrader train", "nvtrader train --symbols AAPL,KO,XOM,JNJ --timesteps 20480")

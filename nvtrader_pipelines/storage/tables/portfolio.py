@@ -20,7 +20,7 @@ _ACTOR = Column("by", pl.String, "person or component that acted")
 _PLAN_KEYS = TableSchema(
     Column("account", pl.String, "name of the account"),
     BAR.only("year"),
-    Column("session", pl.Date, "session of the exchange (XNYS); of plans and weights, of the close they decided at"),
+    Column("session", pl.Date, "session of the market; of plans and weights, of the close they decided at"),
     Column("plan_id", pl.String, "identity of the plan, 16 hexadecimal digits"),
     _POLICY,
     _SNAPSHOT_IDS,
