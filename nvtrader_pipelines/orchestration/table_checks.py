@@ -38,7 +38,7 @@ from nvtrader_pipelines.promotion.findings import (
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_summary import read_basis_changes
 from nvtrader_pipelines.runs.run_tables import read_run
-from nvtrader_pipelines.storage.medallion import count_non_finite, read_calendars
+from nvtrader_pipelines.storage.medallion import count_non_finite
 from nvtrader_pipelines.storage.policy_library import LATEST
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
@@ -119,7 +119,7 @@ def schema_check(table: Table) -> dg.AssetChecksDefinition:
 
         rows = store.tables.read(table)
         try:
-            market_schema(table.table, read_calendars(store.tables)).validate(rows, lazy=True)
+            market_schema(table.table, store.read_calendars()).validate(rows, lazy=True)
         except pandera.errors.SchemaErrors as errors:
             return check_result(pl.DataFrame(errors.failure_cases), len(rows))
         return check_result(rows.clear(), len(rows))
@@ -137,7 +137,7 @@ def non_finite_rows(rows: pl.DataFrame) -> pl.DataFrame:
 def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Warn only: the environment bridges short gaps, and a name with a long one is left out."""
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
-    calendars = read_calendars(store.tables)
+    calendars = store.read_calendars()
     parts = [calendar_gaps(part, calendars.of(part["source"][0])) for part in rows.partition_by("source")]
     gaps = pl.concat([calendar_gaps(rows.clear()), *parts])
     found = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)
@@ -224,7 +224,7 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
     library = store.policies
     runs = runs_to_check(context, store)
     specs = [store.ledger.read(run.partition_key) for run in runs]
-    calendars = read_calendars(store.tables)
+    calendars = store.read_calendars()
     leaks = (
         training_leaks(
             library.training_windows(run),

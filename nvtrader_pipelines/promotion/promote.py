@@ -45,7 +45,6 @@ from nvtrader_pipelines.storage.documents import read_document, validate_documen
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, EQUITY_CURVES, PROMOTION_DECISIONS, RUNS, VALIDATION
@@ -293,7 +292,7 @@ class _Judge:
 
     @cached_property
     def _calendars(self) -> Calendars:
-        return read_calendars(self.store.tables)
+        return self.store.read_calendars()
 
     @cached_property
     def _validation(self) -> pl.DataFrame:

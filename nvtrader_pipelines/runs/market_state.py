@@ -40,9 +40,7 @@ def require_same_calendars(store: Store) -> None:
     Raises:
         StorageError: with the source and both calendars.
     """
-    from nvtrader_pipelines.storage.medallion import read_calendars  # slow to import, and only needed here
-
-    ingested = read_calendars(store.tables)
+    ingested = store.read_calendars()
     of_runs = set(store.ledger.runs()["source"])
     for source in read_market(store.home).sources:
         before = ingested.of(source.name).name

@@ -4,7 +4,6 @@ from nvtrader_pipelines.evaluation.account_statistics import Leverage, leverage
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry, decode_guards, guard_telemetry
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 from nvtrader_pipelines.storage.ledger import LedgerRun
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, TRAJECTORIES
 
@@ -14,7 +13,7 @@ def read_leverage(store: Store, run: LedgerRun) -> Leverage | None:
     closes = store.tables.read(EQUITY_CURVES, _account(run), ["gross", "financing"]).drop_nulls()  # null in old rows
     if not (closes["gross"] > 1.0 + ROUNDING).any() and not (closes["financing"] > 0.0).any():
         return None
-    periods_per_year = read_calendars(store.tables).of(run.source).periods_per_year
+    periods_per_year = store.read_calendars().of(run.source).periods_per_year
     return leverage(closes["gross"].to_numpy(), closes["financing"].to_numpy(), periods_per_year)
 
 

@@ -31,7 +31,6 @@ from nvtrader_pipelines.figures import (
 from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.picture_files import write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAJECTORIES
@@ -64,7 +63,7 @@ def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.Da
     parts = [rows.filter(run_id=run_id).select(pl.lit(name).alias("account"), "session", "net_return")
              for run_id, name in labels.items()]  # fmt: skip
     without = [name for name, part in zip(labels.values(), parts, strict=True) if part.is_empty()]
-    calendars = read_calendars(store.tables)
+    calendars = store.read_calendars()
     is_mixed = len({calendars.of(run.source) for run in runs}) > 1
     shared = (compound_to_shared_sessions if is_mixed else select_shared_sessions)(pl.concat(parts))
     n_shared = shared["session"].n_unique()
@@ -77,7 +76,7 @@ def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.Da
 
 def shared_periods_per_year(store: Store, runs: Sequence[LedgerRun]) -> int:
     """Sessions a year that the markets of runs share: those of the market with the fewest."""
-    calendars = read_calendars(store.tables)
+    calendars = store.read_calendars()
     return min(calendars.of(run.source).periods_per_year for run in runs)
 
 
@@ -142,7 +141,7 @@ def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:
             f"none; {remedy}"
         )
     source = store.ledger.run(ref.run_id).source
-    return TearSheet.of(curve, read_calendars(store.tables).of(source).periods_per_year)
+    return TearSheet.of(curve, store.read_calendars().of(source).periods_per_year)
 
 
 def tear_sheet_path(store: Store, ref: PolicyRef) -> Path:

@@ -34,7 +34,6 @@ from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
@@ -176,7 +175,7 @@ def external_attempts(store: Store, source: str) -> dict[str, float | None]:
     rows = store.tables.read(SCORECARDS, {"source": [source]}, columns)
     rows = rows.filter(pl.col("kind").is_in(list(EXTERNAL_KINDS)), pl.col("sharpe").is_not_null())
     found: dict[str, float | None] = {}
-    yearly = sqrt(read_calendars(store.tables).of(source).periods_per_year)
+    yearly = sqrt(store.read_calendars().of(source).periods_per_year)
     for row in rows.sort("judged_at", "entrant").iter_rows(named=True):
         attempt, active = attempt_id(json.loads(row["document"])["configuration"]), row["information_ratio"]
         found[attempt] = found.get(attempt) if active is None else active / yearly

@@ -19,7 +19,6 @@ from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.judgements import Result
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING, PRUDEX, VALIDATION
 
@@ -67,7 +66,7 @@ def _compute_prudex(store: Store) -> Result:
 def _compute_validation(store: Store) -> Result:
     runs = trial_runs(store)
     curves, evaluations = trial_curves(store, runs), store.tables.read(EVALUATIONS)
-    judged = validate_sources(runs, curves, evaluations, read_calendars(store.tables))
+    judged = validate_sources(runs, curves, evaluations, store.read_calendars())
     return Result(None, {VALIDATION.table: judged.trials, OVERFITTING.table: judged.overfitting})
 
 

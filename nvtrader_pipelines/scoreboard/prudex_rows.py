@@ -13,7 +13,6 @@ from nvtrader_pipelines.experiments.code_digest import code_digest
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.judgements import Result, ResultStore
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, FEATURES, MARKET_PANEL
 from nvtrader_pipelines.storage.tables import RETURNS as RETURNS_TABLE
@@ -40,7 +39,7 @@ def read_prudex_record(store: Store) -> PrudexRecord:
         actions,
         store.tables.read(RETURNS_TABLE, market, RETURNS),
         features,
-        read_calendars(store.tables),
+        store.read_calendars(),
         tuple(sorted({*panels["source"], *runs["source"]})),
         _exclusion_note(latest_runs(every.filter("validation_only"))),
     )

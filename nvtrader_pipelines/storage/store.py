@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.market.calendar import TradingCalendar
+    from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.judgements import Judgements
@@ -72,12 +72,20 @@ class Store:
 
         return Panels(self.tables)
 
+    def read_calendars(self) -> "Calendars":
+        """Read the calendars of the sources.
+
+        Raises:
+            StorageError: if `data/market.yaml` is invalid.
+        """
+        from nvtrader_pipelines.storage.medallion import read_calendars
+
+        return read_calendars(self.tables)
+
     def calendar_of(self, partition_key: str) -> "TradingCalendar":
         """Calendar of the market of an experiment version.
 
         Raises:
             StorageError: if the version is not registered, or `data/market.yaml` is invalid.
         """
-        from nvtrader_pipelines.storage.medallion import read_calendars
-
-        return read_calendars(self.tables).of(self.ledger.source_of(partition_key))
+        return self.read_calendars().of(self.ledger.source_of(partition_key))

@@ -10,7 +10,7 @@ from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, partition_years
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
-from nvtrader_pipelines.storage.medallion import pin_panels, read_calendars
+from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
 
@@ -29,7 +29,7 @@ REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
 )
 def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Simple returns per symbol and session from aligned prices; missing returns are not filled."""
-    rows = bar_returns(store.tables.read(CLEAN_BARS), read_calendars(store.tables))
+    rows = bar_returns(store.tables.read(CLEAN_BARS), store.read_calendars())
     n_rows = store.tables.replace_years(RETURNS, rows, partition_years(context))
     return table_result(store, RETURNS, n_rows)
 
@@ -45,7 +45,7 @@ def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -
 )
 def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Point-in-time features per symbol and session, from data known at that close."""
-    rows = compute_features(store.tables.read(RETURNS), calendars=read_calendars(store.tables))
+    rows = compute_features(store.tables.read(RETURNS), calendars=store.read_calendars())
     n_rows = store.tables.replace_years(FEATURES, rows, partition_years(context))
     return table_result(store, FEATURES, n_rows)
 
@@ -78,6 +78,6 @@ def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[St
     store.tables.replace(REGIMES, labels.rows, {})
     context.log.info(labels.summary)
     report = {"left_out": labels.left_out, "params": params.model_dump(mode="json")}
-    figures = regimes_figures(labels.rows, read_calendars(store.tables))
+    figures = regimes_figures(labels.rows, store.read_calendars())
     pictures = store_pictures(store.home, "regimes", figures)
     return table_result(store, REGIMES, len(labels.rows), {**report, **pictures})

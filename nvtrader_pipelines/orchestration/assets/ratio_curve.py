@@ -12,7 +12,6 @@ from nvtrader_pipelines.orchestration.reports import store_pictures, table_resul
 from nvtrader_pipelines.research.search_history import search_trials
 from nvtrader_pipelines.runs.run_tables import join_warnings, walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RATIO_CURVE
 from nvtrader_pipelines.storage.views.published_file import read_query
@@ -31,7 +30,7 @@ def sharpe_ratio_curve(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -
     with duckdb.get_connection() as connection:
         verdicts = read_query(connection, view_body(store.tables, EVALUATIONS))
     runs, trials = walk_forward_runs(store), trial_runs(store)
-    curves, calendars = trial_curves(store, trials), read_calendars(store.tables)
+    curves, calendars = trial_curves(store, trials), store.read_calendars()
     curve = rank_results(runs, verdicts, trials, curves, search_trials(store), calendars)
     store.tables.replace(RATIO_CURVE, curve, {})
     figures = {"ratio_curve": ratio_curve_figure(curve, note=join_warnings(runs))}

@@ -9,7 +9,6 @@ from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.run_tables import read_run, replace_run
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, REGIME_EVALUATION, REGIMES
 
@@ -29,7 +28,7 @@ def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam
     verdict = evaluate_regimes(
         read_run(store, EQUITY_CURVES, run),
         store.tables.read(REGIMES, {"source": [run.source]}),
-        read_calendars(store.tables).of(run.source).periods_per_year,
+        store.read_calendars().of(run.source).periods_per_year,
     )
     n_rows = replace_run(store, REGIME_EVALUATION, verdict, run)
     note = "; ".join((HINDSIGHT.rstrip("."), *run.warnings))

@@ -8,7 +8,6 @@ import dagster as dg
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
 from nvtrader_pipelines.orchestration.reports import table_result
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 
@@ -42,7 +41,7 @@ def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) ->
     """Split the delivered bars into valid and refused ones."""
     years = partition_years(context)
     bars, deliveries = store.tables.read(BARS), store.tables.read(DELIVERIES)
-    good, refused = clean(bars, deliveries, datetime.now(UTC).date(), read_calendars(store.tables))
+    good, refused = clean(bars, deliveries, datetime.now(UTC).date(), store.read_calendars())
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)
     n_refused = store.tables.replace_years(QUARANTINE, refused, years)
     yield table_result(store, CLEAN_BARS, n_good)

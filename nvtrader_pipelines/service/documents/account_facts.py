@@ -24,7 +24,6 @@ from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
@@ -312,7 +311,7 @@ def _figures(store: Store, states: Sequence[AccountState]) -> dict[str, float | 
     if len(states) < MIN_ANNUALIZED:
         return whole | dict.fromkeys(("sharpe", "turnover_per_year", "cost_per_year"))
     source = store.ledger.run(states[-1].run_id).source
-    periods_per_year = read_calendars(store.tables).of(source).periods_per_year
+    periods_per_year = store.read_calendars().of(source).periods_per_year
     return whole | {
         "sharpe": sharpe_ratio(returns, periods_per_year),
         "turnover_per_year": turnover_per_year(turnover, periods_per_year),

@@ -13,7 +13,6 @@ from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
 
@@ -104,7 +103,7 @@ def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | No
     rows = curves.pivot("policy", index=["session", "month"], values="net_return").sort("session")
     rows = rows.filter(pl.col("month").is_in(rows["month"].unique().sort().tail(N_MONTHS).implode()))
     source = store.ledger.run(plan.run_id).source
-    periods_per_year = read_calendars(store.tables).of(source).periods_per_year
+    periods_per_year = store.read_calendars().of(source).periods_per_year
     return MonthlyRecord(
         baseline=baseline,
         first_session=rows["session"][0],

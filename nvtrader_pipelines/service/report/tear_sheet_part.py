@@ -7,7 +7,6 @@ from nvtrader_pipelines.figures.tear_sheet_figure import MONTHS, STRONG_MONTH, S
 from nvtrader_pipelines.service.report.cell_formats import format_number
 from nvtrader_pipelines.service.report.contents import Grid, Part, Plot
 from nvtrader_pipelines.service.report.evidence import Evidence
-from nvtrader_pipelines.storage.medallion import read_calendars
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 
 CAPTION = (
@@ -20,7 +19,7 @@ def tear_sheets(evidence: Evidence) -> Part:
     """Part with monthly returns, worst drawdowns and rolling figures of each policy."""
     where = {"run_id": evidence.best_runs["run_id"].to_list(), "kind": ["ensemble"]}
     curves = evidence.store.tables.read(EQUITY_CURVES, where).partition_by("run_id", as_dict=True)
-    calendars = read_calendars(evidence.store.tables)
+    calendars = evidence.store.read_calendars()
     parts = [
         tear_sheet_part(TearSheet.of(curves[(run_id,)], calendars.of(source).periods_per_year), label, key)
         for run_id, source, label, key in evidence.best_runs.select(
