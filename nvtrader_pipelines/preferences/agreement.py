@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.preferences.decisions import HORIZON
 
 CONFIDENCE_LEVEL = 0.95
@@ -92,6 +93,8 @@ def _summary(chosen: pl.DataFrame) -> tuple[int, int, float, float | None, float
 
     excess = chosen["excess_pct"].to_numpy()
     numbers = chosen["session_number"].to_numpy()
+    if chosen["session_number"].has_nulls():  # outcomes of New York, from before markets had calendars
+        numbers = NEW_YORK.session_numbers(chosen["session"].to_numpy())
     counts, mean, error = (len(excess), int((excess > 0.0).sum())), float(excess.mean()), mean_error(excess, numbers)
     if error is None:
         return *counts, mean, None, None

@@ -11,7 +11,7 @@ from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.store import Store
-from tests.desk.desks import make_active, states, trade
+from tests.desk.desks import DESKS, make_active, states, trade
 from tests.runs.small_runs import land
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 
@@ -22,6 +22,7 @@ DAY = dt.timedelta(days=1)
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
+    DESKS.clear()
     home = Home(tmp_path_factory.mktemp("coins") / "home")
     home.landing.mkdir(parents=True)
     home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
@@ -30,7 +31,8 @@ def store(tmp_path_factory):
     run = sealed(store, planned(store))
     evaluate_sealed(store, run)
     make_active(store, run, at=dt.datetime(2016, 1, 1, tzinfo=dt.UTC))
-    return store
+    yield store
+    DESKS.clear()
 
 
 def midnight(day):

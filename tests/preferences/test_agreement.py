@@ -33,6 +33,11 @@ def test_interval_of_outcomes_that_do_not_overlap_is_students():
         assert (row["mean_pct"], row["low_pct"], row["high_pct"]) == pytest.approx((EXCESS.mean(), low, high))
 
 
+def test_outcomes_from_before_sessions_were_numbered_are_of_new_york():
+    unnumbered = outcomes().with_columns(session_number=pl.lit(None, pl.Int64))
+    assert agreement(unnumbered).equals(agreement(outcomes()))
+
+
 def test_outcomes_of_one_session_count_as_one():
     same, days = np.repeat(EXCESS, 2), np.repeat(DAYS[:60:5], 2)
     alone, twice = (

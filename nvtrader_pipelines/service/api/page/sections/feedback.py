@@ -8,7 +8,7 @@ from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.storage.tables import DPO_CHECKS, OUTCOMES, PREFERENCE_PAIRS
 
-COLUMNS = ("session", "decision", "reason", "excess_pct", "weight")
+COLUMNS = ("session", "session_number", "decision", "reason", "excess_pct", "weight")
 GROUPS = {"decision": "By decision", "reason": "By reason", "month": "By month"}
 AGAINST = {
     "approved": "approved, against the holdings",
