@@ -14,7 +14,7 @@ from nvtrader_pipelines.evaluation.growth_interval import growth_interval
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.splits import Holdout
 from nvtrader_pipelines.market.bear_markets import bear_market_sessions
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
@@ -34,9 +34,9 @@ class RetrainingCheck:
 
     partition_key: str
     as_of: date
+    calendar: TradingCalendar  # of the market
     is_due: bool
     sentence: str  # figure and bound
-    calendar: TradingCalendar = NEW_YORK
 
     @property
     def recent_sessions(self) -> list[date]:
@@ -66,21 +66,25 @@ def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
     if active is None or tested.is_empty():
         return None
     key, _, _, as_of = tested.row(0)
+    calendar = store.calendar_of(key)
     equity = _traded_equity(store, active, account)
     n_sessions = len(equity) - 1
     traded = (
         f"the account {account} was traded by {active.policy} of run {active.run_id} for {max(n_sessions, 0)} sessions"
     )
     if n_sessions < MIN_TRADED_SESSIONS:
-        return RetrainingCheck(key, as_of, is_due=False, sentence=f"{traded}, of at least {MIN_TRADED_SESSIONS}")
+        return RetrainingCheck(
+            key, as_of, calendar, is_due=False, sentence=f"{traded}, of at least {MIN_TRADED_SESSIONS}"
+        )
     tested_returns = _tested_returns(store, active)
     if not len(tested_returns):
-        return RetrainingCheck(key, as_of, is_due=False, sentence=f"{traded}, but its back-test has no stored curves")
+        sentence = f"{traded}, but its back-test has no stored curves"
+        return RetrainingCheck(key, as_of, calendar, is_due=False, sentence=sentence)
     growth = float(np.log(equity[-1] / equity[0]))
     low, _ = growth_interval(tested_returns, n_sessions)
     bound = f"the 95 % interval of its back-test over as many sessions begins at {np.expm1(low):+.1%}"
     sentence = f"{traded} and returned {np.expm1(growth):+.1%}; {bound}"
-    return _refuse_holdout(store, RetrainingCheck(key, as_of, growth < low, sentence))
+    return _refuse_holdout(store, RetrainingCheck(key, as_of, calendar, growth < low, sentence))
 
 
 def check_regime_change(store: Store) -> RetrainingCheck | None:
@@ -107,7 +111,7 @@ def check_regime_change(store: Store) -> RetrainingCheck | None:
         "bear" if is_bear[index["session"].search_sorted(day, "right") - 1] else "bull" for day in (tested_to, as_of)
     )
     sentence = f"{key} is tested to {tested_to} in a {before} market; on {as_of}, {source} is in a {now} market"
-    return _refuse_holdout(store, RetrainingCheck(key, as_of, before != now, sentence))
+    return _refuse_holdout(store, RetrainingCheck(key, as_of, store.calendar_of(key), before != now, sentence))
 
 
 def _tested_experiments(store: Store, partition_keys: Collection[str]) -> pl.DataFrame:
@@ -125,7 +129,7 @@ def _check_growth(store: Store, partition_key: str, source: str, tested_to: date
     n_new = max(0, len(calendar.sessions(tested_to, as_of)) - 1)
     figures = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions"
     sentence = f"{figures} (required: {MIN_NEW_SESSIONS})"
-    check = _refuse_holdout(store, RetrainingCheck(partition_key, as_of, n_new >= MIN_NEW_SESSIONS, sentence, calendar))
+    check = _refuse_holdout(store, RetrainingCheck(partition_key, as_of, calendar, n_new >= MIN_NEW_SESSIONS, sentence))
     if not (check.is_due and _has_current_panel(store, partition_key)):
         return check
     return replace(check, is_due=False, sentence=f"{figures}, but a run of it has all sessions of its names")

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+from nvtrader_pipelines.desk.retraining import check_account_drift, check_market_growth, check_regime_change
 from nvtrader_pipelines.market.calendar import TradingCalendar
+from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.medallion import read_panel
 from nvtrader_pipelines.storage.store import Store
-from tests.desk.desks import DESKS, make_active, states, trade
+from tests.desk.desks import DESKS, make_active, states, trade, write_index
 from tests.runs.small_runs import land
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 
@@ -53,3 +55,11 @@ def test_account_trades_the_weekend_as_its_back_test(store):
     deployment = open_deployment(store, traded[-1].run_id, traded[-1].policy)
     expected = account_backtest(deployment, traded[0].session, saturday + DAY)
     np.testing.assert_allclose([state.equity for state in traded[1:]], expected["equity"], rtol=1e-12)
+
+
+def test_retraining_of_every_check_counts_sessions_of_the_market(store):
+    days = [day.item() for day in read_panel(store.tables, "landing").sessions]
+    write_index(store, [1.0] * len(days))
+    (growth,) = check_market_growth(store, [read_active(store).partition_key])
+    checks = growth, check_regime_change(store), check_account_drift(store, "paper")
+    assert [check.recent_sessions for check in checks] == [days[-5:]] * 3
