@@ -14,7 +14,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import PurgedBlocks, Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.market.features import FEATURES, Feature
-from nvtrader_pipelines.market.sources.naming import SourceName
+from nvtrader_pipelines.market.sources.delivery import SourceName
 from nvtrader_pipelines.policies.agents import Agent, DpoAgent, Learner, PpoAgent
 from nvtrader_pipelines.policies.agents.learner import EXTRACTORS
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone

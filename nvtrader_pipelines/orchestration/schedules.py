@@ -216,4 +216,4 @@ SCHEDULES = [
 
 def schedules_of(home: Home) -> list[dg.ScheduleDefinition]:
     """Schedules of a home: those of New York, and two more for each other calendar of its markets."""
-    return [*SCHEDULES, *(each for calendar in other_calendars(home) for each in market_schedules(calendar))]
+    return [*SCHEDULES, *(schedule for calendar in other_calendars(home) for schedule in market_schedules(calendar))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nvtrader_pipelines.experiments.code_digest import market_code
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.market.sources.naming import LANDING
+from nvtrader_pipelines.market.sources.delivery import LANDING
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically

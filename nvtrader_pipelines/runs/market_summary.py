@@ -165,10 +165,9 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
 
 def _unread_warnings(store: Store) -> Iterator[str]:
     """Sentence on landed files that no source reads."""
-    landed = landed_files(store.home)
-    market = read_market(store.home)
-    read = {each.file for each in market.deliveries(landed) if each.source in market.landing_names}
-    unread = [file.name for file in landed if file.name not in read]
+    landed, market = landed_files(store.home), read_market(store.home)
+    delivered = {delivery.file for delivery in market.deliveries(landed) if delivery.source in market.landing_names}
+    unread = [file.name for file in landed if file.name not in delivered]
     if unread:
         yield (
             f"no source of data/market.yaml reads {name_symbols(unread)}: add a landing source named after the folder, "

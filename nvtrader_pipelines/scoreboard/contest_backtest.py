@@ -246,7 +246,9 @@ def run_contest_backtest(entrant: Entrant, panel: MarketPanel, contest: Contest,
         for other in [PolicyAccount(entrant.name, kind, (None,), (entrant.open(panel, contest.window),))]
     ]
     curves = record.equity_curves.select(list(EQUITY))
-    openings = [sharpe_ratio(each["net_return"].to_numpy(), contest.periods_per_year) for each in (*others, curves)]
+    openings = [
+        sharpe_ratio(account["net_return"].to_numpy(), contest.periods_per_year) for account in (*others, curves)
+    ]
     untimed_curves = None
     if entrant.untimed_twin is not None:
         twin = PolicyAccount(entrant.name, kind, (None,), (entrant.untimed_twin.open(panel, contest.window),))

@@ -8,7 +8,7 @@ from pydantic import RootModel, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.market.sources.naming import SourceName
+from nvtrader_pipelines.market.sources.delivery import SourceName
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home

@@ -152,7 +152,7 @@ def _runs_on_other_markets(runs: pl.DataFrame, experiments: Collection[str]) -> 
     keys = {}
     for name, source, run_id in others.iter_rows():
         names = f"{name}-{source}", f"{name}-{short_id(run_id)}"
-        keys[next(each for each in names if each not in experiments)] = run_id
+        keys[next(entrant for entrant in names if entrant not in experiments)] = run_id
     return keys
 
 

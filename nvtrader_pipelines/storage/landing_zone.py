@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
+from nvtrader_pipelines.market.sources.delivery import LANDING
 from nvtrader_pipelines.market.sources.landing import early_refusal
-from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, require_regular_file, write_atomically
 from nvtrader_pipelines.storage.home import Home

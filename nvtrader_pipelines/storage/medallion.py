@@ -17,7 +17,7 @@ from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, build_panel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
-from nvtrader_pipelines.market.sources.naming import LANDING
+from nvtrader_pipelines.market.sources.delivery import LANDING
 from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
@@ -62,10 +62,9 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     store_copies(tables.home, files)
     market = read_market(tables.home)
     known, stored = tables.read(DELIVERIES), _count_stored(tables)
-    named = set(known.filter(pl.col("source") != LANDING)["file"])  # also of a source that was dropped
-    deliveries = [each for each in market.deliveries(files) if each.source != LANDING or each.file not in named]
+    deliveries = market.deliveries(files, set(known.filter(pl.col("source") != LANDING)["file"]))
     new = [each for each in deliveries if not _is_ingested(known, stored, each, years)]
-    parts = [ingest(each, years, at, market.calendars.of(each.source)) for each in new]
+    parts = [ingest(delivery, years, at, market.calendars.of(delivery.source)) for delivery in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
     keys = pl.concat([rows.select(FILE_KEY), _moved_files(known, deliveries)])
     if len(keys):
@@ -194,7 +193,7 @@ def _remedy(tables: Warehouse, source: str) -> str:
     if source in tables.read(RETURNS, columns=["source"])["source"] and (problem := panel_problem(tables, source)):
         return problem
     market = read_market(tables.home)
-    if source not in (each.name for each in market.sources):
+    if source not in market.calendars.by_source:
         return f"list a source named {source} in data/market.yaml, then `nvtrader ingest` builds it"
     folder = landing_folder(tables.home, source)
     is_empty = source in market.landing_names and not landed_paths(folder)

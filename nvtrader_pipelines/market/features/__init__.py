@@ -50,7 +50,7 @@ LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength d
 
 def feature_schema(more: Sequence[Feature] = ()) -> TableSchema:
     """The columns of `gold.features`, and of `more` features."""
-    docs = {each.name: (each.__doc__ or each.name).splitlines()[0] for each in (*FEATURES, *more)}
+    docs = {feature.name: (feature.__doc__ or feature.name).splitlines()[0] for feature in (*FEATURES, *more)}
     return TableSchema(BAR, *(Column(name, pl.Float64, doc) for name, doc in docs.items()))
 
 

@@ -1,6 +1,6 @@
 """Sources of bars: the family, and the content of `data/market.yaml`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
-from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, SourceUnavailable, UnreadableFile
+from nvtrader_pipelines.market.sources.delivery import LANDING, Delivery, LandedFile, SourceUnavailable, UnreadableFile
 from nvtrader_pipelines.market.sources.landing import LandingSource
-from nvtrader_pipelines.market.sources.naming import LANDING
 from nvtrader_pipelines.market.sources.sample import SampleSource
 from nvtrader_pipelines.market.sources.yahoo import YahooSource
 
@@ -43,10 +42,11 @@ class MarketSpec(Component):
         """Names of the sources that read the landing zone."""
         return tuple(source.name for source in self.sources if isinstance(source, LandingSource))
 
-    def deliveries(self, landed: Sequence[LandedFile]) -> list[Delivery]:
+    def deliveries(self, landed: Sequence[LandedFile], of_named: Collection[str] = ()) -> list[Delivery]:
         """Return the deliveries of every source; a landed file belongs to the source that its folder names.
 
-        Files in no such folder belong to the source `landing`.
+        Files in no such folder belong to the source `landing`, but not those that a named source, which was dropped
+        since, has delivered (`of_named`).
 
         Raises:
             SourceUnavailable: if a source cannot deliver.
@@ -54,8 +54,11 @@ class MarketSpec(Component):
         by_name: dict[str, list[LandedFile]] = {}
         for file in landed:
             folder = PurePosixPath(file.name).parts[0]
-            by_name.setdefault(folder if folder in self.landing_names else LANDING, []).append(file)
-        return [each for source in self.sources for each in source.deliveries(by_name.get(source.name, []))]
+            if folder in self.landing_names:
+                by_name.setdefault(folder, []).append(file)
+            elif file.name not in of_named:
+                by_name.setdefault(LANDING, []).append(file)
+        return [delivery for source in self.sources for delivery in source.deliveries(by_name.get(source.name, []))]
 
 
 __all__ = [

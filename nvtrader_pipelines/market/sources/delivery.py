@@ -1,12 +1,17 @@
-"""Deliveries of a source: named content that is read into rows of text."""
+"""Deliveries of a source, by its name: content that is read into rows of text."""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import polars as pl
+from pydantic import Field
 
 from nvtrader_pipelines.market.tables import DELIVERED
+
+LANDING = "landing"  # source that reads `data/landing` itself; one of another name reads its folder there
+SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 
 
 class UnreadableFile(ValueError):  # noqa: N818 - describes the file

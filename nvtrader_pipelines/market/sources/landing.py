@@ -11,9 +11,15 @@ import polars as pl
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.calendar import CalendarName
 from nvtrader_pipelines.market.sources.csv_text import read_csv_text
-from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, UnreadableFile, content_digest
+from nvtrader_pipelines.market.sources.delivery import (
+    LANDING,
+    Delivery,
+    LandedFile,
+    SourceName,
+    UnreadableFile,
+    content_digest,
+)
 from nvtrader_pipelines.market.sources.dialects import rows_from_columns, rows_from_csv
-from nvtrader_pipelines.market.sources.naming import LANDING, SourceName
 
 CSV, PARQUET = frozenset({".csv", ".txt"}), frozenset({".parquet", ".pq"})
 MAX_BYTES = 256 << 20  # of a file; reading a CSV takes about ten times its size in memory

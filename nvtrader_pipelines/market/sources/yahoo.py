@@ -8,9 +8,8 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.calendar import CalendarName
-from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, SourceUnavailable
+from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, SourceName, SourceUnavailable
 from nvtrader_pipelines.market.sources.landing import file_delivery
-from nvtrader_pipelines.market.sources.naming import SourceName
 
 
 class YahooSource(Component):

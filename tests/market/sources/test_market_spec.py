@@ -39,6 +39,11 @@ def test_files_of_no_source_are_not_delivered():
     assert delivered(COINS) == [("coins", "coins/B.csv"), ("coins", "coins/old/D.csv")]
 
 
+def test_files_of_a_dropped_source_do_not_become_those_of_landing():
+    kept = market({"kind": "landing"}).deliveries(FILES, {"coins/B.csv", "coins/old/D.csv"})
+    assert [delivery.file for delivery in kept] == ["A.csv", "dow/C.csv"]
+
+
 @pytest.mark.parametrize(
     ("sources", "problem"),
     [
