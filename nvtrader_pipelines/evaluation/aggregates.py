@@ -5,9 +5,8 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.intervals import Interval
-from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, N_DRAWS
 
-N_DRAWS = 2000
 TRIMMED = 0.25  # share of scores dropped at either end, rounded down to whole scores
 MIN_SEEDS = 2  # a fold's only seed cannot be resampled
 

@@ -28,7 +28,7 @@ class TrialComparison:
     against: Against
     names: tuple[str, ...]  # (N,)
     sessions: Days  # (T,)
-    returns: FloatArray  # (T, N), active where there is a reference
+    returns: FloatArray  # (T, N), residual where there is a reference
     n_trials: int  # ever run, including those not compared
     periods_per_year: int  # 0 without trials
     complexity: float | None  # Rademacher, of returns over volatility, per session; None without trials

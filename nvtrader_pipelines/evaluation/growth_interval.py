@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, percentile_interval
-from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, N_DRAWS
 
-BLOCK, N_DRAWS = 21, 2000  # as of Sharpe intervals
+BLOCK = 21  # sessions, as of Sharpe intervals
 
 
 def growth_interval(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import scipy  # its parts are imported when they are first used
@@ -13,6 +12,7 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
+    N_DRAWS,
     require_confidence_level,
     sharpe_of_sums,
     sharpe_ratio,
@@ -82,13 +82,13 @@ class SharpeIntervals(Component):
     """Stationary bootstrap of Sharpe ratios; all series share the drawn sessions.
 
     The sessions drawn depend on their number alone, so an account has one interval per window wherever it is judged.
-    2,000 draws leave about .01 on the bound of a Sharpe ratio over ten years: more than two digits of it are noise.
+    20,000 draws leave an error of about a fiftieth of the ratio's own: .006 on a bound over ten years, .02 over one.
 
-    Source: Politis & Romano (1994), resampling by `arch`; percentile intervals.
+    Source: Politis & Romano (1994); percentile intervals.
     """
 
     mean_block: PositiveInt = 21  # sessions
-    n_draws: PositiveInt = 2000
+    n_draws: PositiveInt = N_DRAWS
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
     def draw(self, returns: NDArray[np.float64], periods_per_year: int) -> SharpeDraws:
@@ -111,19 +111,22 @@ class SharpeIntervals(Component):
 
     def counts(self, n_sessions: int) -> Iterator[NDArray[np.float64]]:
         """Count the occurrences of each session per draw, in batches of draws (m, n_sessions)."""
-        counted = _draw_counts(self.mean_block, self.n_draws, n_sessions)
-        for start in range(0, self.n_draws, _CHUNK):
-            yield counted[start : start + _CHUNK].astype(float)
+        generator = np.random.default_rng(BOOTSTRAP_SEED)
+        for first in range(0, self.n_draws, _CHUNK):
+            shape = min(_CHUNK, self.n_draws - first), n_sessions
+            yield _count_in_blocks(generator, shape, self.mean_block).astype(float)
 
 
-@lru_cache(maxsize=8)  # windows of a judgement
-def _draw_counts(mean_block: int, n_draws: int, n_sessions: int) -> NDArray[np.uint16]:
-    """Occurrences of each session per draw (n_draws, n_sessions), by the arguments alone."""
-    from arch.bootstrap import StationaryBootstrap  # it takes a second to import
-
-    seed = np.random.default_rng(BOOTSTRAP_SEED)
-    bootstrap = StationaryBootstrap(mean_block, np.arange(n_sessions), seed=seed)
-    counted = np.empty((n_draws, n_sessions), np.uint16)
-    for i in range(n_draws):
-        counted[i] = np.bincount(bootstrap.update_indices(), minlength=n_sessions)
-    return counted
+def _count_in_blocks(generator: np.random.Generator, shape: tuple[int, int], mean_block: int) -> NDArray[np.int16]:
+    """Occurrences of each session in draws (n_draws, n_sessions) of circular blocks of geometric length."""
+    n = shape[1]
+    begins = generator.random(shape, dtype=np.float32) < 1.0 / mean_block  # a block
+    begins[:, 0] = True
+    places = np.flatnonzero(begins)
+    lengths = np.diff(places, append=begins.size)
+    first = places // n * 2 * n + generator.integers(n, size=len(places))  # in a row twice as long, folded below
+    edges = np.zeros(2 * begins.size, np.int16)
+    np.add.at(edges, first, np.int16(1))
+    np.subtract.at(edges, first + lengths, np.int16(1))
+    counts = edges.cumsum(dtype=np.int16).reshape(-1, 2, n)
+    return counts[:, 0] + counts[:, 1]

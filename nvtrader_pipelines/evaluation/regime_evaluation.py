@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.intervals import percentile_interval
-from nvtrader_pipelines.evaluation.statistics import cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import N_DRAWS, cagr, max_drawdown, sharpe_of_sums, sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import REGIME_EVALUATION
 
@@ -49,7 +49,7 @@ class SegmentIntervals(Component):
     Source: the bootstrap of clusters, Davison & Hinkley (1997), section 3.8.
     """
 
-    n_draws: PositiveInt = 2000
+    n_draws: PositiveInt = N_DRAWS
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
     def draw(

@@ -15,6 +15,7 @@ NO_SPREAD = 1e-12
 _NO_VARIANCE = 1e-11
 MIN_ANNUALIZED = 63  # fewest sessions of an annualized figure that is shown: a quarter
 CONFIDENCE_LEVEL = 0.95  # of value at risk and expected shortfall
+N_DRAWS = 20_000  # of a bootstrap whose bounds are printed with two digits
 
 
 class UndefinedStatisticError(ValueError):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.active import market_model
+from nvtrader_pipelines.evaluation.alpha import market_model
 from nvtrader_pipelines.evaluation.comparison import TrialComparison
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.multiple_testing import Correction, adjusted_p_values
@@ -63,7 +63,7 @@ class ValidationSettings(Component):
 def validate(trials: Trials, settings: ValidationSettings | None = None) -> Validation:
     """Validate every trial against zero, its best baseline and its anchor, discounted for all trials.
 
-    Each trial is evaluated on its own sessions. Against a reference, returns are active, so that the Sharpe ratio is
+    Each trial is evaluated on its own sessions. Against a reference, returns are residual, so that the Sharpe ratio is
     the information ratio. Ratios are annual. The deflation takes the number of all trials ever run, with or without
     returns on record, and the variance of the ratios of the ranked ones, each over its own sessions. Validation-only
     runs count in that number and nowhere else.

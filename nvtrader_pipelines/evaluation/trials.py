@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.active import active_returns
+from nvtrader_pipelines.evaluation.alpha import residual_returns
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
 from nvtrader_pipelines.evaluation.statistics import varies
@@ -85,9 +85,9 @@ class Trial:
         return self.best_baseline_name, self.best_baseline
 
     def returns(self, against: Against) -> FloatArray:
-        """Net returns (T,), or active returns over the reference."""
+        """Net returns (T,), or residual returns over the reference."""
         reference = self.reference(against)
-        return self.net if reference is None else active_returns(self.net, reference[1])
+        return self.net if reference is None else residual_returns(self.net, reference[1])
 
     @cached_property
     def sharpe(self) -> dict[Against, float]:

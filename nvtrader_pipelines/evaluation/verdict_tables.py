@@ -73,7 +73,7 @@ RATIO_CURVE = TableSchema(
     Column("n_trials", pl.Int64, "runs and search trials on the source that had finished by then, itself included"),
     Column("deflated_sharpe", pl.Float64, "probability of a true Sharpe ratio above the expected maximum of as many"),
     Column("best_baseline", pl.String, "baseline of the run with the highest Sharpe ratio over the run's own sessions"),
-    Column("information_ratio", pl.Float64, "annual Sharpe ratio of a run's return less the best baseline's"),
+    Column("information_ratio", pl.Float64, "annual Sharpe ratio of the residual return over the best baseline"),
     Column("deflated_information_ratio", pl.Float64, "the same probability for that information ratio"),
     Column("note", pl.String, "why something is null, or not deflated"),
 )
@@ -140,7 +140,7 @@ OVERFITTING = TableSchema(
     Column("first_session", pl.Date, "first session of the longest trial in the period"),
     Column("last_session", pl.Date, "last of them"),
     Column("n_sessions", pl.Int64, "how many it has"),
-    Column("mean_correlation", pl.Float64, "mean correlation of two trials' (active) returns"),
+    Column("mean_correlation", pl.Float64, "mean correlation of two trials' (residual) returns"),
     Column("effective_n_trials", pl.Float64, "independent trials that are worth as much, by that correlation"),
     Column("n_blocks", pl.Int64, "blocks of the combinatorially symmetric cross-validation (CSCV)"),
     Column("n_combinations", pl.Int64, "ways to choose half of the blocks"),

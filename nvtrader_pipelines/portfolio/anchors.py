@@ -13,8 +13,17 @@ from nvtrader_pipelines.market.panel import MarketPanel
 
 def market_returns(panel: MarketPanel) -> NDArray[np.float64]:
     """Mean close return of the tradable names at each session, (T,); 0 if there is none."""
-    counted = panel.tradable.sum(axis=1)
-    return np.where(panel.tradable, panel.close_returns, 0.0).sum(axis=1) / np.maximum(counted, 1)
+    return _mean_return(panel, panel.tradable)
+
+
+def equal_weight_returns(panel: MarketPanel) -> NDArray[np.float64]:
+    """Close return of 1/N at each session, (T,): of the names that were eligible the session before; 0 if none was."""
+    return _mean_return(panel, np.concatenate([panel.eligible[:1], panel.eligible[:-1]]))
+
+
+def _mean_return(panel: MarketPanel, counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Mean close return (T,) of the names counted at each session (T, N)."""
+    return np.where(counted, panel.close_returns, 0.0).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
 
 
 def trailing_windows(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -60,7 +69,7 @@ class VolatilityTargetAnchor(Component):
     def weights(self, panel: MarketPanel) -> NDArray[np.float64]:
         """Compute the weights (T, N+1), cash last; row t depends on rows up to t."""
         weights = equal_weights(panel)
-        deviation = trailing_windows(market_returns(panel), self.window).std(axis=1, ddof=1)
+        deviation = trailing_windows(equal_weight_returns(panel), self.window).std(axis=1, ddof=1)
         realized = deviation * np.sqrt(panel.calendar.periods_per_year)
         weights[:, :-1] *= np.minimum(1.0, self.volatility / np.maximum(realized, 1e-8))[:, None]
         return fill_with_cash(weights)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 NEVER = 255  # decisions since a name's last loss, if it did not lose or earned a profit since; the most counted
+ROUNDING = 1e-12  # of equity: a name earns no less that has a return
 TOLERANCE = 1e-5  # of equity: outcomes within it are neither a loss nor a profit
 
 
@@ -19,7 +20,8 @@ def count_since_loss(since_loss: IntArray, outcomes: FloatArray) -> IntArray:
     long and one for short positions.
     """
     value, basis, cost = outcomes
-    earned = value - basis
+    earned = value - basis  # without a return only rounding of the two
+    is_flat = np.abs(earned) <= ROUNDING
     net = earned - cost
     later = np.where(net > TOLERANCE, NEVER, np.minimum(since_loss + 1, NEVER))
-    return np.where((earned != 0.0) & (net < -TOLERANCE), 0, later)
+    return np.where(~is_flat & (net < -TOLERANCE), 0, later)

@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 MIN_DEFLATED = 0.95  # deflated information ratio below which luck is a likely explanation; our choice
 ASKED = f"the check asks for at least {MIN_DEFLATED}"  # the gate only with `require_deflated`
 MAX_OVERFITTING = 0.5  # probability at which the best in sample is at the median out of sample
-ACTIVE = ("best_baseline", "anchor")  # references of active returns
+REFERENCES = ("best_baseline", "anchor")  # references of residual returns
 FINDINGS = {
     "figure": pl.String,
     "source": pl.String,
@@ -50,8 +50,8 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Pro
             deflated_sharpe, note.
     """
     places = curve.filter(pl.col("rank").is_not_null()).select("run_id", "period", "rank")
-    active = _reported_rows(validation.join(places, on=["run_id", "period"]))
-    best = active.filter(pl.col("run_id") == pl.col("run_id").sort_by("rank", "run_id").first().over("source"))
+    compared = _reported_rows(validation.join(places, on=["run_id", "period"]))
+    best = compared.filter(pl.col("run_id") == pl.col("run_id").sort_by("rank", "run_id").first().over("source"))
     return [
         _deflation_finding(row)
         for row in best.sort("source", pl.col("against") != "best_baseline").iter_rows(named=True)
@@ -59,7 +59,7 @@ def deflated_findings(curve: pl.DataFrame, validation: pl.DataFrame) -> list[Pro
 
 
 def overfitting_findings(overfitting: pl.DataFrame) -> list[PromotionFinding]:
-    """Probabilities of backtest overfitting of each source, of active returns in its reported period.
+    """Probabilities of backtest overfitting of each source, of residual returns in its reported period.
 
     Args:
         overfitting: rows of the overfitting table: source, period, against, n_trials, n_compared,
@@ -80,10 +80,10 @@ def format_probability(value: float, threshold: float) -> str:
 
 
 def _reported_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Select the rows of active returns in each source's reported period."""
-    active = rows.filter(pl.col("against").is_in(ACTIVE))
-    parts = active.partition_by("source", maintain_order=True)
-    return pl.concat([active.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
+    """Select the rows of residual returns in each source's reported period."""
+    compared = rows.filter(pl.col("against").is_in(REFERENCES))
+    parts = compared.partition_by("source", maintain_order=True)
+    return pl.concat([compared.clear(), *(part.filter(period=reported_period(part["period"])) for part in parts)])
 
 
 def _deflation_finding(row: Mapping[str, Any]) -> PromotionFinding:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.active import NO_ACTIVE_SPREAD
+from nvtrader_pipelines.evaluation.alpha import NO_RESIDUAL_SPREAD
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
 from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
@@ -216,7 +216,7 @@ class PromotionGate(Component):
         for place, (opponent, name, theirs) in enumerate(against, start=1):
             sharpe = sharpe_ratio(theirs, periods_per_year)
             spread, other = own.std(), theirs.std()
-            same = np.abs(own * other - theirs * spread).max() < NO_ACTIVE_SPREAD * spread * other
+            same = np.abs(own * other - theirs * spread).max() < NO_RESIDUAL_SPREAD * spread * other
             figures = (0.0, 0.0, 0.0) if same else (of_own - sharpe, *draws.difference(0, place))
             found.append(SharpeDifference(opponent, name, sharpe, *figures, self.intervals.confidence_level))
         return tuple(found)

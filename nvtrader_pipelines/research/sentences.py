@@ -129,7 +129,8 @@ def _not_confirmed(number: int, validation: Lead, verdict: LookVerdict) -> str:
         f"Not confirmed. Trial {number} led by {format_sharpe(validation.difference)} on validation and by "
         f"{format_sharpe(base.difference)} ({_confidence(look)} {_interval(base, look)}) on the sealed years. "
         f"{_ordinal(look)} look: {_share(look)} of the allowance {_is(look)} spent. "
-        f"A lead below about {format_sharpe(smallest)} could not have been seen here."
+        f"By the error on the sealed years, a true lead below about {format_sharpe(smallest)} would mostly have been "
+        "missed."
     )
 
 

@@ -40,7 +40,8 @@ class SessionProgress:
             return f"trial {line.trial} with two other seeds: {line.message or line.standing}. {self.best}"
         if isinstance(line, LookOpened):
             return (
-                f"look {line.look} at the sealed window confirms a true lead of {line.smallest_lead:.2f} 4 times in 5"
+                f"look {line.look} at the sealed window confirms a true lead of {line.smallest_lead:.2f} 4 times in 5, "
+                "by the error on validation"
             )
         return line.sentence if line.event == "verdict" else f"the base is judged: Sharpe {fmean(line.sharpes):.2f}"
 

@@ -308,13 +308,13 @@ def _meaning(course: _Course) -> str:
         lines.append(
             f"Look {course.look.look} at the sealed window is spent, and {share_spent(course.look.look):.0%} of its "
             f"allowance with it. It confirms a true lead of {format_sharpe(course.look.smallest_lead)} four times in "
-            "five."
+            "five, by the error on validation."
         )
     elif course.ranked:
         smallest = smallest_visible_lead(course.ranked[0].lead, course.session.n_sealed, look=1)
         lines.append(
             f"This session has spent no look at the sealed window. A first look confirms a true lead of "
-            f"{format_sharpe(smallest)} four times in five."
+            f"{format_sharpe(smallest)} four times in five, by the error on validation."
         )
     if course.verdict and (course.verdict.deflated_sharpe is not None or course.verdict.pbo is not None):
         lines.append(f"Not decided on: {_reported_only(course.verdict)}.")

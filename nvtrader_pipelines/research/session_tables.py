@@ -67,6 +67,7 @@ def session_row(session: Session, lines: Sequence[Line]) -> Row:
     closed = next((line for line in lines if isinstance(line, SessionClosed)), None)
     trials = {line.spec_hash: line for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
     best = trials[state.best.key] if state and state.best else None
+    lead = state.best.current_lead if state and state.best else None
     return {
         "session_id": session.session_id,
         "goal": spec.goal,
@@ -83,7 +84,7 @@ def session_row(session: Session, lines: Sequence[Line]) -> Row:
         "n_known": sum(isinstance(line, TrialJudged) and line.status == "known" for line in lines),
         "base_sharpe": sum(base.sharpes) / len(base.sharpes) if base else None,
         "best_trial": best.trial if best else None,
-        "best_sharpe": best.sharpe if best else None,
+        "best_sharpe": state.base.sharpe + lead.difference if state and lead else None,
         "outcome": str(closed.outcome) if closed else None,
         "look": closed.look if closed else None,
         "sentence": closed.sentence if closed else None,

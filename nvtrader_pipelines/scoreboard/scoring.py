@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.fill_timing import no_opens
 from nvtrader_pipelines.evaluation.account_statistics import execution_latency
-from nvtrader_pipelines.evaluation.active import active_returns
+from nvtrader_pipelines.evaluation.alpha import residual_returns
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation, deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import probabilistic_sharpe_ratio, sharpe_moments
@@ -299,8 +299,8 @@ def _information_ratio_intervals(
     """Intervals of the information ratios against the best baselines, from the same draws."""
     if not best:
         return {}
-    active = np.column_stack([active_returns(net[name], net[best[name]]) for name in best])
-    draws = SharpeIntervals().draw(active, periods_per_year)
+    residual = np.column_stack([residual_returns(net[name], net[best[name]]) for name in best])
+    draws = SharpeIntervals().draw(residual, periods_per_year)
     return {name: draws.interval(column) for column, name in enumerate(best)}
 
 
@@ -318,19 +318,19 @@ def _infer(
     if best is None:
         note = "it is a baseline" if entrant.kind == "baseline" else "the contest has no baseline"
         return Inference(probabilistic_sharpe=probabilistic, note="; ".join([*notes, note]))
-    active = active_returns(own, net[best])
+    residual = residual_returns(own, net[best])
     low, high = intervals[entrant.name]
-    deflation = population.deflation(entrant, float(sharpe_ratios(active[:, None])[0]))
+    deflation = population.deflation(entrant, float(sharpe_ratios(residual[:, None])[0]))
     deflated = None
     if deflation.variance is not None:
         variance = deflation.variance
         deflated = _try_statistic(
-            lambda: deflated_sharpe_ratio(sharpe_moments(active), deflation.n_counted, variance), notes
+            lambda: deflated_sharpe_ratio(sharpe_moments(residual), deflation.n_counted, variance), notes
         )
     return Inference(
         probabilistic_sharpe=probabilistic,
         best_baseline=best,
-        information_ratio=Metric(value=sharpe_ratio(active, periods_per_year), low=low, high=high),
+        information_ratio=Metric(value=sharpe_ratio(residual, periods_per_year), low=low, high=high),
         deflated_information_ratio=deflated,
         n_trials=deflation.n_trials,
         note="; ".join([*notes, *deflation.notes]),
@@ -341,7 +341,7 @@ def _information_ratio(net: Mapping[str, FloatArray], name: str, best: Mapping[s
     """Information ratio per session; None without a baseline."""
     if name not in best:
         return None
-    return float(sharpe_ratios(active_returns(net[name], net[best[name]])[:, None])[0])
+    return float(sharpe_ratios(residual_returns(net[name], net[best[name]])[:, None])[0])
 
 
 def _try_statistic(statistic: Callable[[], float], notes: list[str]) -> float | None:

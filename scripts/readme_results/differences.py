@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.account_statistics import exposure
-from nvtrader_pipelines.evaluation.active import MarketModel, active_returns, market_model
+from nvtrader_pipelines.evaluation.alpha import MarketModel, market_model, residual_returns
 from nvtrader_pipelines.evaluation.intervals import Interval, SharpeIntervals, percentile_interval
 from nvtrader_pipelines.evaluation.statistics import (
     CONFIDENCE_LEVEL,
@@ -24,13 +24,13 @@ YEAR = NEW_YORK.periods_per_year
 
 @dataclass(frozen=True)
 class Differences:
-    """Statistics of an account less those of another, with the active return between them."""
+    """Statistics of an account less those of another, with the residual return over it."""
 
     sharpe: Interval  # annual; a difference of Sharpe ratios, not the information ratio
     volatility: Interval  # annual, fraction
     cvar: Interval  # mean loss of the worst 5 % of sessions, fraction
     exposure: Interval  # mean weight outside cash, fraction
-    information_ratio: float  # annual Sharpe ratio of the active return
+    information_ratio: float  # annual Sharpe ratio of the residual return
     model: MarketModel  # of the account on the other
 
 
@@ -61,7 +61,7 @@ def paired_differences(
     own, other = net_returns.T
     return Differences(
         **{name: Interval(points[name], *bounds[name]) for name in STATISTICS},
-        information_ratio=sharpe_ratio(active_returns(own, other), YEAR),
+        information_ratio=sharpe_ratio(residual_returns(own, other), YEAR),
         model=market_model(own, other, YEAR),
     )
 

@@ -25,8 +25,8 @@ READING = (
     "Intervals are 95 % by stationary bootstrap of the sessions, paired for differences; they take the trained "
     "policies as given. The best baseline of a period is picked with hindsight, in its favor. Alpha is the intercept "
     "on the other account's returns, its t statistic by Newey and West. The information ratio is the Sharpe ratio of "
-    "the active return, not the difference of Sharpe ratios. Turnover is one-way. Openings: by the session on which "
-    "decisions start."
+    "the residual return (less beta times the other's), not the difference of Sharpe ratios. Turnover is "
+    "one-way. Openings: by the session on which decisions start."
 )
 
 

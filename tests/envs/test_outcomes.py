@@ -137,3 +137,9 @@ def test_situation_has_the_losses_of_the_account():
     accounts = Accounts(panel, env(), 1, tracks_positions=True)
     accounts.trade(np.array([[0.5, 0.0, 0.5]]), np.array([True]), 1)
     assert situation_of(accounts.account(0), panel, 1, Thresholds(), 1).since_loss.tolist() == [0, NEVER]
+
+
+@pytest.mark.parametrize("value", [0.1 + 0.2, 0.3 - 1e-15, 0.3], ids=["above", "below", "equal"])
+def test_cost_of_a_name_without_return_is_no_loss(value):
+    outcomes = np.array([[value], [0.3], [0.001]])
+    assert count_since_loss(np.array([7]), outcomes).tolist() == [8]

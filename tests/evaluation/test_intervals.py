@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arch.bootstrap import StationaryBootstrap
 
-from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, SharpeIntervals, lo_interval
+from nvtrader_pipelines.evaluation.intervals import SharpeIntervals, lo_interval
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio
 
@@ -13,12 +13,35 @@ def normal_returns(n_sessions=700, n_series=3, seed=0):
     return np.random.default_rng(seed).normal(0.0005, 0.01, (n_sessions, n_series))
 
 
-def test_draws_equal_a_bootstrap_of_the_statistic_by_arch_itself():
-    returns = normal_returns()
-    found = SharpeIntervals(n_draws=40).draw(returns, 252).values
-    oracle = StationaryBootstrap(21, returns, seed=np.random.default_rng(BOOTSTRAP_SEED))
-    expected = oracle.apply(lambda sample: np.array([sharpe_ratio(column, 252) for column in sample.T]), 40)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+def test_counts_of_draws_have_the_variance_of_politis_and_romano():
+    """Their lemma 1: circular autocovariances, weighted by the chance that a block holds both sessions."""
+    returns, n, p = normal_returns(120, 1)[:, 0], 120, 1 / 21
+    sums = np.concatenate([counts @ returns for counts in SharpeIntervals().counts(n)])
+    centered = returns - returns.mean()
+    lags = np.arange(n)
+    covariances = np.array([centered @ np.roll(centered, -lag) for lag in lags]) / n
+    weights = (1 - lags / n) * (1 - p) ** lags
+    expected = n * (2 * weights @ covariances - covariances[0])
+    assert len(sums) == 20_000
+    assert sums.mean() == pytest.approx(n * returns.mean(), abs=4 * np.sqrt(expected / 20_000))
+    assert sums.var() == pytest.approx(expected, rel=0.04)
+
+
+def test_interval_is_near_that_of_a_bootstrap_by_arch():
+    returns = normal_returns(250, 1)
+    oracle = StationaryBootstrap(21, returns, seed=np.random.default_rng(1))
+    values = oracle.apply(lambda sample: np.array([sharpe_ratio(sample[:, 0], 252)]), 4000)
+    expected = np.quantile(values, (0.025, 0.975))
+    assert SharpeIntervals().draw(returns, 252).interval(0) == pytest.approx(expected, abs=0.15)
+
+
+@pytest.mark.parametrize("n", [2, 20, 21, 400])
+@pytest.mark.parametrize("mean_block", [1, 21, 1000])
+def test_every_draw_has_as_many_sessions_as_the_sample(n, mean_block):
+    counts = np.concatenate(list(SharpeIntervals(mean_block=mean_block, n_draws=300).counts(n)))
+    assert counts.shape == (300, n)
+    assert counts.min() >= 0
+    np.testing.assert_array_equal(counts.sum(axis=1), n)
 
 
 def test_an_account_has_one_interval_alone_and_beside_others():

@@ -5,6 +5,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.alpha import residual_returns
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.trials import (
@@ -105,7 +106,7 @@ def test_the_anchor_is_the_runs_own_else_equal_weight_else_the_best(baselines, a
     (trial,) = trials_of(some_runs("a"), run_curves("a", baselines=baselines), WHOLE, 252).known
     assert trial.anchor_name == (anchor or trial.best_baseline_name)
     assert trial.reference("anchor") == (trial.anchor_name, trial.anchor)
-    assert trial.returns("anchor").tolist() == (trial.net - trial.anchor).tolist()
+    assert trial.returns("anchor").tolist() == residual_returns(trial.net, trial.anchor).tolist()
 
 
 def test_a_run_whose_returns_are_lost_still_counts():

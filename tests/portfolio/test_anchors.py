@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.portfolio.anchors import (
     EqualWeightAnchor,
     VolatilityTargetAnchor,
+    equal_weight_returns,
     equal_weights,
     fill_with_cash,
     market_returns,
@@ -52,11 +53,22 @@ def test_cash_of_a_fully_invested_anchor_is_not_negative(anchor):
 
 def test_volatility_target_never_raises_exposure():
     panel = synthetic_panel(120, 5)
-    market = market_returns(panel)
+    market = equal_weight_returns(panel)
     exposure = VolatilityTargetAnchor(volatility=0.08, window=21).weights(panel)[:, :-1].sum(axis=1)
     realised = [market[t - 20 : t + 1].std(ddof=1) * np.sqrt(252) for t in range(20, 120)]
     np.testing.assert_allclose(exposure[20:], np.minimum(1.0, 0.08 / np.array(realised)), rtol=1e-12)
     assert 0.0 < exposure[20:].min() < exposure[20:].max() <= 1.0 + 1e-12
+
+
+def test_volatility_target_is_of_the_returns_that_equal_weights_earn():
+    panel = eventful_panel()
+    held = equal_weights(panel)[:-1, :-1]
+    earned = (held * panel.close_returns[1:]).sum(axis=1)
+    np.testing.assert_allclose(equal_weight_returns(panel)[1:], earned, atol=1e-15)
+    assert np.abs(earned - market_returns(panel)[1:]).max() > 1e-3
+    wild = replace(panel, close_returns=np.where(panel.eligible.any(axis=0), panel.close_returns, 9.0))
+    anchor = VolatilityTargetAnchor(volatility=0.05, window=5)
+    np.testing.assert_array_equal(anchor.weights(wild), anchor.weights(panel))
 
 
 def test_volatility_window_below_two_is_refused():

@@ -49,7 +49,7 @@ def test_findings_judge_the_reported_period_and_name_it():
     assert all(each.sentence.startswith("sample, reported period from 2010: ") for each in (luck, overfitted))
 
 
-def test_findings_are_of_active_returns_over_all_sessions():
+def test_findings_are_of_residual_returns_over_all_sessions():
     validation = trials(
         {"against": "zero", "deflated_sharpe": 0.2},
         {"period": "before_2010", "deflated_sharpe": 0.2},

@@ -7,12 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.alpha import residual_returns
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import (
     sharpe_moments,
 )
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.evaluation.trials import sharpe_ratios
 from nvtrader_pipelines.experiments.entrant_specs import BaselineEntrantSpec, WeightsEntrantSpec
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.calendar import TradingCalendar
@@ -86,12 +88,14 @@ def test_contest_on_market_without_closing_is_annualized_by_365_sessions():
     walked = [run_contest_backtest(each, panel, found.contest, meter) for each in found.admitted]
     assert found.contest.calendar == "24/7"
     cards = {card.entrant: card for card in score_runs(found.contest, walked, TRIALS, {}, AT)}
-    half, equal = (each.curves["net_return"] for each in sorted(walked, key=lambda each: each.entrant.name)[::-1])
-    active, card = half - equal, cards["half"]
-    sharpe, ratio = (each.mean() * 365 / (each.std() * 365**0.5) for each in (half, active))
+    half, equal = (
+        each.curves["net_return"].to_numpy() for each in sorted(walked, key=lambda each: each.entrant.name)[::-1]
+    )
+    residual, card = residual_returns(half, equal), cards["half"]
+    sharpe, ratio = (each.mean() * 365**0.5 / each.std(ddof=1) for each in (half, residual))
     assert card.metric("sharpe").value == pytest.approx(sharpe)
     assert card.openings[-1] == pytest.approx(sharpe)
-    assert card.metric("volatility").value == pytest.approx(half.std() * 365**0.5)
+    assert card.metric("volatility").value == pytest.approx(half.std(ddof=1) * 365**0.5)
     assert card.inference.information_ratio.value == pytest.approx(ratio)
     assert card.inference.information_ratio.low < ratio < card.inference.information_ratio.high
 
@@ -100,39 +104,43 @@ def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
     sharpes = {name: sharpe_ratio(returns(runs, name), 252) for name in ("equal_weight", "buy_and_hold")}
     best = max(sharpes, key=sharpes.__getitem__)
     found = cards["half"].inference
-    active = returns(runs, "half") - returns(runs, best)
+    residual = residual_returns(returns(runs, "half"), returns(runs, best))
     assert found.best_baseline == best
-    assert found.information_ratio.value == sharpe_ratio(active, 252)
+    assert found.information_ratio.value == sharpe_ratio(residual, 252)
     for name in ("half", "cash"):
         ratio = cards[name].inference.information_ratio
-        interval = SharpeIntervals().draw(active_of(runs, name, best)[0][:, None], 252).interval(0)
+        interval = SharpeIntervals().draw(residual_of(runs, name, best)[0][:, None], 252).interval(0)
         assert (ratio.low, ratio.high) == pytest.approx(interval, rel=1e-9)
     assert cards["half"].metric("sharpe_difference").value == pytest.approx(
         sharpe_ratio(returns(runs, "half"), 252) - sharpes[best]
     )
 
 
-def active_of(runs, name, best):
-    active = returns(runs, name) - returns(runs, best)
-    return active, active.mean() / active.std(ddof=1)
+def residual_of(runs, name, best):
+    residual = residual_returns(returns(runs, name), returns(runs, best))
+    return residual, float(sharpe_ratios(residual[:, None])[0])
 
 
 def test_external_entrant_counts_as_a_trial(runs):
     contest, (equal_weight, _, half, _) = runs
     found = score_runs(contest, [equal_weight, half], TRIALS, {}, AT)[1].inference
-    active, own = active_of(runs, "half", "equal_weight")
+    residual, own = residual_of(runs, "half", "equal_weight")
     assert found.n_trials == 4
     variance = np.var([0.02, -0.04, own], ddof=1)
-    assert found.deflated_information_ratio == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 4, variance))
+    assert found.deflated_information_ratio == pytest.approx(
+        deflated_sharpe_ratio(sharpe_moments(residual), 4, variance)
+    )
 
 
 def test_external_attempts_count_as_trials_of_every_entrant(runs, cards):
     best = cards["half"].inference.best_baseline
-    (active, own), (_, cash) = active_of(runs, "half", best), active_of(runs, "cash", best)
+    (residual, own), (_, cash) = residual_of(runs, "half", best), residual_of(runs, "cash", best)
     found = cards["half"].inference
     assert (found.n_trials, cards["cash"].inference.n_trials) == (5, 5)
     variance = np.var([0.02, -0.04, own, cash], ddof=1)
-    assert found.deflated_information_ratio == pytest.approx(deflated_sharpe_ratio(sharpe_moments(active), 5, variance))
+    assert found.deflated_information_ratio == pytest.approx(
+        deflated_sharpe_ratio(sharpe_moments(residual), 5, variance)
+    )
 
 
 def test_known_attempt_counts_once_and_changed_file_counts_again(runs, cards):

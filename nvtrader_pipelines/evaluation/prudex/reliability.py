@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, UndefinedStatisticError
+from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, N_DRAWS, UndefinedStatisticError
 
 TAUS = np.linspace(0.0, 100.0, 101)
-N_DRAWS = 2000
-N_RANK_DRAWS = 20_000
 MIN_SEEDS = 2  # one seed has no spread and cannot be resampled
 _BATCH = 100  # draws counted at a time, to bound memory
 
@@ -92,7 +90,7 @@ def seed_deviation(values: NDArray[np.float64]) -> float:
 
 
 def rank_distribution(
-    runs: Sequence[Sequence[NDArray[np.float64]]], generator: np.random.Generator, n_draws: int = N_RANK_DRAWS
+    runs: Sequence[Sequence[NDArray[np.float64]]], generator: np.random.Generator, n_draws: int = N_DRAWS
 ) -> NDArray[np.float64]:
     """Share of draws in which each policy has each rank (n_policies, n_policies), averaged over tasks.
 

@@ -190,10 +190,10 @@ def _ratios(
     deflated, notes = _deflate(known, trial, trial.net, "zero", n_trials)
     row: dict[str, object] = {"deflated_sharpe": deflated}
     if isinstance(trial, Trial):
-        active = trial.returns("best_baseline")
+        residual = trial.returns("best_baseline")
         row["best_baseline"] = trial.best_baseline_name
         row["information_ratio"] = trial.sharpe["best_baseline"] * sqrt(trial.periods_per_year)
-        row["deflated_information_ratio"], more = _deflate(known, trial, active, "best_baseline", n_trials)
+        row["deflated_information_ratio"], more = _deflate(known, trial, residual, "best_baseline", n_trials)
         notes = list(dict.fromkeys([*notes, *more]))
     return row | {"note": "; ".join(notes) or None}
 

@@ -40,9 +40,9 @@ LEGEND = (
     "Openings: Sharpe ratios over the sessions on which the account's decisions could have started; a difference that "
     "another opening turns around is luck. "
     "Less best baseline: difference of Sharpe ratios; the baseline is picked with hindsight. Information ratio: Sharpe "
-    "ratio of the active return against that baseline. Deflated: probability that the information ratio exceeds what "
-    "the best of all trials reaches by luck; the check asks for .95. Before: rank and Sharpe ratio in the previous "
-    "scoring."
+    "ratio of the residual return, less beta times that baseline's. Deflated: probability that the information "
+    "ratio exceeds what the best of all trials reaches by luck; the check asks for .95. Before: rank and Sharpe ratio "
+    "in the previous scoring."
 )
 NO_ENTRANT = "no entrant is on the market of this contest; train an experiment on it, or name another contest"
 

@@ -106,7 +106,7 @@ def compare_on_page(store: Store, names: Sequence[str]) -> PageComparison:
 
 
 def claim_of(deflated: float | None, *, has_tests: bool) -> Claim:
-    """Claim by the deflated probability of a lead over the best baseline, if it is known."""
+    """Claim by the deflated probability of skill beyond the best baseline, if it is known."""
     if not has_tests:
         return Claim.NONE
     return Claim.BEATS if deflated is not None and deflated >= MIN_DEFLATED else Claim.NOT_SHOWN

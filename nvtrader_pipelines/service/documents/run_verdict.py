@@ -7,7 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.timing_luck import Range, difference_range
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
-from nvtrader_pipelines.promotion.findings import ACTIVE, ASKED, MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.promotion.findings import ASKED, MIN_DEFLATED, REFERENCES, describe_period, format_probability
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.short_samples import is_short, short_note
@@ -37,7 +37,7 @@ def run_verdict(store: Store, run: LedgerRun, figures: pl.DataFrame) -> str:
     if own["best_baseline"] is None:
         return f"{own['policy']} has no baseline to beat; net Sharpe ratio {_format_bounds(own, 'sharpe', '.2f')}"
     rows = store.tables.read(VALIDATION, {"run_id": [run.run_id]}).filter(period=period)
-    over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(ACTIVE)).to_dicts()}
+    over = {row["against"]: row for row in rows.filter(pl.col("against").is_in(REFERENCES)).to_dicts()}
     deflated = [_deflation_sentence(row) for row in over.values()]
     parts = [
         f"{own['policy']} {_claim(over.get('best_baseline'), over_openings)} its best baseline, "

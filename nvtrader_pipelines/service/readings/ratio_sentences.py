@@ -123,7 +123,7 @@ def _baseline(entries: Sequence[Entry], best: Entry) -> str:
         )
         n_shown = sum(value >= MIN_DEFLATED for value in values)
         return (
-            f"{n_shown} of {len(values)} lead their best baseline by more than luck; the highest probability, "
+            f"{n_shown} of {len(values)} add more than luck to their best baseline; the highest probability, "
             f"{format_probability(max(values), MIN_DEFLATED)} of the {MIN_DEFLATED} required, has {leader.name} over "
             f"{leader.baseline or 'its best baseline'}{ratio}."
         )
@@ -172,8 +172,8 @@ def _next_step(best: Entry) -> str:
         return f"Next: trade {best.name} on a simulated account; the evidence over its best baseline is there."
     if best.information_ratio is not None and best.information_ratio <= 0.0:
         return (
-            f"Next: {best.name} does not earn more than {best.baseline or 'its best baseline'} (information ratio "
-            f"{best.information_ratio:+.2f}): keep it only for a lower risk, or change the agent."
+            f"Next: {best.name} earns no more than its exposure to {best.baseline or 'its best baseline'} "
+            f"(information ratio {best.information_ratio:+.2f}): change the agent."
         )
     if best.bounds and best.bounds[0] <= 0.0:
         times = format_times((1.0 - best.bounds[0] / best.sharpe) ** 2)

@@ -63,10 +63,10 @@ PARTS: Sequence[Callable[[Evidence], Part]] = (
 READING = (
     ("net Sharpe", "Mean over standard deviation of net session returns, times the root of the sessions a year; "
      "risk-free rate 0. The interval is 95 % by stationary bootstrap: it takes the trained policies as given."),
-    ("information ratio", "Sharpe ratio of the active return: the return of each session less that of a reference. "
-     "Even 1/N has a high Sharpe ratio on its own; only the excess over a reference is the policy's merit."),
-    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference; unlike the information ratio, leverage "
-     "alone does not raise it. The promotion gate uses it."),
+    ("information ratio", "Sharpe ratio of the residual return: the return of each session less beta times that of a "
+     "reference, so its mean is alpha. Even 1/N has a high Sharpe ratio on its own, and exposure to it is no merit."),
+    ("difference of Sharpe ratios", "The Sharpe ratio less that of a reference; whether the policy is the better "
+     "portfolio on its own. The promotion gate uses it."),
     ("trial", "Any walk-forward run ever completed on a market, of any version. The more trials, the better the best "
      "one looks by luck alone."),
     ("deflated", f"Probability that the ratio exceeds what the best of all trials reaches by luck "

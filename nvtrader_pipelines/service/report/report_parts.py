@@ -79,9 +79,10 @@ def headline(evidence: Evidence) -> Part:
     return Part(
         "headline",
         "The headline",
-        "Information ratio: Sharpe ratio of the active return against the best baseline (picked with hindsight, in "
-        "its favor) or the anchor among the run's baselines, else 1/N. Deflated: probability that it exceeds what the "
-        "best of all trials reaches by luck. It is not the difference of Sharpe ratios.",
+        "Information ratio: Sharpe ratio of the residual return (less beta times the reference's) over the best "
+        "baseline (picked with hindsight, in its favor) or the anchor among the run's baselines, else 1/N. Deflated: "
+        "probability that it exceeds what the best of all trials reaches by luck. It is not the difference of Sharpe "
+        "ratios.",
         [*grids, *account_grids(evidence)],
     )
 

@@ -31,7 +31,9 @@ SESSIONS = Table(
         Column("n_known", pl.Int64, "proposals answered from the journal"),
         Column("base_sharpe", pl.Float64, "annual net Sharpe ratio of the base on validation, mean over seeds"),
         Column("best_trial", pl.Int64, "number of the best trial; null if none has a result"),
-        Column("best_sharpe", pl.Float64, "annual net Sharpe ratio of the best trial on validation, first seed"),
+        Column(
+            "best_sharpe", pl.Float64, "annual net Sharpe ratio of the best trial on validation, over all its seeds"
+        ),
         Column("outcome", pl.String, "winner, improvement, not confirmed or nothing found; null before the verdict"),
         Column("look", pl.Int64, "number of its look at the sealed window; null if none was spent"),
         Column("sentence", pl.String, "verdict in words; null before it"),

@@ -26,7 +26,7 @@ def test_newest_is_read_against_the_best_and_zero():
     [
         ({"deflated_information_ratio": 0.97, "information_ratio": 0.5}, "simulated account; the evidence"),
         ({"deflated_information_ratio": 0.6, "information_ratio": 0.5}, "no further variants"),
-        ({"deflated_information_ratio": 0.1, "information_ratio": -0.2, "best_baseline": "anchor"}, "than anchor"),
+        ({"deflated_information_ratio": 0.1, "information_ratio": -0.2, "best_baseline": "anchor"}, "to anchor ("),
         ({}, "compare b"),
     ],
 )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.evaluation.active import active_returns, market_model
+from nvtrader_pipelines.evaluation.alpha import market_model, residual_returns
 from nvtrader_pipelines.evaluation.statistics import varies
 
 
@@ -50,30 +50,41 @@ def test_without_a_residual_alpha_has_no_t_statistic(beta, fee):
         lambda reference: (1.0 + reference) * 1.0 - 1.0,
         lambda reference: reference * (1.0 + 1.5e-8),  # weights kept as float32
         lambda reference: reference - 1e-5,
+        lambda reference: 0.9 * reference,
+        lambda reference: 1.5 * reference,
     ],
-    ids=["rounding", "float32", "a fee"],
+    ids=["rounding", "float32", "a fee", "cash", "leverage"],
 )
-def test_active_returns_of_rounding_or_constant_are_constant(twin):
-    _, reference = pair(250)
-    active = active_returns(twin(reference), reference)
-    assert not varies(active)
-    assert active.mean() == pytest.approx((twin(reference) - reference).mean(), abs=1e-18)
-    both = np.column_stack([twin(reference), 1.05 * reference])
-    columns = active_returns(both, np.column_stack([reference, reference]))
-    assert varies(columns).tolist() == [False, True]
-
-
-def test_a_small_active_return_that_is_more_than_rounding_is_kept():
+def test_residual_returns_of_multiples_or_fees_are_constant(twin):
     returns, reference = pair(250)
-    nearly = reference + 1e-4 * (returns - reference)
-    np.testing.assert_array_equal(active_returns(nearly, reference), nearly - reference)
+    residual = residual_returns(twin(reference), reference)
+    assert not varies(residual)
+    alpha = market_model(twin(reference), reference, 252).alpha_per_year / 252
+    assert residual.mean() == pytest.approx(alpha, abs=1e-12)
+    both = np.column_stack([twin(reference), returns])
+    columns = residual_returns(both, np.column_stack([reference, reference]))
+    assert varies(columns).tolist() == [False, True]
+    np.testing.assert_allclose(columns[:, 1], residual_returns(returns, reference), rtol=0.0, atol=1e-17)
+
+
+def test_residual_returns_are_those_of_least_squares_with_alpha():
+    returns, reference = pair(250)
+    nearly = reference + 1e-4 * (returns - reference)  # small, but more than rounding
+    for series in (returns, nearly):
+        beta, _ = np.polyfit(reference, series, 1)
+        np.testing.assert_allclose(residual_returns(series, reference), series - beta * reference, atol=1e-15)
+
+
+def test_residual_returns_over_a_constant_reference_are_active():
+    returns, _ = pair(250)
+    np.testing.assert_array_equal(residual_returns(returns, np.full(250, 1e-4)), returns - 1e-4)
 
 
 @pytest.mark.parametrize(
     ("returns", "reference", "sentence"),
     [
         (np.zeros(5), np.zeros(6), r"\(5,\) and \(6,\)"),
-        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "1 are not finite"),
+        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "1 of the returns"),
         (np.zeros(3), np.zeros(3), r"got shape \(3,\)"),
         (np.zeros((5, 2)), np.zeros((5, 2)), "on one axis"),
         (np.arange(5.0), np.full(5, 0.01), r"all 5 returns of the reference are 0\.01"),

@@ -1,4 +1,4 @@
-"""Active returns over a reference, and alpha and beta."""
+"""Alpha and beta over a reference, and residual returns."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, varies
 
 MIN_OBSERVATIONS = 4  # two coefficients and an error
 # Smaller shares of the reference's spread are rounding: float32 weights make 1e-8 of it.
-NO_ACTIVE_SPREAD = 1e-6
+NO_RESIDUAL_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,31 @@ class MarketModel:
     n_lags: int  # of the HAC covariance
 
 
-def active_returns(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns less those of a reference in the same session; both (n,) or (n, n_series).
+def residual_returns(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns less beta times those of a reference in the same session; both (n,) or (n, n_series).
 
-    A difference that varies by less than a millionth of the reference is rounding; it is replaced by its mean, so that
-    it is constant and has no information ratio.
+    Beta is that of least squares over these sessions, or 1 for a constant reference. The mean is alpha and the Sharpe
+    ratio the information ratio, so exposure to the reference earns nothing. Residual returns that vary by less than a
+    millionth of the reference are rounding; they are replaced by their mean and have no information ratio.
 
     Raises:
         ValueError: if the shapes differ or some returns are not finite.
+
+    Source: Treynor & Black (1973); Grinold & Kahn (2000).
     """
     if returns.shape != reference.shape:
-        raise ValueError(f"active returns: shapes differ, {returns.shape} and {reference.shape} of the reference")
-    active = returns - reference
-    if not np.isfinite(active).all():
-        raise ValueError(f"active returns: {int((~np.isfinite(active)).sum())} are not finite")
-    if len(active) < 2:
-        return active
-    rounding = active.std(axis=0) <= NO_ACTIVE_SPREAD * reference.std(axis=0)
-    return np.where(rounding, active.mean(axis=0), active)
+        raise ValueError(f"residual returns: shapes differ, {returns.shape} and {reference.shape} of the reference")
+    n_bad = int((~np.isfinite(returns - reference)).sum())
+    if n_bad:
+        raise ValueError(f"residual returns: {n_bad} of the returns or of the reference are not finite")
+    if len(returns) < 2:
+        return returns - reference
+    centered = reference - reference.mean(axis=0)
+    covariance, variance = (returns * centered).sum(axis=0), (centered**2).sum(axis=0)
+    beta = np.divide(covariance, variance, out=np.ones_like(variance), where=varies(reference))
+    residual = returns - beta * reference
+    rounding = residual.std(axis=0) <= NO_RESIDUAL_SPREAD * reference.std(axis=0)
+    return np.where(rounding, residual.mean(axis=0), residual)
 
 
 def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int) -> MarketModel:
@@ -53,7 +60,7 @@ def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64], p
         ValueError: if the shapes differ, there are fewer than four returns, some are not finite, or the reference
             is constant.
     """
-    n = len(active_returns(returns, reference))  # checks shapes and finite numbers
+    n = len(residual_returns(returns, reference))  # checks shapes and finite numbers
     if returns.ndim != 1 or n < MIN_OBSERVATIONS:
         raise ValueError(f"market model: needs {MIN_OBSERVATIONS} returns on one axis, got shape {returns.shape}")
     if not varies(reference):
