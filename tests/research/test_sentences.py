@@ -64,8 +64,8 @@ def minus(text):
             format_look(KEPT, verdict(2, (0.05, 0.073), (0.05, 0.08))),
             minus(
                 "Not confirmed. Trial 29 led by .24 on validation and by .05 (98.3 % interval -.13 to .23) on the "
-                "sealed years. Second look: two thirds of the allowance are spent. A lead below about .24 could not "
-                "have been seen here."
+                "sealed years. Second look: two thirds of the allowance are spent. By the error on the sealed years, a "
+                "true lead below about .24 would mostly have been missed."
             ),
         ),
         (

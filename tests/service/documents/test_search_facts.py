@@ -2,6 +2,7 @@ import pytest
 
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.sentences import format_progress
+from nvtrader_pipelines.research.session_tables import session_row
 from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.service.documents.search_facts import (
     find_session,
@@ -43,6 +44,15 @@ def test_sessions_are_listed_newest_first_with_their_figures(home, folders):
     assert finished.best_sharpe == pytest.approx(0.908, abs=1e-3)
     assert finished.standing == Standing.KEPT
     assert finished.seconds == 6.0 * len(read_session(folders["aa1"]).lines)
+
+
+def test_best_sharpe_of_a_rerun_trial_is_one_number_in_sql_and_json(home):
+    builder = JournalBuilder().trial(0.4, lookback=7).rerun("t1", (0.8, 0.9), 0.2)
+    write_session(home, a_session("one"), builder.lines)
+    recorded = read_session(SessionFolder.of(home, "one"))
+    (summary,), _ = list_sessions(home)
+    assert summary.best_sharpe == pytest.approx(0.9)
+    assert session_row(recorded.session, recorded.lines)["best_sharpe"] == summary.best_sharpe
 
 
 def test_list_names_the_problem_of_a_damaged_session(home, folders):
