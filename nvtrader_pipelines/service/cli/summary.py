@@ -40,11 +40,20 @@ NEXT = (
 
 
 def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
-    """Print a table per period, the warnings, the paths, and three commands to try next."""
+    """Print a table per market and period, the warnings, the paths, and three commands to try next."""
     verdicts = summary_rows(store, names)
-    for period in verdicts["period"].unique(maintain_order=True):
-        console.print()
-        print_period(verdicts.filter(pl.col("period") == period), period, console)
+    without_openings = []
+    for (source,), of_market in verdicts.partition_by("source", as_dict=True, maintain_order=True).items():
+        market = f"{source}, " if verdicts["source"].n_unique() > 1 else ""
+        for (period,), rows in of_market.partition_by("period", as_dict=True, maintain_order=True).items():
+            console.print()
+            print_period(rows, f"{market}{period}", console)
+        if not any(map(openings_cell, of_market.iter_rows(named=True))):
+            without_openings.append(source)
+    if market := ", ".join(without_openings if len(without_openings) < verdicts["source"].n_unique() else []):
+        console.print(
+            f"no openings on {market}: no contest of the scoreboard has these sessions and costs", style="dim"
+        )
     console.print(READING, style="dim")
     print_warnings(store, console, names)
     home, views = store.home, store.home.duckdb_file
@@ -64,8 +73,8 @@ def print_warnings(store: Store, console: Console, names: Sequence[str] = ()) ->
         console.print(f"note: {prefix}{warning}", style="yellow", soft_wrap=True)
 
 
-def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
-    """Print a period's table: the best experiments, then single policies, then baselines."""
+def print_period(verdicts: pl.DataFrame, title: str, console: Console) -> None:
+    """Print the table of a market's period: the best experiments, then single policies, then baselines."""
     first, last = verdicts["first_session"].min(), verdicts["last_session"].max()
     own = [name for name in verdicts.columns if name not in {"spec_hash", "run_id", "experiment"}]
     rows = with_validation_mark(with_distinct_names(verdicts.unique(own, maintain_order=True)))
@@ -80,7 +89,7 @@ def print_period(verdicts: pl.DataFrame, period: str, console: Console) -> None:
         numeric=range(1, len(shown_at)),
         bold=[i for i, row in enumerate(accounts) if row["kind"] == "ensemble"],
     )
-    print_table(table, f"{period.replace('_', ' ')} ({first} to {last}), net of costs", console)
+    print_table(table, f"{title.replace('_', ' ')} ({first} to {last}), net of costs", console)
     if len(shown) < len(rows):
         more = f"… {len(rows) - len(shown)} more experiments; `nvtrader scoreboard` and `nvtrader report` show all"
         console.print(more, style="dim")

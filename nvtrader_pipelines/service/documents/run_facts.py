@@ -196,13 +196,14 @@ def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
 def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
-    The columns are those of the verdicts, with annualized figures of short samples null, and `validation_only`.
+    The columns are those of the verdicts, with annualized figures of short samples null, `source` and
+    `validation_only`.
     Without names, all experiments are read.
     """
     runs = walk_forward_runs(store)
     chosen = runs.filter(pl.col("experiment").is_in(list(names))) if names else runs
     latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
-    verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "validation_only"), on="run_id")
+    verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "source", "validation_only"), on="run_id")
     shown = verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
     return mask_short(with_openings(store, shown))
 

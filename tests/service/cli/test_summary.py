@@ -71,3 +71,14 @@ def test_period_prints_the_best_experiments_and_every_baseline():
     lines = [line.split()[0] for line in shown.get().splitlines()[2:]]
     assert lines == [*reversed(names[8:]), "equal_weight", "…"]
     assert "… 8 more experiments; `nvtrader scoreboard` and `nvtrader report` show all" in shown.get()
+
+
+def test_summary_has_a_table_per_market(evaluated_home, monkeypatch):
+    rows = summary_rows(Store(evaluated_home))
+    two = rows.with_columns(source=pl.when(pl.col("policy") == "cv").then(pl.lit("coins")).otherwise("source"))
+    monkeypatch.setattr("nvtrader_pipelines.service.cli.summary.summary_rows", lambda *_: two)
+    console = plain_console(width=200)
+    with console.capture() as shown:
+        print_summary(Store(evaluated_home), (), console)
+    titles = [line.split(" (")[0] for line in shown.get().splitlines() if line.endswith("net of costs")]
+    assert sorted(titles) == ["coins, all", f"{rows['source'][0]}, all"]
