@@ -1,6 +1,7 @@
 """Cleaning of delivered rows: one bar per symbol and session, every other row in quarantine."""
 
 import datetime as dt
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars
 from nvtrader_pipelines.market.rules import (
     MAX_FACTOR,
+    PRICE_TOLERANCE,
     ROW_RULES,
     calendar_name,
     first_broken_rule,
@@ -18,8 +20,9 @@ from nvtrader_pipelines.market.rules import (
     parse_local_day,
     parse_number,
     parse_symbol,
+    strip_text,
 )
-from nvtrader_pipelines.market.tables import BARS, CLEAN_BARS, NUMBERS, QUARANTINE
+from nvtrader_pipelines.market.tables import BARS, CLEAN_BARS, NUMBERS, PRICES, QUARANTINE
 
 MAX_MOVE = 0.6  # largest one-day move of the adjusted close that needs no volume as evidence
 _KEY = ["source", "parsed_symbol", "parsed_session"]
@@ -29,6 +32,10 @@ _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
 CORRECTED = "a later delivery has other values for this bar and replaces it"
+_DIFFERENT = (
+    "lines {} and {} of the file are two different bars of the symbol on this day; if a column tells them apart "
+    "(series, expiry, exchange, hour), deliver one of them, or make it a part of the symbol"
+)
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
 _IMPLAUSIBLE = f"the adjusted close differs from the last good one by more than a factor of {MAX_FACTOR:,.0f}"
 _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
@@ -41,9 +48,9 @@ def clean(
     """Split rows into clean bars (`silver.clean_bars`) and refused ones (`silver.quarantine`).
 
     Every row is in exactly one of the two. A refused row names the first rule it breaks: `rules.ROW_RULES` in
-    order, then `duplicate`, then `implausible_move` or `unexplained_move`. An unreadable file is one quarantined row
-    with line 0. Of two rows for one symbol and session, the earlier delivery counts if they agree and the later one if
-    they differ.
+    order, then `several_bars`, `duplicate`, and `implausible_move` or `unexplained_move`. An unreadable file is one
+    quarantined row with line 0. Of two rows for one symbol and session, the earlier delivery counts if they agree and
+    the later one if they differ; within a file, rows with different prices are all refused.
 
     Args:
         bars: rows of `bronze.bars`; the whole history, since duplicates and moves span years.
@@ -56,8 +63,10 @@ def clean(
     broken = judged.filter(pl.col("rule").is_not_null())
     ordered = judged.filter(pl.col("rule").is_null()).sort(_KEY + _DELIVERY_ORDER)
     del parsed, judged  # a market of many names has gigabytes of text
+    ordered, different = _refuse_different_bars(ordered)
     good, refused = _select_one_bar_per_session(ordered)
-    quarantine = pl.concat([_unreadable_files(deliveries), _to_quarantine(broken), _to_quarantine(refused)])
+    rows = [_to_quarantine(part) for part in (broken, different, refused)]
+    quarantine = pl.concat([_unreadable_files(deliveries), *rows])
     return _to_clean_bars(good), quarantine.sort("source", "file", "line", "symbol", "date")
 
 
@@ -70,8 +79,12 @@ def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.
 
 
 def parse_bars(bars: pl.DataFrame, calendars: Calendars) -> pl.DataFrame:
-    """Add the parsed twins of the columns of `bronze.bars`, and what the rules read of its calendar."""
-    adj_close = pl.coalesce(parse_number("adj_close"), parse_number("close"))
+    """Add the parsed twins of the columns of `bronze.bars`, and what the rules read of its calendar.
+
+    A symbol without any adjusted close in a file has its closes there.
+    """
+    has_adj_close = strip_text("adj_close").is_not_null().any().over("source", "file", "parsed_symbol")
+    adj_close = pl.when(~has_adj_close).then("parsed_close").otherwise("parsed_adj_close")
     return (
         bars.select(BARS.names())
         .with_columns(
@@ -79,15 +92,12 @@ def parse_bars(bars: pl.DataFrame, calendars: Calendars) -> pl.DataFrame:
             parse_date(calendars, ("source", "file")).alias("parsed_session"),
             parse_day_of_moment().alias("moment_day"),
             parse_local_day(calendars).alias("local_day"),
-            *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS if name != "adj_close"),
-            # An adjusted close that is no number stays null, so that its rule catches it.
-            pl.when(pl.col("adj_close").str.strip_chars() != "")
-            .then(parse_number("adj_close"))
-            .otherwise(adj_close)
-            .alias("parsed_adj_close"),
+            *(parse_number(name).alias(f"parsed_{name}") for name in NUMBERS),
             calendar_name(calendars).alias("calendar"),
         )
-        .with_columns(_without_intraday_days(), moment_day=pl.coalesce("moment_day", "parsed_session"))
+        .with_columns(
+            _without_intraday_days(), parsed_adj_close=adj_close, moment_day=pl.coalesce("moment_day", "parsed_session")
+        )
         .with_columns(is_session("parsed_session", calendars).alias("is_session"))
     )
 
@@ -98,6 +108,24 @@ def _without_intraday_days() -> pl.Expr:
     day = pl.struct("source", "file", day="parsed_session")
     intraday = [pl.struct("source", "file", day=name).filter(is_intraday) for name in ("moment_day", "local_day")]
     return pl.when(~pl.any_horizontal(day.is_in(each.implode()) for each in intraday)).then("parsed_session")
+
+
+def _refuse_different_bars(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows, and those refused since their file has other prices for their symbol and session."""
+    key = [*_KEY, "file"]
+    several = ordered.filter(pl.any_horizontal(_has_key_of_row(shift, key) for shift in (1, -1)))
+    first = {name: pl.col(f"parsed_{name}").first().over(key) for name in PRICES}
+    agrees = pl.all_horizontal(
+        pl.col(f"parsed_{name}").eq_missing(price)
+        | ((pl.col(f"parsed_{name}") / price - 1.0).abs() <= PRICE_TOLERANCE).fill_null(value=False)
+        for name, price in first.items()
+    )
+    lines = (pl.col("line").first().over(key), pl.col("line").filter(~pl.col("agrees")).first().over(key))
+    marked = several.with_columns(agrees=agrees).with_columns(
+        rule=pl.lit("several_bars"), value=pl.col("close"), reason=pl.format(_DIFFERENT, *lines)
+    )
+    different = marked.filter(pl.col("reason").is_not_null()).select(ordered.columns)
+    return ordered.join(different, on=["source", "file", "line", "parsed_symbol"], how="anti"), different
 
 
 def _select_one_bar_per_session(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -118,7 +146,7 @@ def _select_one_bar_per_session(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl
 
 def _drop_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return one row per key, and refused duplicates; input is sorted by key and delivery."""
-    repeated = pl.any_horizontal(_has_key_of_row(1), _has_key_of_row(-1))
+    repeated = pl.any_horizontal(_has_key_of_row(shift, _KEY) for shift in (1, -1))
     marked = ordered.with_columns(repeated.alias("repeated"))
     single, several = marked.filter(~pl.col("repeated")), marked.filter(pl.col("repeated"))
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).last().over(_KEY)) for name in _PAYLOAD)
@@ -132,9 +160,9 @@ def _drop_duplicates(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]
     return accepted, duplicates.select(accepted.columns)
 
 
-def _has_key_of_row(shift: int) -> pl.Expr:
+def _has_key_of_row(shift: int, key: Sequence[str]) -> pl.Expr:
     """Whether a row has the key of the row `shift` rows before it (negative: after it)."""
-    return pl.all_horizontal(pl.col(name) == pl.col(name).shift(shift) for name in _KEY).fill_null(value=False)
+    return pl.all_horizontal(pl.col(name) == pl.col(name).shift(shift) for name in key).fill_null(value=False)
 
 
 def _move_rule(bars: pl.DataFrame) -> pl.Series:

@@ -8,7 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.rules import parse_date
-from nvtrader_pipelines.market.sources.delivery import Delivery, UnreadableFile
+from nvtrader_pipelines.market.sources.delivery import DeliveredRows, Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
 
 FIRST_YEAR = 1900
@@ -35,9 +35,10 @@ def ingest(
     the reason.
     """
     try:
-        rows, refusal = delivery.read(), None
+        delivered, refusal = delivery.read(), None
     except UnreadableFile as error:
-        rows, refusal = DELIVERED.to_frame(), error
+        delivered, refusal = DeliveredRows(DELIVERED.to_frame()), error
+    rows = delivered.rows
     this_year = ingested_at.year
     year = parse_date(Calendars({delivery.source: calendar})).dt.year()
     bars = rows.with_columns(source=pl.lit(delivery.source)).with_columns(
@@ -57,6 +58,8 @@ def ingest(
         "rule": refusal.rule if refusal else None,
         "reason": refusal.reason if refusal else None,
         "calendar": calendar.name,
+        "guessed_symbol": delivered.guessed_symbol,
+        "unused_columns": list(delivered.unused_columns),
         "ingested_at": ingested_at,
     }
     bars = wanted.select(pl.col(name).cast(kind) for name, kind in BARS.items())

@@ -8,7 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.sources.csv_text import REPLACEMENT
-from nvtrader_pipelines.market.sources.dialects import PAIR
+from nvtrader_pipelines.market.sources.file_names import PAIR, SYMBOL
 from nvtrader_pipelines.market.tables import DELIVERED, NUMBERS, PRICES
 
 # A day, or its first or last moment with any zone; another time of day would mean an intraday bar.
@@ -147,7 +147,6 @@ def parse_symbol() -> pl.Expr:
     return pl.col("symbol").str.strip_chars().str.to_uppercase().str.replace(f"^{PAIR}$", "${1}${2}")
 
 
-SYMBOL = r"^[A-Z0-9^][A-Z0-9.\-=^]{0,19}$"
 PRICE_TOLERANCE = 1e-6  # relative: vendors round close, high and low independently
 MIN_PRICE, MAX_PRICE = 1e-10, 1e12  # adjusted closes of funds with many reverse splits exceed 1e10
 MAX_VOLUME = 1e18
@@ -233,6 +232,12 @@ ROW_RULES: tuple[Rule, ...] = (
         "unparseable_number",
         {name: strip_text(name).is_not_null() & parsed_column(name).is_null() for name in NUMBERS},
         "a price or volume is not a number (a decimal point, no thousands separator)",
+    ),
+    Rule(
+        "missing_adjusted_close",
+        parsed_column("adj_close").is_null(),
+        pl.col("adj_close"),
+        "no adjusted close, while other rows of the symbol have one",
     ),
     _rule_for_columns(
         "non_finite_number",

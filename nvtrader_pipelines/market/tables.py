@@ -49,6 +49,8 @@ DELIVERIES = TableSchema(
     Column("reason", pl.String, "the same as a sentence"),
     Column("calendar", pl.String, "calendar of the source; null before calendars were recorded: XNYS"),
     _INGESTED_AT,
+    Column("guessed_symbol", pl.String, "symbol in the file's name, if no row names one"),
+    Column("unused_columns", pl.List(pl.String), "columns of the file that are not read"),
 )
 CLEAN_BARS = TableSchema(
     BAR,

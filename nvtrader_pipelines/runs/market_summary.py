@@ -10,7 +10,8 @@ from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.basis_changes import basis_changes
 from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
-from nvtrader_pipelines.market.rules import SYMBOL, parse_symbol
+from nvtrader_pipelines.market.rules import parse_symbol
+from nvtrader_pipelines.market.sources.file_names import SYMBOL
 from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files
@@ -31,11 +32,14 @@ _SPLIT_TOLERANCE = 0.02  # relative
 class MarketSummary:
     """Counts of the landed rows; each row is kept, refused, or repeats another."""
 
-    files: pl.DataFrame  # source, file, n_symbols, n_rows, n_kept, n_refused, n_repeated, reason (of a whole file)
+    # source, file, n_symbols, n_rows, n_kept, n_refused, n_repeated, reason (of a whole file), guessed_symbol,
+    # unused_columns
+    files: pl.DataFrame
     symbols: pl.DataFrame  # source, symbol, first, last, n_kept, n_missing, n_refused, refused_share, coverage by year
     reasons: pl.DataFrame  # rule, n_rows, reason, file, line and value of the first; the most frequent first
     first_year: int | None  # of the coverage
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]  # on guessed symbols and columns that are not read
 
 
 def summarize_market(store: Store) -> MarketSummary:
@@ -65,6 +69,7 @@ def summarize_market(store: Store) -> MarketSummary:
             *_symbol_warnings(symbols, rows),
             *_split_warnings(on_one_basis, calendars),
         ),
+        notes=tuple(_notes(files)),
     )
 
 
@@ -80,9 +85,11 @@ def read_basis_changes(tables: Warehouse) -> pl.DataFrame:
 def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     symbols = pl.concat([kept.select(*FILE_KEY, "symbol"), _rows_with_symbol(rows).select(*FILE_KEY, "symbol")])
     counts = symbols.group_by(FILE_KEY).agg(n_symbols=pl.col("symbol").n_unique())
-    joined = deliveries.select(*FILE_KEY, "n_rows", "reason").join(counts, on=FILE_KEY, how="left")
+    read = ["guessed_symbol", "unused_columns"]
+    joined = deliveries.select(*FILE_KEY, "n_rows", "reason", *read).join(counts, on=FILE_KEY, how="left")
     joined = _with_counts(joined, kept, rows, FILE_KEY)
-    columns = [*FILE_KEY, "n_symbols", "n_rows", *_COUNTS, "reason"]
+    columns = [*FILE_KEY, "n_symbols", "n_rows", *_COUNTS, "reason", *read]
+    joined = joined.with_columns(pl.col("unused_columns").fill_null([]))  # of files ingested before it was recorded
     return joined.with_columns(pl.col("n_symbols").fill_null(0)).select(columns).sort(FILE_KEY)
 
 
@@ -161,6 +168,21 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
             "values for the same dates; if one of the files is of another symbol, add a column `symbol`, or name each "
             "file after its symbol, such as AAPL.csv"
         )
+
+
+def _notes(files: pl.DataFrame) -> Iterator[str]:
+    """Sentence on the symbols that no row confirms, and one per set of columns that are not read."""
+    guessed = files.drop_nulls("guessed_symbol")
+    if len(guessed):
+        yield (
+            f"{name_symbols(guessed['guessed_symbol'].to_list())}: guessed from the name of the file, such as "
+            f"{guessed['file'][0]}, since no row names a symbol; a column `symbol` would confirm it"
+        )
+    unused = files.filter(pl.col("unused_columns").list.len() > 0)
+    for columns, names in unused.group_by("unused_columns", maintain_order=True).agg("file").rows():
+        shown = ", ".join(column or "(unnamed)" for column in columns)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"columns that are not read: {shown} (in {names[0]}{more})"
 
 
 def _unread_warnings(store: Store) -> Iterator[str]:

@@ -1,4 +1,5 @@
 import datetime as dt
+import io
 
 import polars as pl
 import pytest
@@ -40,6 +41,7 @@ BROKEN_ROWS = [
     ("missing_close", "KO,2020-01-03,10,11,9,,100,9", ""),
     ("unparseable_number", 'KO,2020-01-03,10,11,9,"1,000",100,9', "close=1,000"),
     ("unparseable_number", "KO,2020-01-03,10,11,9,10,100,n/a", "adj_close=n/a"),
+    ("missing_adjusted_close", "KO,2020-01-03,10,11,9,10,100,", ""),
     ("non_finite_number", "KO,2020-01-03,10,11,9,NaN,100,9", "close=NaN"),
     ("non_finite_number", "KO,2020-01-03,inf,11,9,10,100,9", "open=inf"),
     ("non_positive_price", "KO,2020-01-03,10,11,9,0,100,9", "close=0"),
@@ -50,7 +52,7 @@ BROKEN_ROWS = [
     ("close_outside_range", "KO,2020-01-03,10,,9,8,100,9", None),
     ("open_outside_range", "KO,2020-01-03,12,11,9,10,100,9", "low=9 open=12 high=11"),
     ("implausible_number", "KO,2020-01-03,10,1e308,9,10,100,9", "high=1e308"),
-    ("implausible_number", "KO,2020-01-03,,,,1e308,100,", "close=1e308"),
+    ("implausible_number", "KO,2020-01-03,,,,1e308,100,9", "close=1e308"),
     ("implausible_number", "KO,2020-01-03,,,,10,100,1e-308", "adj_close=1e-308"),
     ("implausible_number", "KO,2020-01-03,1e5,,,10,100,9", "open=1e5"),
     ("implausible_number", "KO,2020-01-03,10,11,9,10,1e30,9", "volume=1e30"),
@@ -98,9 +100,37 @@ def test_close_outside_range_by_rounding_is_accepted():
     assert tables.quarantine.is_empty()
 
 
-def test_missing_adjusted_close_is_the_close():
-    tables = market_tables(csv("KO,2020-01-02,10,11,9,10,100,"))
-    assert tables.clean_bars["adj_close"].to_list() == [10.0]
+def test_symbol_without_any_adjusted_close_in_a_file_has_its_closes():
+    rows = ["KO,2020-01-02,10,11,9,10,100,", "PEP,2020-01-02,20,21,19,20,100,9"]
+    tables = market_tables(csv(*rows), csv("KO,2020-01-03,10,11,9,10,100,8", name="b.csv"))
+    assert tables.clean_bars["adj_close"].to_list() == [10.0, 8.0, 9.0]
+
+
+def wide(*adjusted):
+    rows = "".join(f"2020-01-0{day},{each},40,5\n" for day, each in zip((2, 3, 6), adjusted, strict=True))
+    return f"Price,Adj Close,Close,Close\nTicker,KO,KO,PEP\nDate,,,\n{rows}".encode()
+
+
+def parquet(*adjusted):
+    days = ["2020-01-02", "2020-01-03", "2020-01-06"]
+    prices = [float(each) if each else None for each in adjusted]
+    buffer = io.BytesIO()
+    pl.DataFrame({"date": days, "symbol": "KO", "close": 40.0, "adj_close": prices}).write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def long(*adjusted, header="date,tic,close,adjcp"):
+    rows = (f"2020-01-0{day},KO,40,{each}" for day, each in zip((2, 3, 6), adjusted, strict=True))
+    return "\n".join([header, *rows]).encode()
+
+
+@pytest.mark.parametrize(("write", "name"), [(long, "p.csv"), (wide, "p.csv"), (parquet, "p.parquet")])
+@pytest.mark.parametrize("blank", range(3))
+def test_blank_adjusted_close_beside_others_is_refused(write, name, blank):
+    adjusted = ["10" if row != blank else "" for row in range(3)]
+    tables = market_tables(LandedFile(name, write(*adjusted)))
+    assert tables.clean_bars.filter(symbol="KO")["adj_close"].to_list() == [10.0, 10.0]
+    assert tables.quarantine["rule"].to_list() == ["missing_adjusted_close"]
 
 
 def test_repeated_bar_is_taken_from_the_first_delivery():
@@ -127,9 +157,55 @@ def test_bar_is_taken_from_first_delivery_equal_to_the_latest():
     assert tables.quarantine["file"].to_list() == ["b.csv", "c.csv"]
 
 
-def test_later_of_two_different_lines_of_a_file_counts():
-    tables = market_tables(csv("KO,2020-01-02,10,11,9,10,100,9", "KO,2020-01-02,10,11,9,9.5,100,9"))
+@pytest.mark.parametrize(
+    "other",
+    [
+        "10,11,9,9.5,100,9",
+        "10,11,9,10,100,8",
+        "9.5,11,9,10,100,9",
+        "10,12,9,10,5,9",
+        ",,,10,100,9",
+        "1050,1100,900,1050,1,9",
+    ],
+)
+def test_two_different_bars_of_a_file_are_both_refused(other):
+    again = "KO,2020-01-02,10,11,9,10,100,9"
+    tables = market_tables(csv(*GOOD, f"KO,2020-01-02,{other}", again))
     assert tables.clean_bars["line"].to_list() == [3]
+    assert rules(tables) == [(line, "several_bars") for line in (2, 4, 5)]
+    assert all("lines 2 and 4 " in reason for reason in tables.quarantine["reason"])
+
+
+@pytest.mark.parametrize("other", ["10,11,9,10,200,9", "10,11,9,10.0000001,200,9", "10.0,11,9,10,,9"])
+def test_later_of_two_lines_that_differ_in_volume_alone_counts(other):
+    tables = market_tables(csv(GOOD[0], f"KO,2020-01-02,{other}"))
+    assert tables.clean_bars["line"].to_list() == [3]
+    assert rules(tables) == [(2, "duplicate")]
+
+
+def test_two_different_bars_of_a_file_do_not_replace_an_earlier_delivery():
+    two = [GOOD[0].replace("10,100,9", f"{close},100,9") for close in ("9.5", "10.5")]
+    tables = market_tables(csv(*GOOD, name="a.csv"), csv(*two, name="b.csv"))
+    assert tables.clean_bars["file"].to_list() == ["a.csv", "a.csv"]
+    repaired = market_tables(csv(*two, name="a.csv"), csv(*GOOD, name="b.csv"))
+    assert repaired.clean_bars["file"].to_list() == ["b.csv", "b.csv"]
+
+
+@pytest.mark.parametrize(
+    ("last", "rule", "lines"),
+    [
+        ("2020-01-03,,", ["missing_close"], [2, 3]),
+        (",,", ["unparseable_date"], [2, 3]),
+        ("2020-01-03,11,6", ["duplicate"], [2, 4]),
+        ("2020-01-03,11.00,5", ["duplicate"], [2, 3]),
+        ("2020-01-03,12,5", ["several_bars"] * 2, [2]),
+    ],
+)
+def test_odd_last_row_of_a_symbols_file_is_its_own_affair(last, rule, lines):
+    text = f"date,close,volume\n2020-01-02,10,5\n2020-01-03,11,5\n{last}\n"
+    tables = market_tables(LandedFile("AAPL.csv", text.encode()))
+    assert tables.quarantine["rule"].to_list() == rule
+    assert tables.clean_bars.select("symbol", "line").rows() == [("AAPL", line) for line in lines]
 
 
 def test_bad_row_does_not_replace_an_earlier_good_one():

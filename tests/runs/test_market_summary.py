@@ -8,6 +8,7 @@ from rich.console import Console
 from nvtrader_pipelines.market.cleaning import clean
 from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, read_basis_changes, summarize_market
 from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARNINGS, draw_coverage, print_market
+from nvtrader_pipelines.service.documents.market_facts import market_document
 from nvtrader_pipelines.storage.medallion import ingest_market, read_calendars
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars
@@ -58,10 +59,27 @@ def test_symbol_above_the_threshold_is_a_warning_by_name(summary):
 
 def test_two_symbols_under_one_name_are_a_warning(home, store):
     home.market_file.write_text("sources: [{kind: landing}]\n")
-    (home.landing / "nasdaq_aapl.csv").write_text("date,close\n2020-01-02,1\n2020-01-03,1\n")
-    (home.landing / "nasdaq_msft.csv").write_text("date,close\n2020-01-02,50\n2020-01-03,51\n")
-    (warning,) = [each for each in summarize_landed(store).warnings if each.startswith("NASDAQ:")]
-    assert "nasdaq_msft.csv replaced 2 rows of nasdaq_aapl.csv" in warning
+    (home.landing / "ko.csv").write_text("date,close\n2020-01-02,1\n2020-01-03,1\n")
+    (home.landing / "ko_2.csv").write_text("date,close\n2020-01-02,50\n2020-01-03,51\n")
+    (warning,) = [each for each in summarize_landed(store).warnings if each.startswith("KO:")]
+    assert "ko_2.csv replaced 2 rows of ko.csv" in warning
+
+
+def test_guessed_symbols_and_unused_columns_are_notes(home, store):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    (home.landing / "KO.csv").write_text("date,close,Dividends,\n2020-01-02,1,0,5\n")
+    (home.landing / "PEP.csv").write_text("date,close,Dividends,\n2020-01-02,1,0,5\n")
+    (home.landing / "all.csv").write_text("date,close,symbol\n2020-01-02,1,IBM\n")
+    summary = summarize_landed(store)
+    unused = ["Dividends", ""]
+    expected = [("KO.csv", "KO", unused), ("PEP.csv", "PEP", unused), ("all.csv", None, [])]
+    assert summary.files.select("file", "guessed_symbol", "unused_columns").rows() == expected
+    guessed, columns = market_document(summary, ()).notes
+    assert guessed.startswith("2 symbols (KO, PEP): guessed from the name of the file, such as KO.csv")
+    assert columns == "columns that are not read: Dividends, (unnamed) (in KO.csv and 1 more)"
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_market(summary, console)
+    assert console.export_text().count("note: ") == 2
 
 
 def test_equal_warnings_of_symbols_are_one(home, store):

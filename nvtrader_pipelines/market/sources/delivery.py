@@ -36,20 +36,28 @@ class LandedFile:
     refusal: UnreadableFile | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class DeliveredRows:
+    """Rows of a file as text with the columns of `tables.DELIVERED`, and how its columns were understood."""
+
+    rows: pl.DataFrame
+    unused_columns: tuple[str, ...] = ()  # headers
+    guessed_symbol: str | None = None  # in the file's name, and in no row
+
+
 @dataclass(frozen=True)
 class Delivery:
     """File of a source; its `digest` (SHA-256, hexadecimal) identifies content delivered before.
 
-    `read()` returns the rows as text with the columns of `tables.DELIVERED`, and raises `UnreadableFile` if there is no
-    row. A line that does not split into the header's columns is stored whole in `symbol`, so that it is refused later
-    and not lost.
+    `read()` returns the rows, and raises `UnreadableFile` if there is no row. A line that does not split into the
+    header's columns is stored whole in `symbol`, so that it is refused later and not lost.
     """
 
     source: str
     file: str
     digest: str
     size: int  # bytes
-    read: Callable[[], pl.DataFrame]
+    read: Callable[[], DeliveredRows]
 
 
 def content_digest(content: bytes) -> str:

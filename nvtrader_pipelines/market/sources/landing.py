@@ -1,5 +1,6 @@
 """Landing zone: CSV and Parquet files from people and vendors."""
 
+import contextlib
 import io
 from collections.abc import Sequence
 from functools import partial
@@ -13,13 +14,14 @@ from nvtrader_pipelines.market.calendar import CalendarName
 from nvtrader_pipelines.market.sources.csv_text import read_csv_text
 from nvtrader_pipelines.market.sources.delivery import (
     LANDING,
+    DeliveredRows,
     Delivery,
     LandedFile,
     SourceName,
     UnreadableFile,
     content_digest,
 )
-from nvtrader_pipelines.market.sources.dialects import rows_from_columns, rows_from_csv
+from nvtrader_pipelines.market.sources.dialects import known_column, rows_from_columns, rows_from_csv
 
 CSV, PARQUET = frozenset({".csv", ".txt"}), frozenset({".parquet", ".pq"})
 MAX_BYTES = 256 << 20  # of a file; reading a CSV takes about ten times its size in memory
@@ -59,7 +61,7 @@ def early_refusal(name: str, n_bytes: int) -> UnreadableFile | None:
     return None
 
 
-def _read(file: LandedFile) -> pl.DataFrame:
+def _read(file: LandedFile) -> DeliveredRows:
     refusal = file.refusal or early_refusal(file.name, len(file.content))
     if refusal:
         raise refusal
@@ -72,7 +74,7 @@ def _suffix(name: str) -> str:
     return PurePath(name).suffix.lower()
 
 
-def _read_parquet(file: LandedFile) -> pl.DataFrame:
+def _read_parquet(file: LandedFile) -> DeliveredRows:
     if not file.content:
         raise UnreadableFile("empty_file", "the file is empty; deliver it again with its rows")
     try:
@@ -85,10 +87,26 @@ def _read_parquet(file: LandedFile) -> pl.DataFrame:
         ) from error
     if table.is_empty():
         raise UnreadableFile("empty_file", "the table has no rows; deliver it again with its rows")
-    known = table.select(pl.col(pl.String), pl.selectors.numeric(), pl.selectors.temporal())
-    header = [name.removeprefix("__index_level_0__") for name in known.columns]
-    text = known.cast(pl.String).with_row_index("line", offset=1).with_columns(pl.col("line").cast(pl.Int64))
-    return rows_from_columns(text, header, file.name)
+    header = [name.removeprefix("__index_level_0__") for name in table.columns]
+    text = [_as_text(column, cell) for column, cell in zip(table, header, strict=True)]
+    lines = pl.int_range(1, table.height + 1, eager=True).alias("line")
+    return rows_from_columns(pl.DataFrame([lines, *text]), header, file.name)
+
+
+def _as_text(column: pl.Series, cell: str) -> pl.Series:
+    """Cast a column to text; one that holds none is refused if its header `cell` is known, else null."""
+    kind, known = column.dtype, known_column(cell)
+    is_castable = kind not in (pl.Boolean, pl.Duration) and not kind.is_nested()
+    if is_castable and not (known == "symbol" and kind.is_float()):  # 600000.0
+        with contextlib.suppress(pl.exceptions.PolarsError):  # bytes that are not UTF-8
+            return column.cast(pl.String)
+    if known:
+        raise UnreadableFile(
+            "unreadable_column",
+            f"column {column.name!r} must hold text, numbers or dates, to be read as {known}, but its type is {kind}"
+            f"{', not all of it UTF-8' if kind == pl.Binary else ''}; cast it to text and deliver the table again",
+        )
+    return pl.Series(column.name, [None] * column.len(), pl.String)
 
 
 def _require_few_rows(n_rows: int) -> None:

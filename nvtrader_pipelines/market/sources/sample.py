@@ -9,7 +9,12 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.market.sources.delivery import Delivery, LandedFile, with_delivered_columns
+from nvtrader_pipelines.market.sources.delivery import (
+    DeliveredRows,
+    Delivery,
+    LandedFile,
+    with_delivered_columns,
+)
 
 FILE = "sp500_dataset.csv"
 
@@ -39,8 +44,8 @@ def _prices() -> pl.DataFrame:
     return pl.DataFrame([dates, *(pl.Series(str(name), frame[name].to_numpy()) for name in frame.columns)])
 
 
-def _rows(prices: pl.DataFrame) -> pl.DataFrame:
+def _rows(prices: pl.DataFrame) -> DeliveredRows:
     numbered = prices.with_row_index("line", offset=2)  # the header is line 1
     rows = numbered.unpivot(index=["line", "date"], variable_name="symbol", value_name="close")
     text = rows.with_columns(pl.col("date", "close").cast(pl.String)).with_columns(adj_close="close")
-    return with_delivered_columns(text.sort("line", "symbol"))
+    return DeliveredRows(with_delivered_columns(text.sort("line", "symbol")))

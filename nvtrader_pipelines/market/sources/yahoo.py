@@ -37,7 +37,7 @@ class YahooSource(Component):
             raise _no_data(symbol) from error
         if frame is None or frame.empty:
             raise _no_data(symbol)
-        return LandedFile(f"{symbol}.csv", frame.to_csv().encode())
+        return LandedFile(f"{symbol}.csv", frame.assign(symbol=symbol).to_csv().encode())
 
 
 def _yfinance() -> Any:

@@ -21,6 +21,8 @@ class LandedFile(Document):
     n_refused: int
     n_repeated: int
     reason: str | None  # why the whole file was refused
+    guessed_symbol: str | None  # in the file's name; null if the rows name their symbols
+    unused_columns: tuple[str, ...]
 
 
 class LandedSymbol(Document):
@@ -56,6 +58,7 @@ class MarketDocument(Document):
     reasons: tuple[RefusalReason, ...]  # most frequent first
     first_year: int | None  # of the coverage
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]  # on guessed symbols and columns that are not read
     experiments: tuple[str, ...]  # warnings on experiments
 
 

@@ -4,12 +4,12 @@ from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.market.sources import UnreadableFile
 from nvtrader_pipelines.market.sources.csv_text import read_csv_text
-from nvtrader_pipelines.market.sources.dialects import rows_from_csv, symbol_of_file
+from nvtrader_pipelines.market.sources.dialects import rows_from_csv
 from nvtrader_pipelines.market.tables import DELIVERED
 
 
 def rows_of(text, file="prices.csv"):
-    return rows_from_csv(read_csv_text(text.encode()), file)
+    return rows_from_csv(read_csv_text(text.encode()), file).rows
 
 
 def bar(line, symbol, date, *numbers):
@@ -120,9 +120,85 @@ def test_line_that_does_not_split_is_stored_whole(broken):
     assert rows["close"].to_list() == ["1", None, "3"]
 
 
+@pytest.mark.parametrize("header", ["code", "Instrument", "asset", "pair", "security", "ts_code", "coin", "ISIN"])
+def test_column_of_symbols_is_read_by_its_common_names(header):
+    rows = rows_of(f"date,{header},close\n2020-01-02,600000,10\n2020-01-03,000001,20\n", "k_data.csv")
+    assert rows["symbol"].to_list() == ["600000", "000001"]
+
+
+ADJUSTED = [
+    "Adj. Close",
+    "Adj Close*",
+    "adj-close",
+    "Adjusted",
+    "adjusted close",
+    "adjustedClose",
+    "close_adj",
+    "closeadj",
+]
+ADJUSTED += ["adjusted_price", "adjcp", "Close (adj.)", "Adjusted Closing Price", "hfq", "qfq_close", "close_hfq"]
+
+
+@pytest.mark.parametrize("header", ADJUSTED)
+def test_adjusted_close_is_read_by_its_common_names(header):
+    wide = f"Price,Close,{header}\nTicker,KO,KO\nDate,,\n2020-01-02,10,5\n"
+    for text in (f"date,close,{header}\n2020-01-02,10,5\n", wide):
+        assert rows_of(text, "KO.csv")["adj_close"].to_list() == ["5"]
+
+
 @pytest.mark.parametrize(
-    ("file", "symbol"),
-    [("AAPL.csv", "AAPL"), ("brk-b.csv", "BRK-B"), ("in/aapl_2015-2020.csv", "AAPL"), ("msft (1).csv", "MSFT")],
+    ("columns", "rule"),
+    [
+        ("adj_close_usd", "unknown_column"),
+        ("split adjusted close", "unknown_column"),
+        ("adj close,close_adj", "repeated_column"),
+        ("hfq,qfq", "repeated_column"),
+    ],
 )
-def test_symbol_is_read_from_the_file_name(file, symbol):
-    assert symbol_of_file(file) == symbol
+def test_column_that_may_be_the_adjusted_close_is_refused(columns, rule):
+    with pytest.raises(UnreadableFile) as refusal:
+        rows_of(f"date,close,{columns}\n2020-01-02,10" + ",5" * len(columns.split(",")), "KO.csv")
+    assert refusal.value.rule == rule
+
+
+def delivered(column, *values):
+    rows = "".join(f"2020-01-0{day},{value},10\n" for day, value in enumerate(values, start=2))
+    return rows_from_csv(read_csv_text(f"date,{column},close\n{rows}".encode()), "KO.csv")
+
+
+@pytest.mark.parametrize("values", [("KO", "PEP"), ("PEP", "PEP"), ("600000", "000001"), ("Coca Cola", "Pepsi Co")])
+def test_unknown_column_of_text_is_refused_by_its_name(values):
+    with pytest.raises(UnreadableFile, match="Aktie") as refusal:
+        delivered("Aktie", *values)
+    assert refusal.value.rule == "unknown_symbol"
+
+
+@pytest.mark.parametrize("second", ["ko", ""])
+def test_column_of_text_that_agrees_with_the_file_name_confirms_it(second):
+    read = delivered("Aktie", "KO", second)
+    assert (read.rows["symbol"].to_list(), read.guessed_symbol, read.unused_columns) == (["KO", "KO"], None, ())
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("currency", ("USD", "USD")),
+        ("Company", ("Coca Cola", "Coca Cola")),
+        ("weekday", ("Thu", "Fri")),
+        ("Change %", ("1.2%", "-3%")),
+        ("market_cap", ("1.2B", "1,300M")),
+        ("ex_date", ("31-Jan-20", "")),
+        ("adj_factor", ("1.0", "2.0")),
+        ("closeunadj", ("10", "20")),
+        ("is_open", ("True", "False")),
+    ],
+)
+def test_column_that_names_no_symbol_is_named_as_unused(column, values):
+    read = delivered(column, *values)
+    assert (read.guessed_symbol, read.unused_columns) == ("KO", (column,))
+
+
+def test_unused_columns_of_a_wide_table_are_named():
+    text = "Price,Close,Dividends\nTicker,KO,KO\nDate,,\n2020-01-02,10,0\n"
+    read = rows_from_csv(read_csv_text(text.encode()), "p.csv")
+    assert (read.guessed_symbol, read.unused_columns) == (None, ("Dividends",))

@@ -1,3 +1,4 @@
+import datetime as dt
 import io
 
 import polars as pl
@@ -10,7 +11,7 @@ from tests.markets import synthetic_bars
 
 def read(content, name="prices.csv"):
     (delivery,) = LandingSource().deliveries([LandedFile(name, content)])
-    return delivery.read()
+    return delivery.read().rows
 
 
 def parquet(frame):
@@ -65,7 +66,12 @@ def test_dates_in_parquet_may_be_dates_or_timestamps():
         ("notes.txt", b"hello", "unknown_header"),
         ("wide.csv", b"date,close" + b",x" * 10_000 + b"\n", "large_header"),
         ("long.csv", b"date,close," + b"x" * (1 << 20) + b"\n", "large_header"),
-        ("several.csv", b"date,close,Aktie\n2020-01-02,1,A\n2020-01-02,2,B\n", "several_symbols"),
+        (
+            "KO.csv",
+            b"date,close,n\n" + b"".join(b"2020-01-0%d,%d,1\n" % (k // 2, k) for k in range(2, 10)),
+            "several_symbols",
+        ),
+        ("several.csv", b"date,close,Aktie\n2020-01-02,1,A\n2020-01-02,2,B\n", "unknown_symbol"),
         ("data.csv", b"date,close\n2020-01-02,1\n", "unknown_symbol"),
         ("HistoricalData_1700000000000.csv", b"date,close\n2020-01-02,1\n", "unknown_symbol"),
         ("sheet.csv", b"a,b\n1,2\n", "unknown_header"),
@@ -94,6 +100,47 @@ def test_column_named_twice_is_refused():
 
 def test_line_of_a_byte_order_mark_is_blank():
     assert read(b"symbol,date,close\n\xef\xbb\xbf\nA,2020-01-02,1\n")["line"].to_list() == [3]
+
+
+def frame(**columns):
+    days = ["2020-01-02", "2020-01-03"]
+    return pl.DataFrame({"date": days, "symbol": ["MSFT"] * 2, "close": [4.0, 4.5], "adj_close": [1.0, 2.0], **columns})
+
+
+@pytest.mark.parametrize(
+    "kind", [pl.Categorical, pl.Enum(["MSFT", "1.0", "2.0", "2020-01-02", "2020-01-03"]), pl.Binary]
+)
+@pytest.mark.parametrize("name", ["symbol", "date", "adj_close"])
+def test_parquet_column_of_any_text_type_is_read(name, kind):
+    table = frame().with_columns(pl.col(name).cast(pl.String).cast(kind))
+    assert_frame_equal(read(parquet(table), "bars.parquet"), read(parquet(frame()), "bars.parquet"))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"symbol": [True, False]},
+        {"symbol": [600000.0, 1.0]},
+        {"symbol": [b"\xff", b"\xfe"]},
+        {"adj_close": [[1.0], [2.0]]},
+        {"adj_close": [True, False]},
+        {"close": [{"last": 1.0}, {"last": 2.0}]},
+        {"date": [dt.timedelta(days=1)] * 2},
+        {"Code": [[1], [2]]},
+    ],
+)
+def test_parquet_column_without_text_is_refused_by_its_name(column):
+    with pytest.raises(UnreadableFile) as refused:
+        read(parquet(frame(**column)), "bars.parquet")
+    assert refused.value.rule == "unreadable_column"
+    assert f"'{next(iter(column))}'" in refused.value.reason
+
+
+def test_unknown_parquet_column_without_text_is_named_as_unused():
+    (delivery,) = LandingSource().deliveries(
+        [LandedFile("p.parquet", parquet(frame(flags=[[1], [2]], up=[True, False])))]
+    )
+    assert delivery.read().unused_columns == ("flags", "up")
 
 
 def test_json_named_csv_is_refused():

@@ -28,7 +28,7 @@ def test_yahoo_delivers_raw_and_adjusted_closes_per_symbol(monkeypatch):
     fake_yfinance(monkeypatch, frame)
     one, two = YahooSource(symbols=("SPY", "BRK-B")).deliveries(())
     assert [one.file, two.file] == ["SPY.csv", "BRK-B.csv"]
-    row = two.read().row(0, named=True)
+    row = two.read().rows.row(0, named=True)
     assert (row["symbol"], row["date"], row["close"], row["adj_close"]) == (
         "BRK-B",
         "2020-01-02 00:00:00-05:00",

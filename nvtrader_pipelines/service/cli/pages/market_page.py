@@ -10,7 +10,7 @@ from nvtrader_pipelines.service.cli.output import print_line, print_sentences, p
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.report.cell_formats import pluralize
 
-MAX_FILES, MAX_SYMBOLS, MAX_REASONS, MAX_WARNINGS = 10, 12, 5, 20  # shown; the rest is counted
+MAX_FILES, MAX_NOTES, MAX_SYMBOLS, MAX_REASONS, MAX_WARNINGS = 10, 5, 12, 5, 20  # shown; the rest is counted
 MAX_VALUE = 60  # characters of a refused value, which may be a whole line
 BLOCKS = "\u00b7\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"  # dot, then an eighth to full height
 NEXT = (
@@ -20,8 +20,11 @@ NEXT = (
 
 
 def print_market(summary: MarketSummary, console: Console, more_warnings: Sequence[str] = ()) -> None:
-    """Print files, symbols with their coverage, reasons, warnings, and the SQL that shows more."""
+    """Print files, notes, symbols with their coverage, reasons, warnings, and the SQL that shows more."""
     _print_files(summary.files, console)
+    for note in summary.notes[:MAX_NOTES]:
+        console.print(f"note: {note}", soft_wrap=True, markup=False)
+    _print_rest(len(summary.notes), MAX_NOTES, "notes", console)
     _print_symbols(summary, console)
     if len(summary.reasons):
         _print_reasons(summary.reasons, console)
