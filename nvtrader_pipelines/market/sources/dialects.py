@@ -220,6 +220,8 @@ def _wide_rows(fields: pl.DataFrame, header: list[list[str]]) -> DeliveredRows:
         _require_single_columns([prices[index] for index in own])
         known = {known_column(prices[index]): str(index) for index in own}
         present = {name: column for name, column in known.items() if name in NUMBERS}
+        if not present:
+            continue
         part = fields.select("line", pl.lit(symbol).alias("symbol"), pl.col("0").alias("date"), **present)
         # An empty cell group of a wide table is no bar: the symbol was not listed.
         parts.append(with_delivered_columns(part.filter(~pl.all_horizontal(pl.col(*present).is_null()))))

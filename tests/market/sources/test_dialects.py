@@ -199,6 +199,7 @@ def test_column_that_names_no_symbol_is_named_as_unused(column, values):
 
 
 def test_unused_columns_of_a_wide_table_are_named():
-    text = "Price,Close,Dividends\nTicker,KO,KO\nDate,,\n2020-01-02,10,0\n"
+    text = "Price,Close,Dividends,Dividends\nTicker,KO,KO,PEP\nDate,,,\n2020-01-02,10,0,0\n"
     read = rows_from_csv(read_csv_text(text.encode()), "p.csv")
+    assert read.rows["symbol"].to_list() == ["KO"]
     assert (read.guessed_symbol, read.unused_columns) == (None, ("Dividends",))
