@@ -25,7 +25,9 @@ PREFERENCE_PAIR = TableSchema(
     Column("rejected_outcome", pl.Float64, "return over five sessions net of cost, a fraction"),
     Column("margin", pl.Float64, "difference of the outcomes"),
     Column("noise", pl.Float64, "deviation of that difference over five sessions, from the 252 sessions before"),
-    Column("label", pl.Float64, "soft label: probability that the chosen weights are better, of margin over noise"),
+    Column(
+        "label", pl.Float64, "soft label, how far the margin is beyond noise: normal distribution of margin over noise"
+    ),
     Column("weight", pl.Float64, "of a hard label: 2 where person and market agree, else 1"),
     Column("swapped", pl.Boolean, "whether a person preferred the rejected weights, and the market contradicted"),
     Column("observation_hash", pl.Int64, "XXH64 of what the policy saw, signed; null if it sees none"),

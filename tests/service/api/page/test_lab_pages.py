@@ -1,11 +1,14 @@
 """Pages of the RL Lab, over HTTP and in Chromium."""
 
+import json
 import re
 import shutil
 from itertools import product
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from pydantic import BaseModel
 
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.components.family import every_member
@@ -15,12 +18,14 @@ from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.train_walk_judge import replay_run
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.service.documents.library import library_runs
+from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.api.page.test_browser import axe_findings
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[4]
 PAGES = ("/lab", "/lab/components", "/lab/scoreboard")
 
 
@@ -277,6 +282,58 @@ def test_yaml_and_form_of_the_builder_are_one_experiment(look_at, shared_url, le
         yaml.press("Tab")
         expect(page.locator("#problems")).to_contain_text("not valid YAML")
     assert page.evaluate("window.hacked") is None
+
+
+def leaves(part, path=()):
+    """Settings of a resolved spec as the form shows them: identifier of the field to text."""
+    if isinstance(part, BaseModel):
+        names = [name for name in type(part).model_fields if name != "kind"]
+        kind = {f"kind-{'-'.join(path)}": part.kind} if hasattr(part, "kind") and path else {}
+        return kind | {k: v for name in names for k, v in leaves(getattr(part, name), (*path, name)).items()}
+    if isinstance(part, tuple) and part and isinstance(part[0], BaseModel):
+        return {k: v for i, each in enumerate(part) for k, v in leaves(each, (*path, str(i))).items()}
+    return {
+        f"field-{'-'.join(path)}": ", ".join(map(shown_text, part)) if isinstance(part, tuple) else shown_text(part)
+    }
+
+
+def shown_text(value):
+    """Value as JavaScript writes it: 1, not 1.0; true, not True; nothing for None."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: ""}[value]
+    return f"{value:.17g}" if isinstance(value, float) and value == int(value) else str(value).replace("e-0", "e-")
+
+
+def test_form_of_the_builder_shows_the_resolved_spec(serve, look_at, home):
+    """Of every shipped experiment and example, also the fields that the canonical form leaves out."""
+    _, url, _ = serve(home)
+    page = look_at(url, "/lab/build")
+    files = [path for folder in ("data/experiments", "docs/examples") for path in (ROOT / folder).rglob("*.yaml")]
+    assert len(files) >= 13
+    for spec in (read_experiment(path) for path in sorted(files) if path.name != "base.yaml"):
+        posted = json.dumps(spec.model_dump(mode="json"))
+        page.evaluate("async (yaml) => { await check({ yaml }); }", posted)
+        shown = page.evaluate(
+            "() => Object.fromEntries([...document.querySelectorAll('#draft :is(input, select, textarea)')]"
+            ".map(({ id, value }) => [id, value]))"
+        )
+        fields = {name: text for name, text in leaves(spec).items() if name in shown or name.startswith("field-")}
+        assert {name: shown.get(name, "") for name in fields} == fields
+
+
+def test_field_that_is_left_out_by_default_is_changed_and_changed_back(serve, look_at, home):
+    _, url, _ = serve(home)
+    page = look_at(url, "/lab/build")
+    select, yaml = page.locator("#field-environment-pipeline"), page.locator("#yaml")
+    expect(select).to_have_value("false")
+    select.select_option("true")
+    expect(yaml).to_have_value(re.compile(r"pipeline: true\n"))
+    select.select_option("false")
+    expect(yaml).not_to_have_value(re.compile(r"pipeline: true\n"))
+    financing = page.locator("#kind-environment-financing")
+    expect(financing).to_have_value("margin_loan")
+    financing.select_option("gross_above_one")
+    expect(yaml).to_have_value(re.compile(r"kind: gross_above_one\n"))
 
 
 @pytest.mark.parametrize(

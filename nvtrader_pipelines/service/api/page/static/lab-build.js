@@ -2,22 +2,31 @@
 // The builder: a form from the JSON Schema of an experiment. The server checks every change, as it checks a file.
 
 const { schema, draft } = JSON.parse($("#data").textContent);
-let content = draft.content, checking;
+delete schema.properties.extends; // of files only
+let content, checking;
 const panel = $("#preview");
 const opened = new Set(["field-market", "field-environment", "field-agent"]);
 const ONE_LINE = /^[^\n]*/;
 const resolve = (node) => {
-  while (node.$ref) node = { ...schema.$defs[node.$ref.split("/").at(-1)], ...(node.description && { description: node.description }) };
+  const { description, ...given } = node, own = { ...(description && { description }), ...("default" in node && { default: node.default }) };
+  if (node.$ref) return { ...resolve(schema.$defs[node.$ref.split("/").at(-1)]), ...own };
   const choices = (node.anyOf ?? []).filter(({ type }) => type !== "null");
-  return choices.length === 1 ? { ...resolve(choices[0]), description: node.description, nullable: true } : node;
+  return choices.length === 1 ? { ...resolve(choices[0]), ...own, description, nullable: true } : { ...given, ...own };
 };
 const memberOf = (node, kind) => resolve({ $ref: node.discriminator.mapping[kind] });
 const isFamily = (node) => Boolean(node.discriminator);
-const initial = (node) => { // of a member that is chosen
-  const value = {};
-  for (const [name, field] of Object.entries(node.properties)) value[name] = name === "kind" ? resolve(field).const ?? resolve(field).default : field.default ?? null;
-  return Object.fromEntries(Object.entries(value).filter(([name, given]) => given !== null || "default" in node.properties[name]));
-};
+function filled(node, value) { // with the defaults that the canonical form leaves out
+  const full = resolve(node);
+  if (value === undefined) value = structuredClone(full.default);
+  if (Array.isArray(value) && full.items) return value.map((item) => filled(full.items, item));
+  const shape = isFamily(full) ? (value?.kind in full.discriminator.mapping ? memberOf(full, value.kind) : {}) : full;
+  if (!shape.properties || value === null || typeof value !== "object") return value;
+  for (const [name, inner] of Object.entries(shape.properties)) {
+    const complete = filled(inner, value[name]);
+    if (complete !== undefined) value[name] = complete;
+  }
+  return value;
+}
 const at = (path) => path.reduce((value, part) => value?.[part], content);
 function put(path, value) {
   if (at(path.slice(0, -1)) === null) put(path.slice(0, -1), {}); // a part that is left out by default
@@ -36,7 +45,7 @@ function bounds(node) {
 function field(name, node, path) {
   const full = resolve(node), value = at(path), id = `field-${path.join("-")}`;
   if (isFamily(full)) return family(name, full, path);
-  if (full.type === "array" && isFamily(resolve(full.items))) return list(name, full, path);
+  if (full.type === "array" && isFamily(resolve(full.items ?? {}))) return list(name, full, path);
   if (full.properties) return group(name, full, path);
   const rule = name === "name" ? "small letters, digits and hyphens, at most 63" : full.type === "array" ? "separated by commas" : "";
   const hint = [full.description && ONE_LINE.exec(full.description)[0], rule, bounds(full)].filter(Boolean).join("; ");
@@ -58,7 +67,7 @@ function field(name, node, path) {
 function parse(text, node) {
   const scalar = (part, { type }) => (["integer", "number"].includes(type) && part.trim() !== "" && !Number.isNaN(Number(part)) ? Number(part) : part);
   if (text.trim() === "" && node.nullable) return null;
-  if (node.type === "array") return text.split(",").map((part) => part.trim()).filter(Boolean).map((part) => scalar(part, resolve(node.items ?? {})));
+  if (node.type === "array") return text.split(",").map((part) => part.trim()).filter(Boolean).map((part, i) => scalar(part, resolve(node.items ?? node.prefixItems?.[i] ?? {})));
   return scalar(text, node);
 }
 function fields(node, path, skip = []) {
@@ -79,7 +88,7 @@ const group = (name, node, path) => box(name, path, ...fields(node, path));
 function choose(node, path, kind, label) {
   const select = element("select", { id: `kind-${path.join("-")}` }, ...Object.keys(node.discriminator.mapping).map((each) => element("option", { textContent: each, selected: each === kind })));
   select.setAttribute("aria-label", label);
-  select.addEventListener("change", () => change(path, initial(memberOf(node, select.value)), true));
+  select.addEventListener("change", () => change(path, filled(node, { kind: select.value }), true));
   return select;
 }
 function family(name, node, path) {
@@ -100,7 +109,7 @@ function list(name, node, path) {
   const add = element("button", { type: "button", id: `add-${path.join("-")}`, textContent: `Add to ${name.replaceAll("_", " ")}` });
   add.addEventListener("click", () => {
     const taken = items.map(({ kind }) => kind), kinds = Object.keys(of.discriminator.mapping), kind = kinds.find((each) => !taken.includes(each)) ?? kinds[0];
-    change(path, [...items, initial(memberOf(of, kind))], true);
+    change(path, [...items, filled(of, { kind })], true);
   });
   return box(name, path, ...rows, element("div", { className: "actions" }, add));
 }
@@ -108,7 +117,7 @@ function render() {
   const focused = document.activeElement?.id;
   const top = schema.properties, head = ["name", "description", "seeds", "report_from", "training_sample_rate"];
   const scalars = element("div", { className: "fields" }, ...head.filter((name) => name in top).map((name) => field(name, top[name], [name])));
-  const rest = Object.keys(top).filter((name) => ![...head, "extends"].includes(name)).map((name) => field(name, top[name], [name]));
+  const rest = Object.keys(top).filter((name) => !head.includes(name)).map((name) => field(name, top[name], [name]));
   $("#draft").replaceChildren(scalars, ...rest);
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
@@ -130,7 +139,7 @@ async function check(body) {
   try { answer = await post("/lab/build/check", body); } catch (error) { if (mine === checking) show({ problems: { "": error.message }, market_problem: "", version_id: "" }); return; }
   if (mine !== checking) return;
   const isNew = "yaml" in body;
-  content = answer.content;
+  content = filled(schema, answer.content);
   keepDraft(content);
   if (isNew) render();
   else $("#yaml").value = answer.yaml;
@@ -205,7 +214,7 @@ $("#run").addEventListener("click", async () => {
 
 $$(".rail a[href^='#field-']").forEach((link) => link.addEventListener("click", () => { const folded = $(link.hash); if (folded?.matches("details")) folded.open = true; }));
 const kept = keptDraft();
-if (kept) content = kept;
+content = filled(schema, kept ?? draft.content);
 render();
 $("#yaml").value = draft.yaml;
 show(draft);
