@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.portfolio.costs import total_cost
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline import Situation
+from nvtrader_pipelines.portfolio.pipeline.stage import add_cash
 
 N_PORTFOLIOS = 4
 N_STEPS = 3  # decisions before each cut
@@ -92,4 +93,4 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
 def _eligible(weights: np.ndarray, panel: MarketPanel, t: int) -> np.ndarray:
     """Move the weights of ineligible names to cash."""
     names = np.where(panel.eligible[t], np.maximum(weights[:-1], 0.0), 0.0)
-    return np.append(names, 1.0 - names.sum())
+    return add_cash(names)

@@ -17,6 +17,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
+from nvtrader_pipelines.portfolio.cash import cash_beside
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram, NoPortfolioError, Rebalance
 from nvtrader_pipelines.portfolio.scenarios import Historical, Scenarios, require_tail
 
@@ -199,7 +200,7 @@ class _TimeSeriesMomentumPolicy:
         if t >= self._window:
             growth = np.prod(1.0 + panel.close_returns[t + 1 - self._window : t + 1], axis=0)
             target[:-1] *= growth > 1.0
-            target[-1] = 1.0 - target[:-1].sum()
+            target[-1] = cash_beside(target[:-1])
         return Decision(target=target)
 
 
@@ -300,13 +301,13 @@ class _CufolioPolicy:
             return Decision(target=None, reason=f"holds: {failure}")
         target = np.zeros(len(account.weights))
         target[:-1][names] = weights
-        target[-1] = max(0.0, 1.0 - weights.sum())
+        target[-1] = cash_beside(weights)
         return Decision(target=target)
 
     def _equal_weights(self, panel: MarketPanel, t: int) -> NDArray[np.float64]:
         target, program = _over_eligible(panel, t), self._program
         target[:-1] = np.minimum(target[:-1] * (1.0 - program.cash_floor), program.max_position_pct)
-        target[-1] = 1.0 - target[:-1].sum()
+        target[-1] = cash_beside(target[:-1])
         return target
 
 

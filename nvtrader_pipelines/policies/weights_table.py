@@ -12,14 +12,13 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.portfolio.cash import CASH, ROUNDING, cash_beside
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Days = NDArray[np.datetime64]
 
 DATE = "date"
-ROUNDING = 1e-9  # tolerance of a row's sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,11 +168,7 @@ def _align_columns(panel: MarketPanel, rows: FloatArray, symbols: Sequence[str] 
         raise ValueError(f"`symbols` must name {rows.shape[1]} columns of weights, but names {len(names)}")
     target = np.zeros((len(rows), n_symbols + 1))
     target[:, columns] = rows[:, : len(columns)]
-    if has_cash:
-        target[:, -1] = rows[:, -1]
-    else:
-        cash = 1.0 - rows.sum(axis=1)
-        target[:, -1] = np.where(np.abs(cash) < ROUNDING, 0.0, cash)  # a rounding error is not a debt
+    target[:, -1] = rows[:, -1] if has_cash else cash_beside(rows)
     return target
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import cash_beside
 
 
 def market_returns(panel: MarketPanel) -> NDArray[np.float64]:
@@ -33,8 +34,8 @@ def trailing_windows(values: NDArray[np.float64], window: int) -> NDArray[np.flo
 
 
 def fill_with_cash(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Set the last column to one minus the names, never below 0 by rounding."""
-    weights[:, -1] = np.maximum(0.0, 1.0 - weights[:, :-1].sum(axis=1))
+    """Set the last column to one less the names, never below 0 by rounding."""
+    weights[:, -1] = cash_beside(weights[:, :-1])
     return weights
 
 

@@ -28,6 +28,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Selection,
     Situation,
     StageWeights,
+    drop_rounding,
     format_names,
     gross_exposure,
     require_finite,
@@ -139,7 +140,7 @@ class WeightPipeline(Component):
         most = max(1.0, self.risk_limits.max_gross)
 
         def run(proposal: FloatArray, situation: Situation) -> PipelineResult:
-            _require_portfolio(proposal, situation, self.risk_limits)
+            proposal = _require_portfolio(proposal, situation, self.risk_limits)
             _require_account(situation, self.risk_limits)
             names, cause = select(situation)
             selected = restrict_to(proposal, names)
@@ -168,23 +169,26 @@ def _apply(before: StageWeights, name: str, found: tuple[FloatArray, str], situa
     return StageWeights(name, weights, reason)
 
 
-def _require_portfolio(proposal: FloatArray, situation: Situation, limits: RiskLimits) -> None:
+def _require_portfolio(proposal: FloatArray, situation: Situation, limits: RiskLimits) -> FloatArray:
+    """Return the proposal, of a long-only account without negative weights by rounding; raise if it is refused."""
     n_symbols = len(situation.panel.symbols)
     if proposal.shape != (n_symbols + 1,):
         raise ValueError(f"a proposal needs shape ({n_symbols + 1},), names and cash, but has {proposal.shape}")
     _require_finite_weights(proposal, "a policy's proposed weights", situation)
-    if not _is_allowed(proposal, limits, 0.0):
+    if not _is_allowed(proposal, limits, is_held=False):
         raise ValueError(
             f"a proposal must be {_allowed(limits)} and sum to 1, but at the close of {_session(situation)} its lowest "
             f"name is {proposal[:-1].min():g}, its cash {proposal[-1]:g} and its sum {proposal.sum():.9g}; normalize "
             "the policy's weights, or allow more in risk_limits.max_short and max_gross"
         )
+    rounded = proposal if limits.max_short > 0.0 else drop_rounding(proposal)
+    return proposal if np.array_equal(rounded, proposal) else rounded / rounded.sum()
 
 
 def _require_account(situation: Situation, limits: RiskLimits) -> None:
     held = situation.held
     _require_finite_weights(held, "the held weights", situation)
-    if not _is_allowed(held, limits, ROUNDING):
+    if not _is_allowed(held, limits, is_held=True):
         raise ValueError(
             f"held weights must be {_allowed(limits)} and sum to 1, but at the close of {_session(situation)} their "
             f"lowest name is {held[:-1].min():g}, their cash {held[-1]:g} and their sum {held.sum():.9g}; check the "
@@ -197,12 +201,12 @@ def _require_account(situation: Situation, limits: RiskLimits) -> None:
         )
 
 
-def _is_allowed(weights: FloatArray, limits: RiskLimits, tolerance: float) -> bool:
+def _is_allowed(weights: FloatArray, limits: RiskLimits, *, is_held: bool) -> bool:
     """Whether weights (N+1,) sum to 1, without short positions or debt where the limits allow none."""
     may_short, may_borrow = limits.max_short > 0.0, limits.max_gross > 1.0
-    may_borrow |= may_short and (tolerance > 0.0 or weights[-1] > -ROUNDING)  # fees and lacking prices leave a debt
+    may_borrow |= may_short and is_held  # fees and lacking prices leave a debt
     lowest = (np.inf if may_short else weights[:-1].min(initial=0.0), np.inf if may_borrow else weights[-1])
-    return min(lowest) >= -tolerance and abs(weights.sum() - 1.0) <= ROUNDING
+    return min(lowest) >= -ROUNDING and abs(weights.sum() - 1.0) <= ROUNDING
 
 
 def _allowed(limits: RiskLimits) -> str:

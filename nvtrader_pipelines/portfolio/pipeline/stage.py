@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.portfolio.cash import ROUNDING, cash_beside
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
-ROUNDING = 1e-9  # tolerance of a weight or a sum of weights in every check
 MAX_LISTED = 5  # names in a reason
 
 
@@ -94,8 +94,7 @@ Guard = Callable[[FloatArray, Situation], tuple[FloatArray, str, Guards]]  # the
 
 def add_cash(names: FloatArray) -> FloatArray:
     """Append cash to the weights of names (N,), a debt if negative, never one by rounding; (N+1,)."""
-    cash = 1.0 - names.sum()
-    return np.append(names, 0.0 if -ROUNDING < cash < 0.0 else cash)
+    return np.append(names, cash_beside(names))
 
 
 def scale_exposure(weights: FloatArray, share: float) -> FloatArray:
@@ -118,9 +117,9 @@ def move_towards(held: FloatArray, target: FloatArray, share: float) -> FloatArr
     return add_cash(drop_rounding(held[:-1] + share * (target[:-1] - held[:-1])))
 
 
-def drop_rounding(names: FloatArray) -> FloatArray:
-    """Set weights (N,) that are negative by rounding to 0."""
-    return np.where((names > -ROUNDING) & (names < 0.0), 0.0, names)
+def drop_rounding(weights: FloatArray) -> FloatArray:
+    """Set weights that are negative by rounding to 0."""
+    return np.where((weights >= -ROUNDING) & (weights < 0.0), 0.0, weights)
 
 
 def gross_exposure(weights: FloatArray) -> float:
