@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import without_labels
+
 if TYPE_CHECKING:  # polars takes long to import
     from nvtrader_pipelines.market.panel import MarketPanel
     from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
@@ -24,6 +26,10 @@ class Account:
     peak: float = 1.0
     recent_returns: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S,) net session returns, latest last
     since_loss: IntArray | None = None  # (N,) decisions since each name's last loss; None: no name has lost
+
+    def __post_init__(self) -> None:
+        """Raise if the weights have labels."""
+        object.__setattr__(self, "weights", without_labels(self.weights, "an account's weights"))
 
     @property
     def drawdown(self) -> float:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
+
 
 def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> NDArray[np.float64]:
     if values.ndim != n_axes or not len(values) or not np.isfinite(values).all():
@@ -17,21 +19,25 @@ def _require_finite(name: str, values: NDArray[np.float64], n_axes: int = 1) -> 
     return values
 
 
+@takes_arrays
 def turnover_per_year(turnover: NDArray[np.float64], periods_per_year: int) -> float:
     """Annual one-way turnover, from turnover per session (n,), which is 0 without a trade."""
     return float(_require_finite("turnover", turnover).mean()) * periods_per_year
 
 
+@takes_arrays
 def cost_per_year(cost: NDArray[np.float64], periods_per_year: int) -> float:
     """Annual costs as a fraction of equity, from costs per session (n,)."""
     return float(_require_finite("cost", cost).mean()) * periods_per_year
 
 
+@takes_arrays
 def exposure(cash: NDArray[np.float64]) -> float:
     """Mean weight outside cash, from cash weights at each close (n,); above 1 when leveraged."""
     return 1.0 - float(_require_finite("exposure", cash).mean())
 
 
+@takes_arrays
 def effective_names(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Effective number of names (n,): 1 / sum w^2 with |w| scaled to sum 1; 0 without holdings.
 
@@ -55,6 +61,7 @@ class Leverage:
     financing_per_year: float  # interest and borrow fees, fraction of equity
 
 
+@takes_arrays
 def leverage(gross: NDArray[np.float64], financing: NDArray[np.float64], periods_per_year: int) -> Leverage:
     """Leverage of an account, from gross at each close (n,) and financing per session (n,)."""
     closes, paid = _require_finite("gross", gross), _require_finite("financing", financing)
@@ -69,6 +76,7 @@ class ExecutionLatency:
     p99: float  # 99th percentile, linear interpolation
 
 
+@takes_arrays
 def execution_latency(seconds: Sequence[float] | NDArray[np.float64]) -> ExecutionLatency:
     """Median and 99th percentile of decision times (n,), in seconds; none may be negative."""
     durations = _require_finite("execution latency", np.asarray(seconds, dtype=np.float64))

@@ -4,6 +4,7 @@ import numpy as np
 import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, N_DRAWS
 
@@ -11,6 +12,7 @@ TRIMMED = 0.25  # share of scores dropped at either end, rounded down to whole s
 MIN_SEEDS = 2  # a fold's only seed cannot be resampled
 
 
+@takes_arrays
 def interquartile_mean(scores: NDArray[np.float64], generator: np.random.Generator, n_draws: int = N_DRAWS) -> Interval:
     """Mean of the middle half of the scores (n_folds, n_seeds), with a stratified bootstrap interval.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.sharpe.error import newey_west_lags
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, varies
 
@@ -23,6 +24,7 @@ class MarketModel:
     n_lags: int  # of the HAC covariance
 
 
+@takes_arrays
 def residual_returns(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns less beta times those of a reference in the same session; both (n,) or (n, n_series).
 
@@ -50,6 +52,7 @@ def residual_returns(returns: NDArray[np.float64], reference: NDArray[np.float64
     return np.where(rounding, residual.mean(axis=0), residual)
 
 
+@takes_arrays
 def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64], periods_per_year: int) -> MarketModel:
     """Alpha and beta of excess returns (n,) on those of a reference, by least squares.
 

@@ -3,12 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.intervals import BOOTSTRAP_SEED, percentile_interval
 from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, N_DRAWS
 
 BLOCK = 21  # sessions, as of Sharpe intervals
 
 
+@takes_arrays
 def growth_interval(
     net_returns: NDArray[np.float64], n_sessions: int, confidence_level: float = CONFIDENCE_LEVEL
 ) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry, guard_telemetry
 from nvtrader_pipelines.evaluation.intervals import Interval
@@ -99,6 +100,7 @@ def compare_slices(records: Sequence[BacktestRecord], baseline: str) -> GuardCom
     )
 
 
+@takes_arrays
 def mean_interval(differences: NDArray[np.float64]) -> Interval:
     """Mean of two or more independent differences, with its 95 % interval by Student's distribution."""
     n, mean = len(differences), float(differences.mean())

@@ -8,6 +8,7 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.error import gmm_standard_error
 from nvtrader_pipelines.evaluation.statistics import (
@@ -31,6 +32,7 @@ class Interval:
     high: float
 
 
+@takes_arrays
 def percentile_interval(draws: NDArray[np.float64], confidence_level: float) -> tuple[float, float]:
     """Bounds that leave out the same share of the draws on either side."""
     tail = (1.0 - confidence_level) / 2.0
@@ -38,6 +40,7 @@ def percentile_interval(draws: NDArray[np.float64], confidence_level: float) -> 
     return float(low), float(high)
 
 
+@takes_arrays
 def lo_interval(
     returns: NDArray[np.float64],
     periods_per_year: int,
@@ -91,6 +94,7 @@ class SharpeIntervals(Component):
     n_draws: PositiveInt = N_DRAWS
     confidence_level: float = Field(default=0.95, gt=0.0, lt=1.0)
 
+    @takes_arrays
     def draw(self, returns: NDArray[np.float64], periods_per_year: int) -> SharpeDraws:
         """Draw Sharpe ratios of `returns` (n_sessions, n_series).
 

@@ -5,9 +5,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
+
 Correction = Literal["holm", "benjamini_hochberg"]
 
 
+@takes_arrays
 def adjusted_p_values(p_values: NDArray[np.float64], correction: Correction) -> NDArray[np.float64]:
     """Adjust p values (n,) for one another; a test rejects where its adjusted value is at most alpha.
 

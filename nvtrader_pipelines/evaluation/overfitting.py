@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, sharpe_of_sums
 
 FloatArray = NDArray[np.float64]
@@ -63,6 +64,7 @@ class Degradation:
     r_squared: float
 
 
+@takes_arrays
 def backtest_overfitting(returns: FloatArray, n_blocks: int = 16) -> BacktestOverfitting:
     """Choose the best trial on every half of the blocks and rank it on the other half.
 

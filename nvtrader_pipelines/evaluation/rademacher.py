@@ -9,9 +9,12 @@ Source: Paleologo (2024), draft of "The Elements of Quantitative Investing", pro
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
+
 _CHUNK = 250  # draws at a time, to bound memory
 
 
+@takes_arrays
 def rademacher_complexity(
     performance: NDArray[np.float64], generator: np.random.Generator, n_draws: int = 2000
 ) -> float:
@@ -35,6 +38,7 @@ def rademacher_complexity(
     return float(total / n_draws)
 
 
+@takes_arrays
 def massart_bound(performance: NDArray[np.float64]) -> float:
     """Upper bound of the complexity, from the number and norms of trials.
 
@@ -55,6 +59,7 @@ def sharpe_ratio_estimation_error(n_observations: int, n_trials: int, delta: flo
     return float(own + np.sqrt(2.0 * np.log(2.0 * n_trials / delta) / n_observations))
 
 
+@takes_arrays
 def lower_bounds(estimates: NDArray[np.float64], complexity: float, error: float) -> NDArray[np.float64]:
     """Simultaneous lower bounds (N,) of the true performances, from their estimated means (N,)."""
     return estimates - 2.0 * complexity - error

@@ -9,6 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
+
 # Below this share of the largest value, a spread is rounding: the returns are constant.
 NO_SPREAD = 1e-12
 # The same for a variance computed as a difference of sums, as a share of their mean square.
@@ -22,6 +24,7 @@ class UndefinedStatisticError(ValueError):
     """Statistic without a value for valid returns, such as a ratio with divisor 0."""
 
 
+@takes_arrays
 def require_returns(returns: NDArray[np.float64], at_least: int) -> NDArray[np.float64]:
     """Return the returns, or raise a ValueError if they are too few, on two axes or not finite."""
     if returns.ndim != 1 or len(returns) < at_least:
@@ -37,6 +40,7 @@ def require_confidence_level(confidence_level: float) -> None:
         raise ValueError(f"a confidence level must be inside (0, 1), got {confidence_level}")
 
 
+@takes_arrays
 def varies(returns: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether returns (n,) or each column (n, n_series), two rows or more, differ by more than rounding."""
     return np.asarray(returns.std(axis=0, ddof=1) > NO_SPREAD * np.abs(returns).max(axis=0))
@@ -72,6 +76,7 @@ def compounded_wealth(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.multiply.accumulate(1.0 + checked)
 
 
+@takes_arrays
 def running_peak(wealth: NDArray[np.float64]) -> NDArray[np.float64]:
     """Highest wealth up to each close (n,), from 1."""
     return np.maximum(np.maximum.accumulate(wealth), 1.0)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.alpha import residual_returns
 from nvtrader_pipelines.evaluation.sharpe.deflation import Deflation
 from nvtrader_pipelines.evaluation.sharpe.inference import MIN_OBSERVATIONS
@@ -306,6 +307,7 @@ def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[
     return found
 
 
+@takes_arrays
 def sharpe_ratios(returns: FloatArray) -> FloatArray:
     """Sharpe ratio per session (ddof 1) of each column (T, N); 0 where constant or T < 2."""
     if len(returns) < 2:
@@ -314,6 +316,7 @@ def sharpe_ratios(returns: FloatArray) -> FloatArray:
     return np.divide(mean, returns.std(axis=0, ddof=1), out=np.zeros_like(mean), where=varies(returns))
 
 
+@takes_arrays
 def mean_correlation(returns: FloatArray) -> float:
     """Mean pairwise correlation of the columns (T, N) that vary.
 

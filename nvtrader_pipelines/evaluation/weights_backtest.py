@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
@@ -68,10 +68,10 @@ class BacktestPath:
 
 def weights_backtest(
     panel: MarketPanel,
-    weights: FloatArray,
+    weights: ArrayLike,
     execution: Execution = STANDARD_EXECUTION,
     *,
-    sessions: Days | None = None,
+    sessions: ArrayLike | None = None,
     symbols: Sequence[str] | None = None,
 ) -> BacktestPath:
     """Back-test an account that starts in cash and trades to given weights, up to the panel's last close.
@@ -82,15 +82,16 @@ def weights_backtest(
     Args:
         panel: the market.
         weights: (D, N) or (D, N+1) with cash last; without it, cash is the rest to 1. Negative weights are short
-            positions, negative cash is debt.
+            positions, negative cash is debt. A pandas or polars frame is aligned by its names: columns of symbols, in
+            any order, and days in the index or a column `date`.
         execution: fills, costs, financing and the gross limit.
-        sessions: (D,) days of the decisions, ascending; None decides at every session.
-        symbols: names of the columns, with "cash" last if given; other names of the panel have weight 0. None takes
-            the panel's names.
+        sessions: (D,) days of the decisions, ascending; None takes the frame's, or decides at every session.
+        symbols: names of the columns, with "cash" if given; other names of the panel have weight 0. None takes the
+            frame's, or the panel's names.
 
     Raises:
-        ValueError: if shapes, sessions or symbols do not fit the panel, a weight is not finite, a row with cash does
-            not sum to 1, or a row exceeds the gross limit.
+        ValueError: if shapes, sessions or symbols do not fit the panel or the frame, a weight is not finite, a row with
+            cash does not sum to 1, or a row exceeds the gross limit; sums of float32 are scaled back if within 1e-6.
     """
     decided_at, target = align_weights(panel, weights, sessions, symbols, execution.gross_limit)
     n_filled = int(np.searchsorted(decided_at, len(panel.sessions) - 1))

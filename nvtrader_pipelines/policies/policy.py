@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import without_labels
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import PipelineResult
@@ -22,6 +23,10 @@ class Decision:
     log_prob: float | None = None  # of the action under the policy's distribution
     pipeline: PipelineResult | None = None  # the stages that made the target of a proposal
     reason: str = ""  # why a policy that could trade does not
+
+    def __post_init__(self) -> None:
+        """Raise if the target has labels."""
+        object.__setattr__(self, "target", without_labels(self.target, "a target"))
 
     @property
     def reasons(self) -> str:

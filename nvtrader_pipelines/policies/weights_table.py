@@ -1,13 +1,15 @@
 """Weights from files: a table of dated rows checked against a panel, and the policy that trades to it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from nvtrader_pipelines.components.arrays import LabelError, labels_of, without_labels
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -19,6 +21,8 @@ IntArray = NDArray[np.int64]
 Days = NDArray[np.datetime64]
 
 DATE = "date"
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+SINGLE_ROUNDING = 1e-6  # tolerance of a sum of weights of type float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,8 @@ class WeightsTable:
             days = days.cast(pl.String).str.to_date("%Y-%m-%d", strict=False)
         _require_cells(days, rows[DATE], "a date such as 2001-01-31")
         ordered = [*symbols, *([CASH] if CASH in rows.columns else [])]
-        columns = [rows[name].cast(pl.Float64, strict=False) for name in ordered]
+        kind = pl.Float32 if pl.Float32 in rows.dtypes else pl.Float64
+        columns = [rows[name].cast(kind, strict=False) for name in ordered]
         for column in columns:
             _require_cells(column, rows[column.name], "a number")
         weights = np.column_stack([column.to_numpy() for column in columns])
@@ -70,7 +75,7 @@ class WeightsPolicy:
     """Policy that trades to each row of a weights table on its day, and does not trade in between."""
 
     def __init__(self, days: Days, target: FloatArray) -> None:
-        self._days, self._target = days, target
+        self._days, self._target = days, without_labels(target, "a target")
         self._row = -1  # the last row traded to
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
@@ -102,26 +107,73 @@ def _require_cells(column: pl.Series, raw: pl.Series, what: str) -> None:
 
 
 def align_weights(
-    panel: MarketPanel, weights: FloatArray, sessions: Days | None, symbols: Sequence[str] | None, gross_limit: float
+    panel: MarketPanel,
+    weights: ArrayLike,
+    sessions: ArrayLike | None,
+    symbols: Sequence[str] | None,
+    gross_limit: float,
 ) -> tuple[IntArray, FloatArray]:
     """Align weights with a panel: decision sessions (D,), ascending, and targets (D, N+1), cash last.
 
     Args:
         panel: the market.
         weights: a row per session of the panel, or per entry of `sessions`; a column per name, and optionally cash
-            last, by default 1 less the sum of the names.
-        sessions: (D,) days of the decisions, ascending; None: every session of the panel.
-        symbols: names of the columns, optionally "cash" last; None: the panel's names in its order.
+            last, by default 1 less the sum of the names. A pandas or polars frame names its columns, and its days by
+            the index or a column `date`.
+        sessions: (D,) days of the decisions, ascending; None: those of the frame, or every session of the panel.
+        symbols: names of the columns, optionally with "cash"; None: those of the frame, or the panel's in its order.
         gross_limit: maximum of the sum of absolute weights of names.
 
     Raises:
-        ValueError: if shapes, sessions or symbols do not fit the panel, a weight is not finite, a row with cash does
-            not sum to 1, or a row exceeds the gross limit.
+        ValueError: if shapes, sessions or symbols do not fit the panel or the frame, a weight is not finite, a row with
+            cash does not sum to 1, or a row exceeds the gross limit; sums of float32 are scaled back if within 1e-6.
     """
-    decided_at, rows = _align_sessions(panel, np.asarray(weights, dtype=np.float64), sessions)
-    target = _align_columns(panel, rows, symbols)
-    _require_portfolios(panel, decided_at, target, gross_limit)
+    kinds = getattr(weights, "dtypes", None)  # of a frame's columns
+    is_single = "float32" in str(np.asarray(weights).dtype if kinds is None else kinds).lower()
+    table, days, names = _by_labels(weights, sessions, symbols)
+    decided_at, rows = _align_sessions(panel, np.asarray(table, dtype=np.float64), days)
+    target = _align_columns(panel, rows, names)
+    _require_portfolios(panel, decided_at, target, gross_limit, SINGLE_ROUNDING if is_single else ROUNDING)
+    if is_single:
+        gross = np.abs(target[:, :-1]).sum(axis=1, keepdims=True)
+        target[:, :-1] *= gross_limit / np.maximum(gross, gross_limit)
+        target[:, -1] = cash_beside(target[:, :-1])
     return decided_at, target
+
+
+def _by_labels(
+    weights: Any, sessions: ArrayLike | None, symbols: Sequence[str] | None
+) -> tuple[Any, Days | None, Sequence[str] | None]:
+    """Rows of weights, and the days and symbols that the caller or the labels of a frame give."""
+    labels, names = labels_of(weights, 0), labels_of(weights, 1)
+    if names and DATE in names:
+        labels, names = list(weights[DATE]), [name for name in names if name != DATE]
+        weights = weights[[name for name in weights.columns if name != DATE]]
+    if names and symbols is not None and names != list(symbols):
+        raise LabelError(
+            f"`symbols` must be the columns of the frame of weights, but begin with {', '.join(symbols[:3])} where "
+            f"these begin with {', '.join(names[:3])}; pass the frame alone"
+        )
+    days = None if labels is None else _days(labels, "the index of weights, or their column `date`,")
+    wanted = days if sessions is None else _days(sessions, "`sessions`")
+    if days is not None and wanted is not None:
+        is_wanted = np.isin(days, wanted)
+        if not np.array_equal(days[is_wanted], wanted):
+            raise LabelError(
+                f"`sessions` must be days of the frame of weights in its order, but {is_wanted.sum()} of its "
+                f"{len(days)} rows match the {len(wanted)} sessions; pass the frame alone"
+            )
+        weights = np.asarray(weights)[is_wanted]
+    return weights, wanted, names or symbols
+
+
+def _days(values: Any, what: str) -> Days:
+    """Days (D,) as written, so that no time zone moves them."""
+    texts = [str(value)[:10] for value in values]
+    wrong = [text for text in texts if not DAY.fullmatch(text)]
+    if wrong:
+        raise LabelError(f"{what} must hold days such as 2001-01-31, but {wrong[0]!r} is none; give a row per day")
+    return np.array(texts, dtype="datetime64[D]")
 
 
 def _align_sessions(panel: MarketPanel, weights: FloatArray, sessions: Days | None) -> tuple[IntArray, FloatArray]:
@@ -130,7 +182,7 @@ def _align_sessions(panel: MarketPanel, weights: FloatArray, sessions: Days | No
         raise ValueError(f"weights must have two axes, (session, name), but their shape is {weights.shape}")
     at, rows = np.arange(len(panel.sessions)), weights
     if sessions is not None:
-        at = _session_positions(panel, np.asarray(sessions, dtype="datetime64[D]"))
+        at = _session_positions(panel, sessions)
         rows = weights[at] if len(weights) == len(panel.sessions) else weights
     if len(rows) != len(at):
         raise ValueError(f"weights need {len(at)} rows, one per session of a decision, but have {len(rows)}")
@@ -162,18 +214,19 @@ def _align_columns(panel: MarketPanel, rows: FloatArray, symbols: Sequence[str] 
     if symbols is None and rows.shape[1] not in {n_symbols, n_symbols + 1}:
         raise ValueError(f"weights need {n_symbols} columns, or {n_symbols + 1} with cash, but have {rows.shape[1]}")
     names = [*panel.symbols, CASH][: rows.shape[1]] if symbols is None else list(symbols)
-    has_cash = names[-1:] == [CASH]
-    columns = _symbol_positions(panel, names[:-1] if has_cash else names)
+    columns = _symbol_positions(panel, names)
     if len(names) != rows.shape[1]:
         raise ValueError(f"`symbols` must name {rows.shape[1]} columns of weights, but names {len(names)}")
     target = np.zeros((len(rows), n_symbols + 1))
-    target[:, columns] = rows[:, : len(columns)]
-    target[:, -1] = rows[:, -1] if has_cash else cash_beside(rows)
+    target[:, columns] = rows
+    if CASH not in names:
+        target[:, -1] = cash_beside(rows)
     return target
 
 
 def _symbol_positions(panel: MarketPanel, names: Sequence[str]) -> list[int]:
-    unknown = sorted(set(names) - set(panel.symbols))
+    known = (*panel.symbols, CASH)
+    unknown = sorted(set(names) - set(known))
     if unknown or len(set(names)) < len(names):
         problem = f"{', '.join(unknown)}, not in the panel" if unknown else "duplicate names"
         near = suggest(unknown[0], panel.symbols) if unknown else ""
@@ -181,10 +234,12 @@ def _symbol_positions(panel: MarketPanel, names: Sequence[str]) -> list[int]:
             f"columns of weights must be distinct names of the panel, but {len(names)} columns have {problem}; the "
             f"panel of {panel.source!r} has: {', '.join(panel.symbols)}{near}"
         )
-    return [panel.symbols.index(name) for name in names]
+    return [known.index(name) for name in names]
 
 
-def _require_portfolios(panel: MarketPanel, decided_at: IntArray, target: FloatArray, gross_limit: float) -> None:
+def _require_portfolios(
+    panel: MarketPanel, decided_at: IntArray, target: FloatArray, gross_limit: float, tolerance: float
+) -> None:
     if not np.isfinite(target).all():
         row, column = np.argwhere(~np.isfinite(target))[0]
         raise ValueError(
@@ -192,18 +247,26 @@ def _require_portfolios(panel: MarketPanel, decided_at: IntArray, target: FloatA
             f"{panel.sessions[decided_at[row]]}; write 0 for a name without a weight"
         )
     total, gross = target.sum(axis=1), np.abs(target[:, :-1]).sum(axis=1)
-    unequal = np.flatnonzero(np.abs(total - 1.0) > ROUNDING)
+    unequal = np.flatnonzero(np.abs(total - 1.0) > tolerance)
     if len(unequal):
         row = unequal[0]
         raise ValueError(
             f"weights with cash must sum to 1, but {len(unequal)} of {len(target)} rows do not, first "
-            f"{total[row]:.6g} on {panel.sessions[decided_at[row]]}; omit the column of cash to have it computed"
+            f"{_format_sum(total[row], 1.0)} on {panel.sessions[decided_at[row]]}; omit the column of cash to "
+            "have it computed"
         )
-    above = np.flatnonzero(gross > gross_limit + ROUNDING)
+    above = np.flatnonzero(gross > gross_limit + tolerance)
     if len(above):
         row = above[0]
         raise ValueError(
             f"absolute weights of names must sum to at most the gross limit {gross_limit:g}, but {len(above)} of "
-            f"{len(target)} rows sum to more, first {gross[row]:.6g} on {panel.sessions[decided_at[row]]}; "
+            f"{len(target)} rows sum to more, first {_format_sum(gross[row], gross_limit)} on "
+            f"{panel.sessions[decided_at[row]]}; "
             "scale them down or raise gross_limit"
         )
+
+
+def _format_sum(total: float, bound: float) -> str:
+    """Format a sum, as the bound and the excess if fewer digits hide it."""
+    text, excess = f"{total:.6g}", total - bound
+    return text if text != f"{bound:.6g}" else f"{text} {'-' if excess < 0.0 else '+'} {abs(excess):.2g}"

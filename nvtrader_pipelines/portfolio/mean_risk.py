@@ -14,6 +14,7 @@ from skfolio.optimization import MeanRisk, ObjectiveFunction
 from skfolio.prior import EmpiricalPrior
 from sklearn.covariance import ledoit_wolf
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.portfolio.mean_cvar import MeanCvar, MeanCvarError, Objective
 
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -24,6 +25,7 @@ class NoSolutionError(ValueError):
     """Failure of the optimizer to find a portfolio for the returns."""
 
 
+@takes_arrays
 def minimum_variance_weights(returns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Minimum-variance weights (N,) for past simple returns (S, N), with shrunk covariance.
 
@@ -56,6 +58,7 @@ def _minimum_variance_active_set(window: NDArray[np.float64]) -> NDArray[np.floa
     return nnls(factor.T, solve_triangular(factor, np.ones(len(factor)), lower=True))[0]
 
 
+@takes_arrays
 def mean_cvar_weights(returns: NDArray[np.float64], confidence_level: float = 0.95) -> NDArray[np.float64]:
     """Weights (N,) that maximize mean less CVaR of equally likely simple returns (S, N).
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
 
 N_EMBEDDED = 500  # actions; t-SNE takes more than linear time
@@ -24,6 +25,7 @@ class Embedding:
     trustworthiness: float  # 0 to 1; 1 if all neighbors in the plane are true neighbors
 
 
+@takes_arrays
 def weight_entropy(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Entropy of each decision's weights (n,) in nats: -sum of w ln w with |w| scaled to sum 1; 0 if in cash.
 
@@ -39,6 +41,7 @@ def weight_entropy(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return -(shares * logs).sum(axis=1) + 0.0  # no negative zero
 
 
+@takes_arrays
 def average_correlation(weights: NDArray[np.float64], correlation: NDArray[np.float64]) -> float:
     """Mean pairwise correlation of an account's positions, weighted by the product of sizes, -1 to 1.
 
@@ -60,6 +63,7 @@ def average_correlation(weights: NDArray[np.float64], correlation: NDArray[np.fl
     return float(np.clip(together[several] / pairs[several], -1.0, 1.0).mean())
 
 
+@takes_arrays
 def effective_bets(weights: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
     """Mean number of independent bets of an account's decisions, 1 to N.
 
@@ -85,6 +89,7 @@ def effective_bets(weights: NDArray[np.float64], covariance: NDArray[np.float64]
     return float(np.exp(-(shares * logs).sum(axis=1)).mean())
 
 
+@takes_arrays
 def embed(actions: NDArray[np.float64], seed: int = 0, n_embedded: int = N_EMBEDDED) -> Embedding:
     """Embed a seeded sample of the actions (n, N) in the plane by t-SNE.
 

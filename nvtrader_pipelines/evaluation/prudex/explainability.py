@@ -3,12 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
 
 MAX_DEPTH = 4  # sixteen leaves: as many rules as a person can read
 _NEVER_VARIES = 1e-9  # of a weight
 
 
+@takes_arrays
 def surrogate_r2(features: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """Out-of-sample R² of a shallow tree that predicts weights from features.
 

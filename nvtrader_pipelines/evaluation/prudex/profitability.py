@@ -3,11 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
 
 MIN_WINDOWS = 2  # a slope needs two points
 
 
+@takes_arrays
 def excess_growth(returns: NDArray[np.float64], market: NDArray[np.float64], periods_per_year: int) -> float:
     """Mean excess log growth per year over the market, from net returns (n,) of the same sessions.
 
@@ -23,6 +25,7 @@ def excess_growth(returns: NDArray[np.float64], market: NDArray[np.float64], per
     return float(np.mean(np.log1p(returns) - np.log1p(market))) * periods_per_year
 
 
+@takes_arrays
 def excess_growth_slope(excess: NDArray[np.float64]) -> float:
     """Change of excess growth per test window, by least squares; negative when alpha decays.
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import CONFIDENCE_LEVEL, N_DRAWS, UndefinedStatisticError
 
 TAUS = np.linspace(0.0, 100.0, 101)
@@ -76,6 +77,7 @@ def area_under_profile(scores: Sequence[NDArray[np.float64]]) -> float:
     return float(runs.mean()) / 100.0
 
 
+@takes_arrays
 def seed_deviation(values: NDArray[np.float64]) -> float:
     """Standard deviation (ddof 1) over the seeds of one task (n_seeds,).
 
@@ -122,6 +124,7 @@ def rank_distribution(
     return shares / (n_draws * len(checked[0]))
 
 
+@takes_arrays
 def expected_rank(distribution: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean rank of each policy (n,), 1 to n, from its rank distribution."""
     return distribution @ np.arange(1.0, distribution.shape[1] + 1.0)

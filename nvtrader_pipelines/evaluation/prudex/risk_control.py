@@ -5,6 +5,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.prudex.measures import ExtremeMarket
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns
 
@@ -12,6 +13,7 @@ MIN_SESSIONS = 2  # for a standard deviation
 _HOLIDAYS = np.timedelta64(4, "D")  # longest closing of an exchange
 
 
+@takes_arrays
 def downside_deviation(returns: NDArray[np.float64], periods_per_year: int) -> float:
     """Annualized root mean squared loss, as a fraction; the target is 0, gains count as 0.
 

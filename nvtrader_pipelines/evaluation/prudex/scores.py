@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.prudex.measures import STATISTICS
 from nvtrader_pipelines.evaluation.statistics import NO_SPREAD, UndefinedStatisticError
 
@@ -39,6 +40,7 @@ def with_scores(rows: pl.DataFrame, task: Sequence[str]) -> pl.DataFrame:
     )
 
 
+@takes_arrays
 def share_ahead(values: NDArray[np.float64], market: NDArray[np.float64]) -> float:
     """Share of groups (markets or windows) with an account above the market average; ties count half.
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, require_returns, varies
 
 
@@ -27,6 +28,7 @@ def newey_west_lags(n_periods: int) -> int:
     return int(4.0 * (n_periods / 100.0) ** (2.0 / 9.0))
 
 
+@takes_arrays
 def gmm_standard_error(returns: NDArray[np.float64], n_lags: int | None = None) -> float:
     """Standard error of the ratio per period of stationary returns (n,), dependent or not, of any distribution.
 

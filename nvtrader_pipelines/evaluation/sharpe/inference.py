@@ -11,6 +11,7 @@ import numpy as np
 import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.statistics import require_confidence_level, varies
 
 MIN_OBSERVATIONS = 4  # the unbiased kurtosis needs four
@@ -39,6 +40,7 @@ class SharpeMoments:
             raise ValueError(f"kurtosis must be at least the squared skewness plus 1, but is {self.kurtosis:g}")
 
 
+@takes_arrays
 def sharpe_moments(returns: NDArray[np.float64]) -> SharpeMoments:
     """Sharpe ratio (ddof 1), skewness and raw kurtosis (both biased) of excess returns (n,).
 

@@ -7,6 +7,7 @@ import numpy as np
 import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.evaluation.sharpe.inference import expected_maximum_sharpe
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, varies
 
@@ -39,6 +40,7 @@ class Lead:
         return self.difference - reach, self.difference + reach
 
 
+@takes_arrays
 def lead_of(trial: NDArray[np.float64], base: NDArray[np.float64], periods_per_year: int) -> Lead:
     """Lead of a trial over a base: mean over seeds of the Sharpe ratio on both sides.
 
@@ -65,6 +67,7 @@ def lead_of(trial: NDArray[np.float64], base: NDArray[np.float64], periods_per_y
     return Lead(float(ratios[0] - ratios[1]), float(sums.std(ddof=1)) / (sqrt(n_blocks) * BLOCK_SIZE), n_blocks)
 
 
+@takes_arrays
 def sharpe_influence(returns: NDArray[np.float64], periods_per_year: int) -> NDArray[np.float64]:
     """Influence (n,) of each session on the annual Sharpe ratio (ddof 1) of returns (n,), by the delta method.
 
@@ -78,6 +81,7 @@ def sharpe_influence(returns: NDArray[np.float64], periods_per_year: int) -> NDA
     return sqrt(periods_per_year) * (standard - 0.5 * mean / deviation * (standard**2 - 1.0))
 
 
+@takes_arrays
 def block_sums(series: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums (n_blocks,) over consecutive blocks of sessions; the oldest that fill no block are left out."""
     return series[len(series) % BLOCK_SIZE :].reshape(-1, BLOCK_SIZE).sum(axis=1)

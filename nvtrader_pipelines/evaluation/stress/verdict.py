@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import takes_arrays
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, sharpe_ratio, total_return
@@ -120,6 +121,7 @@ def _measures(account: pl.DataFrame, periods_per_year: int) -> dict[str, float |
     }
 
 
+@takes_arrays
 def sessions_to_recover(returns: NDArray[np.float64]) -> int | None:
     """Sessions from the bottom of the largest drawdown back to its peak; None if it is never reached.
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import order_by_names
 from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import compile_program, compile_structure
 from nvtrader_pipelines.portfolio.mean_cvar.checks import (
@@ -40,6 +42,7 @@ from nvtrader_pipelines.portfolio.mean_cvar.ties import break_ties
 from nvtrader_pipelines.portfolio.mean_cvar.whole_program import min_turnover, solve_whole, whole_program
 
 FloatArray = NDArray[np.float64]
+Spec = TypeVar("Spec", Constraints, Objective)
 ROUNDING = 1e-8  # x unit or |objective|: solver tolerances let bounds cross by this much
 
 
@@ -66,8 +69,10 @@ class MeanCvar:
             ValueError: if a value is out of range or has the wrong shape, or further constraints are of another kind.
             InfeasibleError: if no portfolio can satisfy the constraints (a ValueError).
         """
-        constraints, self._objective = constraints or Constraints(), objective or Objective()
         check_names(names)
+        constraints, objective = constraints or Constraints(), objective or Objective()
+        constraints = _order_fields(constraints, ("floor", "cap", "center"), names)
+        self._objective = _order_fields(objective, ("cost_bps",), names)
         check_objective(self._objective, len(names))
         check_ranges(constraints)
         self._names = tuple(names)
@@ -142,6 +147,10 @@ class MeanCvar:
     ) -> ProblemInstance:
         """Check the inputs and return them in units of wealth."""
         n_names, objective = len(self._names), self._objective
+        scenarios = order_by_names(scenarios, self._names, "scenarios", axis=1)
+        current = order_by_names(current, self._names, "current")
+        expected_returns = order_by_names(expected_returns, self._names, "expected_returns")
+        volatility_factor = order_by_names(volatility_factor, self._names, "volatility_factor")
         returns = check_scenarios(scenarios, n_names, objective.confidence_level)
         held = None if current is None else check_per_name(current, n_names, "current")
         if held is not None:
@@ -276,6 +285,11 @@ class MeanCvar:
         if self._further is not None:
             known.append(f"{len(self._further.constraints)} further constraints")
         return ", ".join(known) + "; loosen one of them"
+
+
+def _order_fields(spec: Spec, fields: Sequence[str], names: Sequence[str]) -> Spec:
+    """Return constraints or an objective whose values per name are in the order of the names."""
+    return replace(spec, **{field: order_by_names(getattr(spec, field), names, field) for field in fields})
 
 
 def _check_volatility_factor(factor: FloatArray | None, n_names: int) -> FloatArray:

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from pydantic import model_validator
 
+from nvtrader_pipelines.components.arrays import order_by_names
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -140,6 +141,7 @@ class WeightPipeline(Component):
         most = max(1.0, self.risk_limits.max_gross)
 
         def run(proposal: FloatArray, situation: Situation) -> PipelineResult:
+            proposal = order_by_names(proposal, (*panel.symbols, CASH), "a proposal")
             proposal = _require_portfolio(proposal, situation, self.risk_limits)
             _require_account(situation, self.risk_limits)
             names, cause = select(situation)

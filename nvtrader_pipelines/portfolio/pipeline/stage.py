@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import order_by_names
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.cash import ROUNDING, cash_beside
+from nvtrader_pipelines.portfolio.cash import CASH, ROUNDING, cash_beside
 from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 
 FloatArray = NDArray[np.float64]
@@ -30,6 +31,10 @@ class Situation:
     thresholds: Thresholds
     rebal_freq: int  # sessions between decisions
     since_loss: IntArray | None = None  # (N,) decisions since each name's last loss, or `NEVER`; None: no name has lost
+
+    def __post_init__(self) -> None:
+        """Put held weights with labels in the order of the panel."""
+        object.__setattr__(self, "held", order_by_names(self.held, (*self.panel.symbols, CASH), "held weights"))
 
 
 @dataclass(frozen=True, eq=False)
