@@ -2,7 +2,7 @@
 
 import json
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from difflib import get_close_matches
 from functools import cache
@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails, PydanticUndefined
 
 from nvtrader_pipelines.components.json_schema import Node, Place, describe_allowed, field_names, kinds, locate
 
+Written = Callable[[tuple[str | int, ...], Any], str | None]
+KEY = "[key]"  # last of the location of a key, as Pydantic writes it
 MAX_EXPLAINED = 100  # problems that are explained; the rest is only counted
 MAX_PROBLEMS = 3  # problems in a message; further ones are only counted
 MAX_VALUE_LENGTH = 60  # characters of a value in a message
@@ -20,11 +22,14 @@ _REPR = reprlib.Repr()  # of bounded length: YAML's aliases can nest a list a bi
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxstring = 4, 10, 100
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Explain in one line why a document is no valid `model`: the first three problems."""
+def explain(error: ValidationError, model: type[BaseModel], written: Written = lambda *_: None) -> str:
+    """Explain in one line why a document is no valid `model`: the first three problems.
+
+    `written` looks up how a value at a location is written in the document, if that is known.
+    """
     problems = error.errors(include_url=False)
     roots = _root_problems(problems[:MAX_EXPLAINED], _schema(model))
-    found = list(dict.fromkeys(_explain_problem(problem, _schema(model)) for problem in roots))
+    found = list(dict.fromkeys(_explain_problem(problem, _schema(model), written) for problem in roots))
     n_problems = len(found) + len(problems[MAX_EXPLAINED:])
     if n_problems == 1:
         return found[0]
@@ -36,7 +41,7 @@ def problems_by_field(error: ValidationError, model: type[BaseModel]) -> dict[st
     """Explain why a document is no valid `model`: a sentence per dotted path, empty for the whole document."""
     problems = _root_problems(error.errors(include_url=False)[:MAX_EXPLAINED], _schema(model))
     return {
-        locate(_schema(model), problem["loc"]).path: _explain_problem(problem, _schema(model))
+        locate(_schema(model), problem["loc"]).path: _explain_problem(problem, _schema(model), lambda *_: None)
         for problem in reversed(problems)
     }
 
@@ -61,7 +66,9 @@ def _root_problems(problems: Sequence[ErrorDetails], schema: Node) -> list[Error
     return [problem for problem in problems if not is_consequence(problem)]
 
 
-def _explain_problem(problem: ErrorDetails, schema: Node) -> str:
+def _explain_problem(problem: ErrorDetails, schema: Node, written: Written) -> str:
+    if problem["type"] == "invalid_key" or problem["loc"][-1:] == (KEY,):
+        return _wrong_key(problem, schema, written)
     place = locate(schema, problem["loc"])
     match problem["type"]:
         case "value_error":  # message of the component's own validator
@@ -77,23 +84,40 @@ def _explain_problem(problem: ErrorDetails, schema: Node) -> str:
             return _at(_kind_of(place), text)
         case "union_tag_not_found":
             return _at(_kind_of(place), f"is missing; must be one of {', '.join(kinds(place.node))}")
-        case "invalid_key":
-            return _at(place.path, f"found the key {format_value(problem['loc'][-1])}, but keys must be text")
         case _:
-            return _at(place.path, _wrong_value(problem, schema, place))
+            return _at(place.path, _wrong_value(problem, schema, place, written))
 
 
-def _wrong_value(problem: ErrorDetails, schema: Node, place: Place) -> str:
+def _wrong_key(problem: ErrorDetails, schema: Node, written: Written) -> str:
+    depth = len(problem["loc"]) - (2 if problem["loc"][-1] == KEY else 1)
+    mapping, key = problem["loc"][:depth], problem["input"]
+    text = f"found the key {format_value(key)}, but keys must be text{unquoted(key, written((*mapping, KEY), key))}"
+    return _at(locate(schema, mapping).path, text)
+
+
+def _wrong_value(problem: ErrorDetails, schema: Node, place: Place, written: Written) -> str:
     must = describe_allowed(schema, place.node)
     if problem["type"] == "missing":
         return f"is missing; must be {must}"
     found = problem["input"]
     near = suggest(found, place.node.get("enum", ())) if isinstance(found, str) else ""
+    if "enum" in place.node or place.node.get("type") == "string":
+        near = near or unquoted(found, written(problem["loc"], found))
     return (
         f"found {format_value(found)}, but must be {must}{near}"
         if must
         else f"found {format_value(found)}: {problem['msg']}"
     )
+
+
+def unquoted(value: Any, text: str | None) -> str:
+    """Return the cure for a value of another type than text: quotes around it as written; else an empty text."""
+    if not isinstance(value, bool | int | float | date):
+        return ""
+    if not text:
+        return "; write it in quotes"
+    kind = "" if isinstance(value, bool) else "the date " if isinstance(value, date) else "the number "
+    return f": YAML reads {text} as {kind}{format_value(value)}; write '{text}' in quotes"
 
 
 def _at(path: str, text: str) -> str:

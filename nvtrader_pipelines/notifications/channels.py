@@ -59,10 +59,11 @@ def read_channels(home: Home) -> dict[str, Channel]:
     path = home.notifications_file
     if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
         return {"default": Channel()} if Channel().url else {}
+    document = read_document(path)
     try:
-        return NotificationSettings.model_validate(read_document(path)).channels
+        return NotificationSettings.model_validate(document).channels
     except ValidationError as error:
-        problem = redact(explain(error, NotificationSettings))
+        problem = redact(explain(error, NotificationSettings, document.written))
         raise StorageError(f"{path.name} is not a valid list of channels: {problem}") from None  # it has the values
 
 

@@ -1,6 +1,7 @@
 """YAML documents: unique keys, 1e-3 as a number, and files that extend others."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,11 +9,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from nvtrader_pipelines.components.component import kind_named
-from nvtrader_pipelines.components.explanation import explain, format_value
+from nvtrader_pipelines.components.explanation import KEY, Written, explain, format_value
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
 
-Document = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 256 << 10  # of a file; PyYAML reads it in two seconds
 MAX_VALUES = 100_000  # of a document, with those that references to anchors repeat
@@ -23,6 +23,20 @@ _PLAIN_WORDS = {  # problems that the parser describes in words of Python or YAM
     "but found another document": "a file must hold one document, but a second one begins",
 }
 _BAD_TAG_ERRORS = (ValueError, KeyError, AttributeError)  # PyYAML on `!!int x`, `!!bool x`, `!!timestamp x`
+
+
+class YamlDocument(dict[str, Any]):
+    """Mapping in YAML, with the texts of its file and of those that it extends, its own last."""
+
+    texts: tuple[str, ...] = ()
+
+    def written(self, location: tuple[str | int, ...], value: Any) -> str | None:
+        """Text without quotes that YAML reads as the value at a location; None if there is none."""
+        for text in reversed(self.texts):
+            scalar = _scalar_at(text, location, value)
+            if scalar is not None and _reading(scalar) == value:
+                return scalar
+        return None
 
 
 class DocumentLoader(yaml.SafeLoader):
@@ -76,7 +90,7 @@ DocumentLoader.add_implicit_resolver(
 )
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> YamlDocument:
     """Read the mapping in a YAML file.
 
     Raises:
@@ -90,23 +104,49 @@ def read_document(path: Path) -> Document:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def parse_document(text: bytes, name: str) -> Document:
+def parse_document(text: bytes, name: str) -> YamlDocument:
     """Parse a mapping in YAML.
 
     Raises:
         StorageError: if it is not a YAML mapping in UTF-8.
     """
     try:
-        content = yaml.load(text.decode(), DocumentLoader)  # a safe loader
+        decoded = text.decode()
+        content = yaml.load(decoded, DocumentLoader)  # a safe loader
     except (yaml.YAMLError, RecursionError, *_BAD_TAG_ERRORS) as error:
         raise StorageError(f"{name} is not valid YAML: {_describe(error)}") from error
     if not isinstance(content, dict):
         raise StorageError(f"{name} must hold a mapping, in lines of `field: value`, but {_describe_content(content)}")
     _require_bounded(content, name)
-    return content
+    document = YamlDocument(content)
+    document.texts = (decoded,)
+    return document
 
 
-def _require_bounded(content: Document, name: str) -> None:
+@lru_cache(maxsize=4)
+def _compose(text: str) -> yaml.Node | None:
+    return yaml.compose(text, DocumentLoader)
+
+
+def _scalar_at(text: str, location: tuple[str | int, ...], value: Any) -> str | None:
+    """Text of the plain scalar or key at a location, whose kinds and members of unions are no part of the text."""
+    node = _compose(text)
+    for part in location:
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+        elif isinstance(node, yaml.MappingNode) and part == KEY:
+            scalars = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.style is None)
+            node = next((key for key in scalars if _reading(key.value) == value), None)
+        elif isinstance(node, yaml.MappingNode):
+            node = next((inner for key, inner in node.value if key.value == str(part)), node)
+    return node.value if isinstance(node, yaml.ScalarNode) and node.style is None else None
+
+
+def _reading(scalar: str) -> Any:
+    return yaml.load(scalar, DocumentLoader)
+
+
+def _require_bounded(content: dict[str, Any], name: str) -> None:
     """Raise if references to anchors repeat parts of a document without bound."""
     rest: list[Any] = [content]
     for _ in range(MAX_VALUES):
@@ -115,6 +155,11 @@ def _require_bounded(content: Document, name: str) -> None:
         value = rest.pop()
         rest.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
     raise StorageError(f"{name} must hold {MAX_VALUES:,} values at most, but has more; repeat fewer of them by anchors")
+
+
+def written_in(content: Any) -> Written:
+    """Look-up of the texts of a document; of other content, of none."""
+    return content.written if isinstance(content, YamlDocument) else lambda *_: None
 
 
 def validate_document(content: Any, model: type[Model], refusal: str) -> Model:
@@ -126,7 +171,7 @@ def validate_document(content: Any, model: type[Model], refusal: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise StorageError(f"{refusal}: {explain(error, model)}") from error
+        raise StorageError(f"{refusal}: {explain(error, model, written_in(content))}") from error
 
 
 def _require_small(path: Path) -> None:
@@ -162,7 +207,7 @@ def _describe_content(content: object) -> str:
             return f"it holds only {format_value(content)}"
 
 
-def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
+def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> YamlDocument:
     """Read a YAML file merged over the files it `extends`; names are not inherited.
 
     Raises:
@@ -183,10 +228,12 @@ def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> Document:
         raise StorageError(f"{path.name} extends {base}, but {target} is not a file; give a relative path to one")
     inherited = resolve_document(target, chain)
     inherited.pop("name", None)
-    return merge_documents(inherited, content)
+    merged = YamlDocument(merge_documents(inherited, content))
+    merged.texts = (*inherited.texts, *content.texts)
+    return merged
 
 
-def merge_documents(base: Document, changes: Document) -> Document:
+def merge_documents(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Merge changes into a base; lists and components of another kind are replaced."""
     result = dict(base)
     for name, value in changes.items():
@@ -198,6 +245,6 @@ def merge_documents(base: Document, changes: Document) -> Document:
     return result
 
 
-def _same_kind(base: Document, changes: Document) -> bool:
+def _same_kind(base: dict[str, Any], changes: dict[str, Any]) -> bool:
     kind = changes.get("kind", base.get("kind"))
     return "kind" not in base or kind_named(kind) == kind_named(base["kind"])

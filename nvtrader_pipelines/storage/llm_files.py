@@ -9,7 +9,7 @@ from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.llm.calls import Answer
 from nvtrader_pipelines.llm.client import LlmClient
 from nvtrader_pipelines.llm.endpoint import KEY_VARIABLE, Endpoint
-from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.documents import read_document, written_in
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -54,11 +54,12 @@ def read_endpoint(home: Home) -> Endpoint | None:
     has_file = os.path.lexists(path)  # a dangling symlink is an error, not a missing file
     if not has_file and "base_url" not in overrides:
         return None
+    document = read_document(path) if has_file else {}
     try:
-        return Endpoint.model_validate({**(read_document(path) if has_file else {}), **overrides})
+        return Endpoint.model_validate({**document, **overrides})
     except ValidationError as error:
         sources = [path.name] * has_file + [f"${VARIABLES[field]}" for field in overrides]
-        problem = explain(error, Endpoint)
+        problem = explain(error, Endpoint, written_in(document))
         raise StorageError(
             f"{' with '.join(sources)} is not a valid endpoint: {problem}"
         ) from None  # it has the values

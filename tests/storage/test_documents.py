@@ -5,14 +5,23 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nvtrader_pipelines.desk.account_access import read_account
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.notifications.channels import read_channels
+from nvtrader_pipelines.service.cli.plan_commands import read_weights
+from nvtrader_pipelines.storage.compliance_files import read_limits
 from nvtrader_pipelines.storage.documents import (
     DocumentLoader,
     merge_documents,
     parse_document,
     read_document,
     resolve_document,
+    validate_document,
 )
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.llm_files import read_endpoint
+from nvtrader_pipelines.storage.specs import read_entrant, read_experiment, read_market
 
 DOCUMENTS = st.dictionaries(
     st.sampled_from("abc"),
@@ -201,3 +210,47 @@ def test_merges_that_repeat_without_bound_are_refused(n_repeats):
 def test_merges_are_read_as_pyyaml_reads_them():
     text = "a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc: {<<: [*b, {z: 4}], x: 0}\n"
     assert parse_document(text.encode(), "the body") == yaml.safe_load(text)
+
+
+SECTOR_CAP = "{kind: sector_cap, sectors: {WRITTEN: oil}}, {kind: position_cap}, {kind: gross_exposure}"
+READ_OTHERWISE = ["0700", "000001", "ON", "NO", "yes", "12:30", "1e5", "1_000", "0x1F", ".5", "700", "2020-01-02"]
+DOORS = {
+    "experiment": ("data/experiments/a.yaml", "name: a\nmarket: {symbols: [AAPL, WRITTEN]}", read_experiment),
+    "sweep": ("data/experiments/a.yaml", "extends: b.yaml\nname: a\nmarket: {symbols: [WRITTEN]}", read_experiment),
+    "base": ("data/experiments/a.yaml", "extends: w.yaml\nname: a\nagent: {kind: equal_weight}", read_experiment),
+    "keys": ("data/experiments/a.yaml", f"name: a\npipeline: {{limits: [{SECTOR_CAP}]}}", read_experiment),
+    "market": ("data/market.yaml", "sources: [{kind: landing, name: a, calendar: WRITTEN}]", read_market),
+    "entrant": ("data/entrants/a.yaml", "kind: baseline\ndescription: WRITTEN", read_entrant),
+    "account": ("data/accounts/paper.yaml", "kind: alpaca\nbase_url: WRITTEN", read_account),
+    "compliance": ("data/compliance/limits.yaml", "restricted: [AAPL, WRITTEN]", read_limits),
+    "endpoint": ("data/llm.yaml", "base_url: http://localhost:1/v1\nmodel: WRITTEN", read_endpoint),
+    "channels": ("data/notifications.yaml", "channels: {a: {kinds: [WRITTEN]}}", read_channels),
+    "weights": ("weights.yaml", "AAPL: 0.1\nWRITTEN: 0.2", read_weights),
+}
+TAKES_A_PATH = {read_experiment, read_entrant, read_weights}
+
+
+@pytest.mark.parametrize(("file", "text", "read"), DOORS.values(), ids=DOORS)
+def test_door_shows_text_that_yaml_reads_otherwise_as_written(tmp_path, file, text, read):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (path.parent / "b.yaml").write_text("market: {symbols: [0800]}")
+    for written in READ_OTHERWISE:
+        (path.parent / "w.yaml").write_text(f"market: {{symbols: [{written}]}}")
+        path.write_text(text.replace("WRITTEN", written))
+        with pytest.raises(
+            (StorageError, ValueError), match=f"YAML reads {written} as .*; write '{written}' in quotes"
+        ):
+            read(path if read in TAKES_A_PATH else Home.at(tmp_path))
+
+
+@pytest.mark.parametrize("written", READ_OTHERWISE)
+def test_value_whose_text_is_not_known_is_quoted_alike(written):
+    content = yaml.load(f"name: a\nmarket: {{symbols: [{written}]}}", DocumentLoader)
+    with pytest.raises(StorageError, match="but must be text; write it in quotes"):
+        validate_document(content, ExperimentSpec, "the content is not valid")
+
+
+def test_quoted_text_is_read_as_written():
+    symbols = parse_document(str({"symbols": READ_OTHERWISE}).encode(), "a.yaml")["symbols"]
+    assert symbols == READ_OTHERWISE

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nvtrader_pipelines.components.explanation import KEY, unquoted
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import Reason, current_user
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
@@ -151,7 +152,7 @@ def read_weights(path: Path) -> dict[str, float]:
         if not isinstance(symbol, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
             raise ValueError(
                 f"{path.name} must have lines of a symbol and a fraction of equity, such as `AAPL: 0.1`, but has "
-                f"`{symbol}: {weight}`; symbols that YAML takes for another value, such as ON, need quotes"
+                f"`{symbol}: {weight}`{unquoted(symbol, document.written((KEY,), symbol))}"
             )
     if not document:
         raise ValueError(f"{path.name} must have at least one weight, but has none; without a file, holdings are kept")
