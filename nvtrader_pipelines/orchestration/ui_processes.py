@@ -9,20 +9,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import psutil
 
-from nvtrader_pipelines.storage.code_server import LOCK, WORKSPACE, is_reachable
+from nvtrader_pipelines.storage.code_server import LOCK, WORKSPACE, is_reachable, running_session
 
 HOST = "127.0.0.1"
-GRACE_SECONDS = 10.0
-POLL_SECONDS = 0.5
+GRACE_SECONDS = 10.0  # for processes to end by themselves
+ORPHANED_GRACE_SECONDS = 2.0  # for those whose terminal was closed or whose parent was killed
+POLL_SECONDS = 0.2
 CHECK_SECONDS = 5.0
 PATIENCE_SECONDS = 30.0  # without an answer of the code server
+STARTER = "NVTRADER_UI_STARTER"  # process that started the UI beside itself and which the UI must not outlive
 SOCKET = "{socket}"  # in a command: socket of the code server
 FAILED, BAD_INPUT = 1, 3  # exit codes of the command for a dead code server, and for a taken home or port
 
@@ -49,18 +51,59 @@ def run_servers(
     os.execve(sys.executable, [sys.executable, "-m", __name__, *arguments], {**os.environ, **settings})
 
 
+def stop_servers(folder: Path) -> str:
+    """Stop the UI of a folder, even if the process that kept it was killed; return its URL, empty if none runs.
+
+    Raises:
+        ValueError: if the UI runs on another machine.
+    """
+    url, session = running_session(folder)
+    if url:
+        if not any(_has_open(process, folder / LOCK) for process in _processes_of(session)):
+            raise ValueError(f"the UI on {url} must be stopped where it runs, which is another machine or user")
+        terminate_session(session)
+    return url
+
+
 def main() -> int:
-    """Run the servers of a UI, if no other process does; print the message once they listen."""
+    """Keep a child that runs the servers in a process session of its own, and let neither outlive the other."""
+    starter, own, stops = os.environ.pop(STARTER, ""), os.getpid(), list[int]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _frame: stops.append(number))
+    leader = os.fork()
+    if not leader:
+        os.setsid()
+        return run(stops, own)
+    while starter in {"", str(os.getppid())}:
+        ended, status = os.waitpid(leader, os.WNOHANG)
+        if ended or stops:
+            terminate_session(leader)
+            return os.waitstatus_to_exitcode(status) if ended else 0
+        time.sleep(POLL_SECONDS)
+    return 0
+
+
+def run(stops: Sequence[int], parent: int) -> int:
+    """Run the servers of a UI until a signal or the parent's end, if no other process does; announce them."""
+
+    def is_stopped() -> bool:
+        return bool(stops) or os.getppid() != parent
+
     folder, port, message, commands, workspace = Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
     try:
-        with only_server(folder / LOCK, f"http://{HOST}:{port}"):
+        with only_server(folder / LOCK, f"http://{HOST}:{port}") as lock:
             require_free(port)
             with tempfile.TemporaryDirectory(prefix="nvtrader-ui-", ignore_cleanup_errors=True) as private:
                 path = f"{private}/code"
                 if workspace:
                     (folder / WORKSPACE).write_text(workspace.replace(SOCKET, path))
                 full = [[part.replace(SOCKET, path) for part in command] for command in json.loads(commands)]
-                return serve(full, port, message, CodeServer(folder, path) if workspace else None)
+                code = CodeServer(folder, path) if workspace else None
+                try:
+                    return serve(full, port, message, code, lock, is_stopped)
+                finally:
+                    is_orphan = os.getppid() != parent
+                    terminate_session(os.getpid(), ORPHANED_GRACE_SECONDS if is_orphan else GRACE_SECONDS)
     except (ValueError, ConnectionError) as error:
         sys.stderr.write(f"error: {error}\n")
         return BAD_INPUT if isinstance(error, ValueError) else FAILED
@@ -102,43 +145,41 @@ class CodeServer:
             )
 
 
-def serve(commands: Sequence[Sequence[str]], port: int, message: str, code: CodeServer | None) -> int:
-    """Run commands until one ends or this process is stopped.
-
-    Each has a process session of its own; started in the background of a shell it would ignore SIGTERM.
+def serve(
+    commands: Sequence[Sequence[str]],
+    port: int,
+    message: str,
+    code: CodeServer | None,
+    lock: TextIO,
+    is_stopped: Callable[[], bool],
+) -> int:
+    """Run commands, which hold the lock, until one ends or this process is stopped.
 
     Returns:
         The exit code of the first command that ended, or 0 if the process was stopped.
     """
-    stops: list[int] = []
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda number, _frame: stops.append(number))
-    with ExitStack() as stack:
-        servers = []
-        for command in commands:
-            server = subprocess.Popen(command, start_new_session=True)
-            stack.callback(server.wait)
-            stack.callback(terminate_session, server.pid)
-            servers.append(server)
-            while code and not (code.is_reachable() or stops or server.poll() is not None):
-                time.sleep(POLL_SECONDS)  # the others would log an error
+    servers = []
+    for command in commands:
+        servers.append(subprocess.Popen(command, pass_fds=[lock.fileno()]))
+        while code and not (code.is_reachable() or is_stopped() or servers[-1].poll() is not None):
+            time.sleep(POLL_SECONDS)  # the others would log an error
+    if code:
+        code.record_start()
+    is_announced = False
+    while not is_stopped() and all(server.poll() is None for server in servers):
+        if not is_announced and is_listening(port):
+            is_announced = True
+            sys.stdout.write(f"{message}\n")
+            sys.stdout.flush()
         if code:
-            code.record_start()
-        is_announced = False
-        while not stops and all(server.poll() is None for server in servers):
-            if not is_announced and is_listening(port):
-                is_announced = True
-                sys.stdout.write(f"{message}\n")
-                sys.stdout.flush()
-            if code:
-                code.require_reachable()
-            time.sleep(POLL_SECONDS)
-        return 0 if stops else next(server.returncode for server in servers if server.returncode is not None)
+            code.require_reachable()
+        time.sleep(POLL_SECONDS)
+    return next((server.returncode for server in servers if server.returncode is not None), 0)
 
 
 @contextmanager
-def only_server(lock: Path, url: str) -> Iterator[None]:
-    """Hold the lock of a UI, with its URL; the kernel releases it when the process dies.
+def only_server(lock: Path, url: str) -> Iterator[TextIO]:
+    """Hold the lock of a UI, with its URL and session; the kernel releases it when the last holder dies.
 
     Raises:
         ValueError: if another process holds it.
@@ -149,11 +190,11 @@ def only_server(lock: Path, url: str) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             url = file.readline().strip()
-            raise ValueError(f"a UI already serves this home on {url}; open it, or stop it first") from None
+            raise ValueError(f"a UI already serves this home on {url}; open it, or stop it with --stop") from None
         file.truncate(0)
-        file.write(url)
+        file.write(f"{url}\n{os.getpid()}")
         file.flush()
-        yield
+        yield file
 
 
 def require_free(port: int) -> None:
@@ -176,25 +217,35 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def terminate_session(session: int) -> None:
-    """Terminate processes left by the server: its code server and resumable runs."""
+def terminate_session(session: int, grace_seconds: float = GRACE_SECONDS) -> None:
+    """Terminate the other processes of a session: its leader, which ends the others, or else all that are left."""
     while left := _processes_of(session):  # repeated, since a process that ends may just have started others
-        for process in left:
+        leader = [process for process in left if process.pid == session]
+        for process in leader or left:
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
-        for process in psutil.wait_procs(left, timeout=GRACE_SECONDS)[1]:
+        timeout = grace_seconds + len(leader)  # the leader waits for the others as long
+        for process in psutil.wait_procs(leader or left, timeout=timeout)[1]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 
 
 def _processes_of(session: int) -> list[psutil.Process]:
-    """Live processes of a process session."""
+    """Other live processes of a process session."""
     found = []
     for process in psutil.process_iter():
         with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+            is_member = process.pid != os.getpid() and os.getsid(process.pid) == session
+            if is_member and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def _has_open(process: psutil.Process, path: Path) -> bool:
+    """Whether a process of this user has a file open."""
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return any(Path(file.path) == path.resolve() for file in process.open_files())
+    return False
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-LOCK = "ui.lock"  # in the folder that a UI shows; holds its URL and, once it runs, the socket of its code server
+LOCK = "ui.lock"  # in the folder that a UI shows; holds its URL, its session and, once it runs, its socket
 WORKSPACE = "ui-workspace.yaml"  # in the folder of the Dagster instance; names the code server
 ANSWER_SECONDS = 5.0
 REMEDY = "stop this UI and start it again with `nvtrader ui`"
@@ -25,7 +25,7 @@ def is_reachable(workspace: Path, path: str) -> bool:
 
 def unreachable_url(folder: Path) -> str:
     """URL of a running UI whose code server cannot be reached; empty if there is none."""
-    url, *sockets = _locked_lines(folder)
+    url, _, *sockets = _locked_lines(folder)
     return "" if all(is_reachable(folder / WORKSPACE, path) for path in sockets) else url
 
 
@@ -34,14 +34,19 @@ def running_url(folder: Path) -> str:
     return _locked_lines(folder)[0]
 
 
+def running_session(folder: Path) -> tuple[str, int]:
+    """URL of a running UI and the process session of its servers; empty and 0 if none runs."""
+    url, session, *_ = _locked_lines(folder)
+    return url, int(session)
+
+
 def _locked_lines(folder: Path) -> list[str]:
-    """Lines of the lock of a running UI; an empty one if none runs."""
+    """Lines of the lock of a running UI; an empty URL and no session if none runs."""
     lock = folder / LOCK
-    if not lock.exists():
-        return [""]
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return file.read().splitlines() or [""]
-    return [""]
+    if lock.exists():
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return (file.read() or "\n0").splitlines()
+    return ["", "0"]

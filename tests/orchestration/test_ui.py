@@ -208,7 +208,7 @@ def test_second_ui_of_a_home_is_refused_with_the_url_of_the_first(tmp_path):
     with only_server(lock, "http://127.0.0.1:3000"), pytest.raises(ValueError, match=refusal):
         only_server(lock, "http://127.0.0.1:3001").__enter__()
     with only_server(lock, "http://127.0.0.1:3001"):
-        assert lock.read_text() == "http://127.0.0.1:3001"
+        assert lock.read_text().splitlines() == ["http://127.0.0.1:3001", str(os.getpid())]
 
 
 def test_is_listening_after_listen():

@@ -52,6 +52,8 @@ for commands in (
 ):
     app.add_typer(commands.app)
 
+Stop = Annotated[bool, typer.Option("--stop", help="Stop the UI of this home, and start none.")]
+
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - the signature of a callback
     if value:
@@ -102,21 +104,44 @@ def materialize(
 
 
 @command(app.command, "nvtrader ui", "nvtrader ui --port 3100")
-def ui(*, port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000) -> None:
+def ui(
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 3000,
+    stop: Stop = False,
+) -> None:
     """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home."""
     from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.orchestration.ui import serve
 
     store = open_store()
-    serve(store.home, port, server_message(store))
+    if stop:
+        _stop(store.home.dagster)
+    else:
+        serve(store.home, port, server_message(store))
 
 
 @command(app.command, "nvtrader mlflow", "nvtrader mlflow --port 5100")
-def mlflow(*, port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000) -> None:
+def mlflow(
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000,
+    stop: Stop = False,
+) -> None:
     """Serve MLflow's UI on 127.0.0.1: curves of trainings while they run; once per home."""
     from nvtrader_pipelines.orchestration.mlflow_ui import serve_mlflow
 
-    serve_mlflow(open_store().home, port)
+    home = open_store().home
+    if stop:
+        _stop(home.mlflow)
+    else:
+        serve_mlflow(home, port)
+
+
+def _stop(folder: Path) -> None:
+    """Stop the UI of a folder and print its URL."""
+    from nvtrader_pipelines.orchestration.ui_processes import stop_servers
+
+    url = stop_servers(folder)
+    print_line(f"stopped the UI on {url}" if url else "no UI of this home runs")
 
 
 @command(

@@ -62,11 +62,14 @@ def has_screen() -> bool:
 @contextmanager
 def _ui(home: Home) -> Iterator[None]:
     """Run the Dagster UI beside the service, unless one runs already."""
+    from nvtrader_pipelines.orchestration.ui_processes import STARTER
+
     if running_url(home.dagster):
         yield
         return
     command_line = [sys.executable, "-c", "from nvtrader_pipelines.service.cli.app import main; main()", "ui"]
-    environment = {name: value for name, value in os.environ.items() if name != TOKEN} | {VARIABLE: str(home.root)}
+    environment = {name: value for name, value in os.environ.items() if name != TOKEN}
+    environment |= {VARIABLE: str(home.root), STARTER: str(os.getpid())}
     process = subprocess.Popen(command_line, stdin=subprocess.DEVNULL, env=environment)
     try:
         yield
