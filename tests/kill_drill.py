@@ -5,7 +5,7 @@ some of them twice, alone or with the processes that they started, and prints a 
 the exit code of `doctor` must equal those of an undisturbed home, or the drill ends with 1; other homes stay in the
 folder that is printed first. Sixty kills take half an hour on two cores. `--aim mlflow` kills only first runs of an
 experiment, when MLflow's database has grown to a random part of its size. `--aim servers` kills `ui` and
-`serve --with-ui`, or closes their terminal, at so many moments each: nothing may run 5 s later, and the next must start.
+`serve --with-ui`, or closes their terminal, at so many moments each: nothing may run 5 s later, and the next starts.
 """
 
 import argparse

@@ -40,6 +40,10 @@ class AccountInUse(StorageError):  # noqa: N818 - named after the state
     """Error of an account that another process trades at the moment."""
 
 
+class AccountChanged(StorageError):  # noqa: N818 - named after the state
+    """Error of an account whose file names another broker or capital than its book."""
+
+
 def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
     """Read the spec of an account; `paper` exists without a file, with defaults.
 
@@ -76,7 +80,7 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
         state: last state of its book; None before it is open.
 
     Raises:
-        StorageError: if broker or capital differ.
+        AccountChanged: if broker or capital differ.
     """
     if state is None:
         return
@@ -85,7 +89,7 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
         opened = f"{opened} with a capital of {state.capital:,}"
         current = f"{current} with a capital of {spec.capital:,}"
     if opened != current:
-        raise StorageError(
+        raise AccountChanged(
             f"broker and capital of an account are fixed once it is open, but {name} was opened as one {opened} and "
             f"data/accounts now says {current}; restore its file, and use another name for a new account"
         )

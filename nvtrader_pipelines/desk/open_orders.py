@@ -10,6 +10,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from nvtrader_pipelines.desk.account_access import (
     DEFAULT_ACCOUNT,
+    AccountChanged,
     AccountInUse,
     connect_account,
     lock_account,
@@ -72,7 +73,8 @@ def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], 
             if reason:
                 open_still[name] = reason
         except (StorageError, ValueError, OSError) as error:  # book, account file, keys or broker
-            open_still[name] = str(error)
+            if isinstance(error, AccountChanged) or not _is_simulated(store, name):
+                open_still[name] = str(error)
     return cancelled, open_still
 
 
@@ -90,7 +92,7 @@ def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple
     with lock_account(store.home, name) as book:
         cancelled, failure = _cancel_at_broker(store, name, book, request)
         left, missing = [each.order.order_id for each in book.open_orders()], _missing_orders(store, name, book)
-        is_settled = not left + missing or isinstance(read_account(store.home, name), SimulatedAccountSpec)
+        is_settled = not left + missing or _is_simulated(store, name)
         reasons = {str(failure or UNCONFIRMED): left, MISSING_ORDERS: missing}
         why = "" if is_settled else "; ".join(f"{reason}: {', '.join(ids)}" for reason, ids in reasons.items() if ids)
         try:
@@ -100,12 +102,18 @@ def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple
         return [each.order.order_id for each in cancelled], why
 
 
+def _is_simulated(store: Store, name: str) -> bool:
+    """Whether the file of an account says that it is at no broker; one that cannot be read may be at one."""
+    with suppress(StorageError):
+        return isinstance(read_account(store.home, name), SimulatedAccountSpec)
+    return False
+
+
 def _missing_orders(store: Store, name: str, book: SqliteBook) -> list[str]:
     """Ids of orders at a broker that are open by the audit and missing in the book."""
     booked = book.index().orders
-    with suppress(StorageError):  # an account with an unreadable file may be at a broker
-        if isinstance(read_account(store.home, name), SimulatedAccountSpec):
-            return []
+    if _is_simulated(store, name):
+        return []
     with suppress(StorageError):  # damaged audit
         return sorted(Journal(store.audit, name).open_order_ids() - booked)
     return []

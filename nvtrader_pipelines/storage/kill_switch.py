@@ -77,14 +77,17 @@ class FileKillSwitch:
         return halt
 
     def write(self, halt: Halt) -> None:
-        """Engage the switch.
+        """Engage the switch; a full disk may have room for an empty file, which engages it without a reason.
 
         Raises:
-            StorageError: if the file cannot be written.
+            StorageError: if no file can be made.
         """
         try:
             write_atomically(self.path, halt.model_dump_json().encode())
         except OSError as error:
+            with suppress(OSError):
+                self.path.touch()
+                return
             raise StorageError(
                 f"the kill switch {self.path} cannot be written ({error.strerror}), so it stops nothing; "
                 f"set {VARIABLE}=1 in the environment of every process that trades, or stop them"

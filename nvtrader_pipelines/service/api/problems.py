@@ -1,7 +1,9 @@
 """Errors as problem documents (RFC 9457), with the sentence of the command line."""
 
+import errno
 import json
 import logging
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -19,6 +21,8 @@ from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
+DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+DATABASE_FAULTS = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 LOG = logging.getLogger(__name__)
 
 
@@ -67,9 +71,20 @@ def conflict() -> Iterator[None]:
         raise Conflict(str(error)) from error
 
 
+def is_disk_fault(error: BaseException | None) -> bool:
+    """Whether an error was caused by a disk that is full, read-only or closed to this user."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DATABASE_FAULTS  # the rest is a detail
+    if isinstance(error, OSError) and error.errno in DISK_FAULTS:
+        return True
+    return error is not None and is_disk_fault(error.__cause__ or error.__context__)
+
+
 def status_of(error: Exception) -> int:
-    """Status of an error that a use case raises: bad input, unless its state forbids it."""
+    """Status of an error that a use case raises: bad input, unless its state or the disk forbids it."""
     match error:
+        case _ if is_disk_fault(error):
+            return 503
         case NotFound():
             return 404
         case Conflict() | AccountInUse() | ExecutionError():

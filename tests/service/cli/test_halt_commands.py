@@ -194,10 +194,21 @@ def damage_audit(home, monkeypatch):
 
 
 def fill_disk(home, monkeypatch):
-    def refuse(path, content):
+    def refuse(*_arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", refuse)
+    monkeypatch.setattr("nvtrader_pipelines.storage.audit_log.JsonlAudit._write", refuse)
+    book_path(home, "paper").touch()
+    book_path(home, "paper").with_name("paper.lock").mkdir()  # the lock of a simulated account cannot be made
+
+
+def write_protect(home, monkeypatch):
+    def refuse(*_arguments):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.write_atomically", refuse)
+    monkeypatch.setattr("pathlib.Path.touch", refuse)
     shared = book_path(home, "live").with_name("live.db-shm")  # the book can be read but not written
     shared.mkdir()
 
@@ -206,14 +217,15 @@ def fill_disk(home, monkeypatch):
     ("spoil", "error", "output", "is_halted"),
     [
         (damage_audit, "trading is stopped, but the audit lacks the event: line 1 of the audit", "cancelled: ", True),
+        (fill_disk, "cannot be written: No space left on device", "cancelled: ", True),
         (
-            fill_disk,
-            "cannot be written (No space left on device), so it stops nothing; set NVTRADER_KILL_SWITCH=1",
+            write_protect,
+            "cannot be written (Read-only file system), so it stops nothing; set NVTRADER_KILL_SWITCH=1",
             "ORDERS MAY",
             False,
         ),
     ],
-    ids=["audit", "disk"],
+    ids=["audit", "disk", "read-only"],
 )
 def test_halt_that_cannot_be_stored_cancels_orders_and_exits_with_3(
     exchange, home, invoke, monkeypatch, spoil, error, output, is_halted
