@@ -78,6 +78,8 @@ def server_message(store: Store) -> str:
             return f"nothing trades while trading is stopped: {halted}"
         if reason := replay_reason(store, DEFAULT_ACCOUNT):
             return reason
+        if (state := SqliteBook(store.home, DEFAULT_ACCOUNT).last()) and state.ruin:
+            return state.ruin
         require_ready(store, active, DEFAULT_ACCOUNT, now())
     except (StorageError, ValueError) as error:
         return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"

@@ -16,6 +16,7 @@ from nvtrader_pipelines.execution.orders import Fill, Order
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.losses import NEVER, IntArray, count_since_loss
 
+RUIN = "the account lost all and trades nothing more; `nvtrader portfolio reset` empties a simulated one"
 MIN_HOLDING = 1e-12  # of equity: smaller weights count as zero
 
 
@@ -68,6 +69,11 @@ class AccountState(BaseModel):
     def gross(self) -> float:
         """Sum of absolute weights of names."""
         return sum(map(abs, self.weights[:-1]))
+
+    @property
+    def ruin(self) -> str:
+        """Sentence that the account lost everything, so that nothing is decided for it; empty if it has not."""
+        return RUIN if self.equity == 0.0 else ""
 
     @property
     def drawdown(self) -> float:

@@ -114,7 +114,7 @@ class Trader:
         elif stop := self._stop_reason(t):
             self._placement.halt(session, stop)
             return None
-        elif not is_due(self._deployed, self._journal.proposals(), t):
+        elif not self._is_due(t):
             return None
         plan, decision = self._decide(t)
         if plan is None:
@@ -171,13 +171,18 @@ class Trader:
         proposal, record = self._journal.proposal(self._session(t)), self._record_at(t)
         if proposal is None:
             is_halted = self._journal.is_halted(self._session(t))
-            return is_halted or not is_due(self._deployed, self._journal.proposals(), t)
+            return is_halted or not self._is_due(t)
         if record is None:
             return proposal.plan_id is None
         unfinished = {"constructed"} | ({"waiting"} if acknowledge else set())
         if self._venue.is_live:
             unfinished |= {"cleared", "approved"}
         return record.status not in unfinished and not self._placement.unplaced_orders(record.plan)
+
+    def _is_due(self, t: int) -> bool:
+        """Whether a decision is due at the close of session `t`: none is after the account lost everything."""
+        state = self._venue.at(self._session(t))
+        return not (state and state.ruin) and is_due(self._deployed, self._journal.proposals(), t)
 
     def _stop_reason(self, t: int) -> str | None:
         """Why session `t` does not trade, None if it does; a stopped session stays stopped."""

@@ -77,6 +77,18 @@ def test_decisions_follow_rebal_freq_and_a_change_of_policy():
     assert list(traded.targets()) == sessions(PANEL, 10, 13, 16, 18, 21)
 
 
+def test_ruined_account_makes_no_more_plans():
+    traded = account().open(10)
+    for t in range(11, 20):
+        traded.trader.execute(t)
+        state = traded.trader.settle(t)
+        shares = dict.fromkeys(state.shares, 0.0)
+        traded.book.states[state.session] = state.model_copy(update={"equity": 0.0, "shares": shares})
+        assert traded.trader.propose(t) is None
+        assert traded.trader.is_finished(t)
+    assert list(traded.targets()) == sessions(PANEL, 10)
+
+
 def test_halt_between_two_simulated_orders_keeps_the_first():
     switch = Switch()
     traded = account(switch=switch).open(10)

@@ -13,7 +13,6 @@ from nvtrader_pipelines.service.open_home import open_store
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan
 
-RUIN = "; the account lost all and trades nothing more: nvtrader portfolio reset empties it"
 
 app = typer.Typer(name="portfolio", help="State of an account, differences from its expected holdings, and its reset.")
 
@@ -104,10 +103,10 @@ def _gross_line(snapshot: "AccountSnapshot") -> str:
 
 
 def _book_lines(snapshot: "AccountSnapshot") -> dict[str, str]:
-    lost_all = snapshot.equity == 0.0
+    ruin = f"; {snapshot.ruin}" if snapshot.ruin else ""
     return {
         "session": str(snapshot.session),
-        "equity": f"{snapshot.value:,.2f}, {snapshot.equity - 1:+.2%} since the opening{RUIN if lost_all else ''}",
+        "equity": f"{snapshot.value:,.2f}, {snapshot.equity - 1:+.2%} since the opening{ruin}",
         "that session": f"{snapshot.net_return:+.2%}",
         "drawdown": f"{snapshot.drawdown:.1%}",
         "cash": f"{snapshot.cash:,.2f} ({snapshot.cash_weight:.1%})",

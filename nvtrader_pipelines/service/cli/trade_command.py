@@ -125,6 +125,8 @@ def print_account(document: "AccountActivity") -> None:
         print_line(f"{'blocked':<16} {blocked.plan_id} of {blocked.session}: {'; '.join(blocked.findings)}", "red")
     for session, differences in document.differences.items():
         print_line(f"{'DIFFERS':<16} at the close of {session}: {'; '.join(differences)}", "red")
+    if document.ruin:
+        print_line(f"{'RUINED':<16} {document.ruin}", "red")
     for plan in document.waiting:
         print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
     if document.kill_switch:

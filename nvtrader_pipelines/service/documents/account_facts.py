@@ -79,6 +79,7 @@ class AccountSnapshot(Document):
     equity: float = 1.0  # as a multiple of the opening
     value: float | None = None  # equity in account currency
     capital: float | None = None  # account currency per unit of equity
+    ruin: str | None = None  # that the account lost everything; empty if it has not
     net_return: float | None = None  # over the session
     drawdown: float | None = None
     cash: float | None = None  # account currency
@@ -134,6 +135,7 @@ class AccountActivity(Document):
     last_session: date  # the opening if no session was traded
     equity: float  # as a multiple of the opening
     value: float  # equity in account currency
+    ruin: str  # that the account lost everything by then; empty if it has not
     total_return: float | None = None
     sharpe: float | None = None
     max_drawdown: float | None = None
@@ -227,7 +229,18 @@ def _holdings(facts: AccountFacts) -> dict[str, object]:
     """Fields of an opened account."""
     state = facts.states[-1]
     weights = dict(zip(state.symbols, state.weights, strict=True))
-    names = ("session", "equity", "value", "capital", "net_return", "drawdown", "policy", "run_id", "differences")
+    names = (
+        "session",
+        "equity",
+        "value",
+        "ruin",
+        "capital",
+        "net_return",
+        "drawdown",
+        "policy",
+        "run_id",
+        "differences",
+    )
     names += ("gross", "gross_before_cap", "financing")
     positions = [
         Position(
@@ -290,6 +303,7 @@ def activity(store: Store, facts: AccountFacts, first: date | None = None, last:
         "last_session": spans[1],
         "equity": (within or [before])[-1].equity,
         "value": (within or [before])[-1].value,
+        "ruin": (within or [before])[-1].ruin,
         **_figures(store, within),
         **_plan_counts(records),
         **{name: n_events[kind] for name, kind in ORDERS.items()},

@@ -38,6 +38,7 @@ class AccountClose:
     session: date
     value: float  # in the account's currency
     equity: float  # as a multiple of the opening
+    ruin: str  # that the account lost everything; empty if it has not
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
 
 def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
     closes = ((name, SqliteBook(store.home, name).last()) for name in account_names(store.home))
-    return tuple(AccountClose(name, last.session, last.value, last.equity) for name, last in closes if last)
+    return tuple(AccountClose(name, last.session, last.value, last.equity, last.ruin) for name, last in closes if last)
 
 
 def _has_completed_run(store: Store) -> bool:

@@ -58,6 +58,7 @@ def _format_active(status: HomeStatus) -> str:
 def _format_accounts(status: HomeStatus) -> list[str]:
     return [
         f"{each.account}: {each.value:,.2f} at {each.session}, {each.equity - 1:+.2%} since its opening"
+        + (f": {each.ruin}" if each.ruin else "")
         for each in status.accounts
     ]
 
