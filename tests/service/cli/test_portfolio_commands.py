@@ -80,12 +80,13 @@ def test_portfolio_shows_gross_and_financing_of_a_levered_account(home, invoke):
     assert (shown["gross"], shown["financing"]) == (pytest.approx(2.0), 0.00025)
 
 
-def test_portfolio_of_a_ruined_account_names_the_reset(home, invoke):
+def test_portfolio_and_status_of_a_ruined_account_name_the_reset(home, invoke):
     *_, last = write_book(home, 1.0, 1.2)
     append_state(home, last, weights=(0.0, 0.0, 0.0, 1.0), equity=0.0, shares={}, prices={}, net_return=-1.0)
     (line,) = [each for each in lines(invoke("portfolio").stdout) if each.startswith("equity")]
     assert line.startswith("equity 0.00, -100.00% since the opening")
     assert "nvtrader portfolio reset" in line
+    assert "nvtrader portfolio reset" in " ".join(invoke("status").stdout.split())
 
 
 def test_portfolio_with_missing_book_exits_with_3(home, invoke):
