@@ -1,15 +1,20 @@
 """Checks that a sealed run may trade: files, ledger records, limits and current market."""
 
 import shlex
+from collections.abc import Sequence
 
 from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.execution.book import MIN_HOLDING
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.market.symbol_groups import name_symbols
 from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
-from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
+from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.storage.account_book import last_states
+from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance, read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DPO_CHECKS, RUNS
@@ -60,6 +65,25 @@ def tuning_message(store: Store, run: SealedRun) -> str | None:
     if checks.is_empty():
         return f"it is not checked on held-out pairs yet: `nvtrader preferences check {run.experiment}`"
     return None if checks["passed"][-1] else str(checks["sentence"][-1])
+
+
+def coverage_warnings(store: Store, symbols: Sequence[str]) -> list[str]:
+    """Say which of a policy's symbols have no sector, and which accounts hold others; with the cure."""
+    sectors, warnings = read_compliance(store.home).sectors, list[str]()
+    if without := [symbol for symbol in symbols if symbol not in sectors]:
+        warnings.append(
+            f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a "
+            f"row per symbol to data/compliance/{SECTORS}"
+        )
+    for account, state in last_states(store.home).items():
+        weights = zip(state.symbols, state.weights, strict=True)
+        if foreign := [name for name, weight in weights if name not in (*symbols, CASH) and abs(weight) > MIN_HOLDING]:
+            warnings.append(
+                f"it trades {len(symbols)} names, but the account {account} also holds {name_symbols(foreign)}, so it "
+                "cannot trade that account; sell them first with a policy that trades them, or empty a simulated "
+                f"account: `nvtrader portfolio reset --account {account}`"
+            )
+    return warnings
 
 
 def policy_names(run: SealedRun) -> list[str]:

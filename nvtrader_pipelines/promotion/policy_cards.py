@@ -1,7 +1,7 @@
 """Cards of trained policies: one for every policy of every sealed run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import polars as pl
@@ -12,6 +12,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.eligibility import (
     code_mismatch,
+    coverage_warnings,
     policy_names,
     require_fit,
     require_usable,
@@ -24,6 +25,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
 Row = dict[str, Any]
+UNTESTED = "it was not tested to the end; `nvtrader experiments run` tests it"
 SCORE = ("period", "first_session", "last_session", "n_sessions", "sharpe", "sharpe_low", "sharpe_high")
 OTHER_METRICS = ("cagr", "max_drawdown", "turnover_per_year")
 OVER_BASELINE = ("best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
@@ -58,6 +60,7 @@ class LibraryCard(BaseModel):
     outdated: bool  # whether this code reads its version differently, so that it must be run again
     may_trade: str | None = None  # active policy only: eligibility in words
     obstacle: str | None = None  # why it cannot trade on the current market, if so
+    coverage: tuple[str, ...] = ()  # names without a sector, accounts that hold others; with the cure
 
     @property
     def ref(self) -> PolicyRef:
@@ -171,6 +174,7 @@ class _CardReader:
     verdicts: pl.DataFrame
     validation: pl.DataFrame
     versions: pl.DataFrame
+    coverage: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)  # by symbols
 
     @classmethod
     def open(cls, store: Store) -> Self:
@@ -217,8 +221,15 @@ class _CardReader:
             other_code=code_mismatch(self.store, run),
             may_trade=eligibility_message(self.store, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, CodeMismatchError),
-            obstacle=str(obstacle) if obstacle else None,
+            obstacle=str(obstacle) if obstacle else None if own.height else UNTESTED,
+            coverage=() if obstacle else self._coverage(run),
         )
+
+    def _coverage(self, run: SealedRun) -> tuple[str, ...]:
+        symbols, _ = self.store.panels.symbols_and_features(self.store.ledger.read(run.partition_key).market)
+        if symbols not in self.coverage:
+            self.coverage[symbols] = tuple(coverage_warnings(self.store, symbols))
+        return self.coverage[symbols]
 
     def _files(self, run: SealedRun, seeds: set[int]) -> tuple[Row, ...]:
         broken = set(self.store.policies.find_tampered_files(run)["file"])

@@ -33,6 +33,7 @@ from nvtrader_pipelines.promotion.decision_log import (
 )
 from nvtrader_pipelines.promotion.eligibility import (
     code_mismatch,
+    coverage_warnings,
     require_fit,
     require_usable,
     sealed_run,
@@ -161,12 +162,15 @@ class _Judge:
         is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if decision == "person":
             require_usable(store, run, ref.policy)
+            self._require_tested(ref)
         if is_active:
             verdict = GateVerdict(passed=False, sentence=f"{label(ref)} is the active policy already")
         else:
             verdict = self._judge_usable(run, ref, active, gate)
             stale = _staleness_reason(store, run) if verdict.passed or decision == "person" else None
             verdict = _withhold(verdict, stale) if verdict.passed and stale else verdict
+        activated = not is_active and (verdict.passed or decision == "person")
+        coverage = coverage_warnings(store, self._symbols(run)) if activated else ()
         row = PromotionRow(
             decision=decision,
             candidate=ref,
@@ -175,12 +179,12 @@ class _Judge:
             active=active.ref if active else None,
             activation=active.event.event_id if active else None,
             verdict=verdict,
-            activated=not is_active and (verdict.passed or decision == "person"),
+            activated=activated,
             gate=gate,
             by=by,
             reason=reason,
             considered_at=self.clock(),
-            warning="; ".join(filter(None, (code_mismatch(store, run), stale))) or None,
+            warning="; ".join(filter(None, (code_mismatch(store, run), stale, *coverage))) or None,
         )
         if is_active:
             mirror_active(store)
@@ -247,10 +251,7 @@ class _Judge:
         if spec.report_from is not None and len(reported := rows.filter(pl.col("session") >= spec.report_from)):
             period, rows = f"from_{spec.report_from.year}", reported
         own = rows.filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
-        if own.is_empty() or ref.run_id not in self._judged_runs:
-            raise StorageError(
-                f"{label(ref)} was not tested to the end; `nvtrader experiments run {spec.name}` tests it"
-            )
+        self._require_tested(ref)
         baselines = rows.filter(pl.col("kind") == "baseline").partition_by("policy", as_dict=True, maintain_order=True)
         return TrackRecord(
             name=label(ref),
@@ -261,6 +262,13 @@ class _Judge:
             period=period,
             terms=_trading_terms(spec),
         )
+
+    def _require_tested(self, ref: PolicyRef) -> None:
+        """Raise if a policy has no returns of its tests, or its run did not finish."""
+        own = self._net_returns(ref).filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
+        if own.is_empty() or ref.run_id not in self._judged_runs:
+            name = ref.policy.partition("/")[0]
+            raise StorageError(f"{label(ref)} was not tested to the end; `nvtrader experiments run {name}` tests it")
 
     def _net_returns(self, ref: PolicyRef) -> pl.DataFrame:
         """Net returns of a run; a candidate's are read with those of the next candidates.
@@ -284,6 +292,9 @@ class _Judge:
             return None
         rows = self._validation.filter(run_id=ref.run_id, period=period, against="best_baseline")
         return rows["deflated_sharpe"][0] if len(rows) else None
+
+    def _symbols(self, run: SealedRun) -> Sequence[str]:
+        return self.store.panels.symbols_and_features(self.store.ledger.read(run.partition_key).market)[0]
 
     @cached_property
     def _judged_runs(self) -> set[str]:

@@ -40,6 +40,12 @@ def book_path(home: Home, account: str) -> Path:
     return home.runtime / "accounts" / f"{account}.db"
 
 
+def last_states(home: Home) -> dict[str, AccountState]:
+    """Read the last state of every account that was opened, by name."""
+    books = {path.stem: SqliteBook(home, path.stem) for path in sorted(book_path(home, "").parent.glob("*.db"))}
+    return {name: state for name, book in books.items() for state in book.newest_states(1)}
+
+
 class SqliteBook:
     """SQLite file with an account's states, orders and fills; reading never creates it.
 

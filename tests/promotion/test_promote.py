@@ -9,13 +9,17 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
+from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion import eligibility
 from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
+from nvtrader_pipelines.promotion.eligibility import coverage_warnings
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import activate, activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.runs.run_tables import complete_run
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.compliance_files import SECTORS
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.medallion import read_panel
@@ -94,11 +98,11 @@ def test_every_replacement_by_a_person_is_a_row(store, runs):
     before = PolicyRef(runs["steady"].run_id, "steady")
     for who, at in (("ann", AT), ("bob", LATER)):
         activate(store, before, "desk", "", at)
-        activate_manually(store, "trend", who, "a test", lambda at=at: at)
+        activate_manually(store, "still", who, "a test", lambda at=at: at)
     rows = store.tables.read(PROMOTION_DECISIONS).sort("considered_at")
     assert rows.select("policy", "active_policy", "by").rows() == [
-        ("trend", "steady", "ann"),
-        ("trend", "steady", "bob"),
+        ("still", "steady", "ann"),
+        ("still", "steady", "bob"),
     ]
 
 
@@ -128,13 +132,41 @@ def test_tuned_policy_without_a_passed_check_is_rejected_but_a_person_may_activa
     assert overrule(store, "steady").activated
 
 
-def test_untested_policy_is_rejected_but_a_person_may_activate_it(store):
+@pytest.mark.parametrize("has_returns", [False, True], ids=["never tested", "killed in its tests"])
+def test_run_that_did_not_finish_is_activated_by_nobody(store, runs, has_returns):
+    if has_returns:
+        write_returns(store, runs["trend"], MARKET + 0.002)
     decision = judge(store, "trend")
     assert not decision.activated
     assert "was not tested to the end" in decision.verdict.sentence
+    with pytest.raises(StorageError, match="was not tested to the end"):
+        overrule(store, "trend")
     assert active_name(store) is None
-    assert overrule(store, "trend").activated
-    assert active_name(store) == "trend"
+    assert decisions(store) == [("gate", "trend", None, False, False)]
+
+
+@pytest.fixture
+def account_with_xyz(store):
+    """Account that holds a name which the rules do not trade."""
+    known = {"session": AT.date(), "symbols": ("AAA", "XYZ", "cash"), "weights": (0.5, 0.2, 0.3), "recent_returns": ()}
+    known |= {"equity": 1.0, "peak": 1.0, "capital": 1e5, "kept_at": "here", "shares": {}, "prices": {}}
+    SqliteBook(store.home, "paper").settle(AccountState(**known, policy="p", run_id="r", spec_hash="s"))
+    yield
+    book_path(store.home, "paper").unlink()
+
+
+@pytest.mark.usefixtures("account_with_xyz")
+def test_activation_warns_of_names_without_a_sector_and_of_foreign_holdings(store):
+    warning = overrule(store, "still").warning
+    assert warning is not None
+    assert "3 symbols (AAA, BBB, CCC): no sector is known" in warning
+    assert "it trades 3 names, but the account paper also holds XYZ" in warning
+    sectors = store.home.compliance / SECTORS
+    sectors.parent.mkdir(exist_ok=True)
+    sectors.write_text("symbol,sector\nAAA,a\nBBB,b\nCCC,c\n")
+    assert len(coverage_warnings(store, ("AAA", "BBB", "CCC"))) == 1
+    assert coverage_warnings(store, ("AAA", "BBB", "CCC", "XYZ"))[0].startswith("XYZ: no sector")
+    sectors.unlink()
 
 
 def test_run_killed_during_its_tests_is_rejected(store, runs):
@@ -220,7 +252,7 @@ def test_stale_policy_is_rejected_and_warns_a_person(store, monkeypatch):
     assert decision.verdict.against("baseline") is not None
     monkeypatch.setattr(promote_module, "start_deadline", lambda *_: last + dt.timedelta(days=1))
     assert judge(store, "steady").activated
-    assert overrule(store, "still").warning is None
+    assert "market has later sessions" not in overrule(store, "still").warning
     monkeypatch.setattr(promote_module, "start_deadline", lambda *_: last)
     assert reason in (overrule(store, "steady", at=LATER).warning or "")
     assert active_name(store) == "steady"

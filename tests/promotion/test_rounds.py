@@ -7,7 +7,7 @@ from nvtrader_pipelines.promotion import promote as promote_module
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.decision_log import read_promotions_of
 from nvtrader_pipelines.promotion.eligibility import sealed_run
-from nvtrader_pipelines.promotion.promote import activation_command
+from nvtrader_pipelines.promotion.promote import activate, activation_command
 from nvtrader_pipelines.promotion.rounds import evaluate_newest, newer_run_message
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
@@ -54,7 +54,7 @@ def test_round_skips_policies_that_a_person_replaced(store, runs, candidates_per
 def test_round_reads_the_returns_of_its_candidates_once(store, runs, monkeypatch):
     for day, name in enumerate(("steady", "still")):
         complete_run(store, runs[name], AT + dt.timedelta(days=day))
-    overrule(store, "trend")  # it has no returns
+    activate(store, PolicyRef(runs["trend"].run_id, "trend"), "desk", "", AT)  # it has no returns
     read, tables = Warehouse.read, []
 
     def counted(warehouse, table, *arguments, **options):

@@ -329,7 +329,7 @@ document.addEventListener("keydown", (event) => {
 // ---- dialogs
 function show_dialog(id) { const dialog = $(`#${id}`), form = $("form", dialog); if (form) fail(form, ""); if (!dialog.open) dialog.showModal(); }
 function askToLoad(button) {
-  $$("#load [data-fill]").forEach((element) => { element.textContent = button.dataset[element.dataset.fill]; });
+  $$("#load [data-fill]").forEach((element) => { element.textContent = button.dataset[element.dataset.fill]; element.hidden = !element.textContent; });
   $("#load input[name=policy]").value = button.dataset.load;
   show_dialog("load");
 }
