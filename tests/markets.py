@@ -22,7 +22,6 @@ from nvtrader_pipelines.testing.synthetic_panels import (  # noqa: F401 - shared
 )
 
 INGESTED_AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
-TODAY = INGESTED_AT.date()
 
 
 def with_values(panel, name, where, values):
@@ -71,7 +70,7 @@ def csv_file(bars: pl.DataFrame, name="prices.csv") -> LandedFile:
     return LandedFile(name, bars.write_csv().encode())
 
 
-def market_tables(*files: LandedFile, today=TODAY, calendar="XNYS") -> MarketTables:
+def market_tables(*files: LandedFile, now=INGESTED_AT, calendar="XNYS") -> MarketTables:
     """Run landed files through the pipeline, delivered one minute apart."""
     ingested, source = [], LandingSource(calendar=calendar)
     calendars = MarketSpec(sources=(source,)).calendars
@@ -81,7 +80,7 @@ def market_tables(*files: LandedFile, today=TODAY, calendar="XNYS") -> MarketTab
         ingested.append(ingest(delivery, None, at, calendars.of(source.name)))
     bars = pl.concat([delivered.bars for delivered in ingested])
     deliveries = pl.concat([delivered.delivery_row for delivered in ingested])
-    clean_bars, quarantine = clean(bars, deliveries, today, calendars)
+    clean_bars, quarantine = clean(bars, deliveries, now, calendars)
     returns = bar_returns(clean_bars, calendars)
     features = compute_features(returns, calendars=calendars)
     return MarketTables(bars, deliveries, clean_bars, quarantine, returns, features)

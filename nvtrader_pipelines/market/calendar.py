@@ -157,6 +157,12 @@ class TradingCalendar:
             session = self.previous_session(session)
         return session
 
+    def current_day(self, now: dt.datetime) -> dt.date:
+        """Return the local date, or the session that has already opened on the evening before its day."""
+        today = now.astimezone(self.time_zone).date()
+        following = self.next_session(today)
+        return following if self.opening(following) <= now else today
+
 
 NEW_YORK = TradingCalendar("XNYS")
 

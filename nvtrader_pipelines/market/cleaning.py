@@ -12,6 +12,8 @@ from nvtrader_pipelines.market.rules import (
     MAX_FACTOR,
     PRICE_TOLERANCE,
     ROW_RULES,
+    SESSION_NOT_ENDED,
+    add_time_limits,
     calendar_name,
     first_broken_rule,
     is_session,
@@ -27,7 +29,7 @@ from nvtrader_pipelines.market.tables import BARS, CLEAN_BARS, NUMBERS, PRICES, 
 MAX_MOVE = 0.6  # largest one-day move of the adjusted close that needs no volume as evidence
 _KEY = ["source", "parsed_symbol", "parsed_session"]
 _DELIVERY_ORDER = ["ingested_at", "file", "line"]
-_READ_BY_RULES = ["today", "moment_day", "local_day", "calendar", "is_session"]
+_READ_BY_RULES = ["current_day", "last_ended", "moment_day", "local_day", "calendar", "is_session"]
 _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
@@ -39,11 +41,12 @@ _DIFFERENT = (
 _UNEXPLAINED = "the adjusted close moved by more than 60 % in one day without volume or a split"
 _IMPLAUSIBLE = f"the adjusted close differs from the last good one by more than a factor of {MAX_FACTOR:,.0f}"
 _MOVES = {"implausible_move": _IMPLAUSIBLE, "unexplained_move": _UNEXPLAINED}
+_GOOD_IN_QUARANTINE = ["duplicate", SESSION_NOT_ENDED]
 _FIRST_BARS = 21  # bars of a symbol whose median its first bar is compared with
 
 
 def clean(
-    bars: pl.DataFrame, deliveries: pl.DataFrame, today: dt.date, calendars: Calendars = ALL_NEW_YORK
+    bars: pl.DataFrame, deliveries: pl.DataFrame, now: dt.datetime, calendars: Calendars = ALL_NEW_YORK
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split rows into clean bars (`silver.clean_bars`) and refused ones (`silver.quarantine`).
 
@@ -55,10 +58,10 @@ def clean(
     Args:
         bars: rows of `bronze.bars`; the whole history, since duplicates and moves span years.
         deliveries: rows of `bronze.deliveries`.
-        today: latest day that a session may have.
+        now: moment by which a session must have ended.
         calendars: sessions and time zones, by source.
     """
-    parsed = parse_bars(bars, calendars).with_columns(pl.lit(today).alias("today"))
+    parsed = add_time_limits(parse_bars(bars, calendars), now, calendars)
     judged = parsed.with_columns(first_broken_rule(ROW_RULES)).drop(_READ_BY_RULES)
     broken = judged.filter(pl.col("rule").is_not_null())
     ordered = judged.filter(pl.col("rule").is_null()).sort(_KEY + _DELIVERY_ORDER)
@@ -71,8 +74,8 @@ def clean(
 
 
 def files_without_good_rows(bars: pl.DataFrame, quarantine: pl.DataFrame) -> pl.DataFrame:
-    """Files (source, file) in which every row is bad; duplicates count as good."""
-    bad = quarantine.filter(pl.col("rule") != "duplicate").group_by("source", "file").len("n_bad")
+    """Files (source, file) in which every row is bad; duplicates and rows of a session that has not ended are not."""
+    bad = quarantine.filter(~pl.col("rule").is_in(_GOOD_IN_QUARANTINE)).group_by("source", "file").len("n_bad")
     rows = bars.group_by("source", "file").len("n_rows")
     counts = bad.join(rows, on=["source", "file"], how="left").with_columns(pl.col("n_rows").fill_null(0))
     return counts.filter(pl.col("n_bad") >= pl.col("n_rows")).select("source", "file").sort("source", "file")

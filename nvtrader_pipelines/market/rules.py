@@ -102,6 +102,14 @@ def calendar_name(calendars: Calendars) -> pl.Expr:
     return _of_calendar(calendars, lambda calendar: pl.lit(calendar.name))
 
 
+def add_time_limits(bars: pl.DataFrame, now: dt.datetime, calendars: Calendars) -> pl.DataFrame:
+    """Add the current day and the last session that has ended of each row's source."""
+    return bars.with_columns(
+        current_day=_of_calendar(calendars, lambda calendar: pl.lit(calendar.current_day(now))),
+        last_ended=_of_calendar(calendars, lambda calendar: pl.lit(calendar.last_ended(now))),
+    )
+
+
 def _of_calendar(calendars: Calendars, expression: Callable[[TradingCalendar], pl.Expr]) -> pl.Expr:
     """Value of an expression for the calendar of each row's source."""
     value = expression(NEW_YORK)
@@ -150,6 +158,7 @@ def parse_symbol() -> pl.Expr:
 PRICE_TOLERANCE = 1e-6  # relative: vendors round close, high and low independently
 MIN_PRICE, MAX_PRICE = 1e-10, 1e12  # adjusted closes of funds with many reverse splits exceed 1e10
 MAX_VOLUME = 1e18
+SESSION_NOT_ENDED = "session_not_ended"  # no fault of the row, which is clean once the session has ended
 MAX_FACTOR = 1000.0  # between a price and the close of its bar, or two closes in a row
 _INTRADAY = ("open", "high", "low")
 
@@ -219,13 +228,24 @@ ROW_RULES: tuple[Rule, ...] = (
         "the date is neither YYYY-MM-DD nor YYYYMMDD, nor MM/DD/YYYY or DD/MM/YYYY in a file whose dates show which; "
         "write it as YYYY-MM-DD",
     ),
-    Rule("future_date", parsed_column("session") > pl.col("today"), pl.col("date"), "the session lies in the future"),
+    Rule(
+        "future_date",
+        parsed_column("session") > pl.col("current_day"),
+        pl.col("date"),
+        "the session lies in the future",
+    ),
     Rule(
         "unknown_session",
         ~pl.col("is_session"),
         pl.col("date"),
         "the source's calendar {calendar} has no session on this day; if the market trades on it, name another "
         "calendar in data/market.yaml",
+    ),
+    Rule(
+        SESSION_NOT_ENDED,
+        parsed_column("session") > pl.col("last_ended"),
+        parsed_column("session").cast(pl.String),
+        "the session of calendar {calendar} has not ended; the next ingest or refine after its close takes the row",
     ),
     Rule("missing_close", strip_text("close").is_null(), pl.col("close"), "the row has no close"),
     _rule_for_columns(

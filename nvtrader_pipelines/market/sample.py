@@ -18,6 +18,6 @@ def sample_panel() -> MarketPanel:
     """Panel of the sample source: 20 S&P 500 survivors of 1990 to 2022, adjusted closes only."""
     (delivery,) = SampleSource().deliveries(())
     delivered = ingest(delivery, None, _DELIVERED_AT)
-    bars, _ = clean(delivered.bars, delivered.delivery_row, _DELIVERED_AT.date())
+    bars, _ = clean(delivered.bars, delivered.delivery_row, _DELIVERED_AT)
     returns = bar_returns(bars)
     return build_panel(returns, compute_features(returns))

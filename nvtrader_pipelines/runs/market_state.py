@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+
 from nvtrader_pipelines.experiments.code_digest import market_code
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED
 from nvtrader_pipelines.market.sources.delivery import LANDING
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.errors import StorageError
@@ -16,7 +19,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import deliver_files, landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import MARKET_PANEL
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, QUARANTINE
 
 
 def deliver_prices(home: Home, files: Sequence[Path], source: str = LANDING) -> None:
@@ -62,18 +65,29 @@ def other_calendars(home: Home) -> list[TradingCalendar]:
 
 
 def market_digest(home: Home) -> str:
-    """Digest of the market's inputs: landed files, sources and code; plus the day if live."""
+    """Digest of the market's inputs: landed files, sources and code; plus the last session that ended if live."""
     market = read_market(home)
-    live = any(source.kind == "yahoo" for source in market.sources)
-    day = datetime.now(UTC).date().isoformat() if live else ""
-    content = "|".join((landing_fingerprint(home), market.model_dump_json(), market_code(market), day))
+    live = [TradingCalendar(source.calendar) for source in market.sources if source.kind == "yahoo"]
+    ended = ",".join(str(calendar.last_ended(datetime.now(UTC))) for calendar in live)
+    content = "|".join((landing_fingerprint(home), market.model_dump_json(), market_code(market), ended))
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def market_is_current(store: Store) -> bool:
     """Whether the market was built from the current inputs."""
     marker = read_state(store.home.warehouse / "market.json")
-    return marker is not None and marker.get("state") == market_digest(store.home) and has_panel(store)
+    is_built = marker is not None and marker.get("state") == market_digest(store.home) and has_panel(store)
+    return is_built and not has_ended_sessions(store)
+
+
+def has_ended_sessions(store: Store) -> bool:
+    """Whether a session has ended whose bars wait in the quarantine for its end."""
+    waiting = store.tables.read(QUARANTINE, {"rule": [SESSION_NOT_ENDED]}, ["source", "value"])
+    if waiting.is_empty():
+        return False
+    calendars, at = store.read_calendars(), datetime.now(UTC)
+    sessions = waiting.group_by("source").agg(pl.col("value").str.to_date().min())
+    return any(session <= calendars.of(source).last_ended(at) for source, session in sessions.iter_rows())
 
 
 def record_market_digest(home: Home, state: str) -> None:

@@ -10,7 +10,7 @@ from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.basis_changes import basis_changes
 from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
-from nvtrader_pipelines.market.rules import parse_symbol
+from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED, parse_symbol
 from nvtrader_pipelines.market.sources.file_names import SYMBOL
 from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -214,6 +214,8 @@ def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]
     for row in symbols.filter(pl.col("refused_share") > MAX_REFUSED_SHARE).rows(named=True):
         own = refused.filter(source=row["source"], symbol=row["symbol"])
         rule = own["rule"].value_counts(sort=True)["rule"][0]
+        if rule == SESSION_NOT_ENDED:
+            continue
         counts = row["n_refused"], row["n_kept"] + row["n_refused"]
         found.setdefault((*counts, rule), []).append(own.filter(rule=rule).row(0, named=True))
     for (n_refused, n_rows, rule), own in found.items():

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.runs.input_digests import contest_digest, entrants_specs, promotion_digest
-from nvtrader_pipelines.runs.market_state import market_digest
+from nvtrader_pipelines.runs.market_state import has_ended_sessions, market_digest
 from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -17,7 +17,7 @@ FILE = "pipeline.json"
 
 
 def pipeline_digest(store: Store, names: Sequence[str]) -> str:
-    """Digest of all that the graph reads: files, runs, code, and the day for live markets."""
+    """Digest of all that the graph reads: files, runs, code, and the day."""
     home, day = store.home, datetime.now(UTC).date().isoformat()
     promotion = promotion_digest(home, contest_digest(store))
     code = code_of(*entrants_specs(store))
@@ -28,7 +28,7 @@ def pipeline_digest(store: Store, names: Sequence[str]) -> str:
 def read_pipeline_state(store: Store, names: Sequence[str]) -> list[str] | None:
     """Read the partition keys that are up to date; None if something has changed."""
     known = read_state(store.home.warehouse / FILE)
-    if known is None or not store.home.duckdb_file.exists():
+    if known is None or not store.home.duckdb_file.exists() or has_ended_sessions(store):
         return None
     return known["keys"] if known["digest"] == pipeline_digest(store, names) else None
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
-from nvtrader_pipelines.market.rules import ROW_RULES
+from nvtrader_pipelines.market.rules import ROW_RULES, SESSION_NOT_ENDED
 from nvtrader_pipelines.market.sources import LandedFile
 from nvtrader_pipelines.market.tables import CLEAN_BARS, QUARANTINE
-from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.markets import csv_file, market_tables, synthetic_bars
 
 HEADER = "symbol,date,open,high,low,close,volume,adj_close"
 GOOD = ["KO,2020-01-02,10,11,9,10,100,9", "KO,2020-01-06,10,11,9,10.5,100,9.5"]
@@ -75,7 +75,7 @@ def test_row_that_breaks_a_rule_is_quarantined_alone(rule, row, value):
 
 
 def test_every_rule_is_tested():
-    tried = {rule for rule, _, _ in BROKEN_ROWS}
+    tried = {rule for rule, _, _ in BROKEN_ROWS} | {SESSION_NOT_ENDED}
     assert {rule.name for rule in ROW_RULES} <= tried
 
 
@@ -350,8 +350,30 @@ def _spikes(length):
     return [10.0 if k % 17 in {5, 6} else 1.0 for k in range(length)]
 
 
-def test_session_after_today_is_refused():
-    row = "KO,2024-01-02,10,11,9,10,100,9"
-    assert market_tables(csv(row), today=dt.date(2024, 1, 2)).quarantine.is_empty()
-    assert rules(market_tables(csv(row), today=dt.date(2024, 1, 1))) == [(2, "future_date")]
-    assert INGESTED_AT.date() == dt.date(2024, 1, 2)
+@pytest.mark.parametrize(
+    ("calendar", "session", "now", "rule"),
+    [
+        ("XNYS", "2024-01-03", "2024-01-03T01:00Z", "future_date"),  # still 2 January in New York
+        ("XNYS", "2024-01-03", "2024-01-03T13:00Z", "session_not_ended"),  # today, before the opening
+        ("XNYS", "2024-01-03", "2024-01-03T20:59Z", "session_not_ended"),
+        ("XNYS", "2024-01-03", "2024-01-03T21:00Z", None),
+        ("XNYS", "2024-01-06", "2024-01-06T15:00Z", "unknown_session"),  # today, a Saturday
+        ("24/7", "2024-01-06", "2024-01-05T23:59Z", "future_date"),
+        ("24/7", "2024-01-06", "2024-01-06T23:59Z", "session_not_ended"),
+        ("24/7", "2024-01-06", "2024-01-07T00:00Z", None),
+        ("24/5", "2024-01-05", "2024-01-05T12:00Z", "session_not_ended"),
+        ("XTKS", "2024-01-05", "2024-01-04T14:59Z", "future_date"),
+        ("XTKS", "2024-01-05", "2024-01-04T15:00Z", "session_not_ended"),  # today in Tokyo
+        ("XTKS", "2024-01-05", "2024-01-05T05:59Z", "session_not_ended"),
+        ("XTKS", "2024-01-05", "2024-01-05T06:30Z", None),
+        ("CMES", "2024-01-05", "2024-01-04T23:30Z", "session_not_ended"),  # opened on the evening before
+    ],
+)
+def test_session_is_clean_once_it_has_ended(calendar, session, now, rule):
+    file = csv(f"KO,{session},10,11,9,10,100,9", name="a.csv")
+    tables = market_tables(file, now=dt.datetime.fromisoformat(now), calendar=calendar)
+    refused = None if rule is None else (rule, session)
+    assert tables.quarantine.select("rule", "value").rows() == ([refused] if refused else [])
+    assert tables.clean_bars["session"].cast(str).to_list() == ([] if refused else [session])
+    is_bad = rule in {"future_date", "unknown_session"}
+    assert files_without_good_rows(tables.bars, tables.quarantine)["file"].to_list() == (["a.csv"] if is_bad else [])

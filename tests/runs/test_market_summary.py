@@ -11,16 +11,16 @@ from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARN
 from nvtrader_pipelines.service.documents.market_facts import market_document
 from nvtrader_pipelines.storage.medallion import ingest_market, read_calendars
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
-from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars
+from tests.markets import INGESTED_AT, csv_file, synthetic_bars
 
 FIRST_BAD = 17  # rows of BBB, a row in 20 and one more
 
 
-def summarize_landed(store):
+def summarize_landed(store, now=INGESTED_AT):
     """Ingest and clean the landing zone, and summarize it."""
     ingest_market(store.tables, range(1900, 2025), INGESTED_AT)
     calendars = read_calendars(store.tables)
-    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), TODAY, calendars)
+    kept, refused = clean(store.tables.read(BARS), store.tables.read(DELIVERIES), now, calendars)
     store.tables.replace(CLEAN_BARS, kept, {})
     store.tables.replace(QUARANTINE, refused, {})
     return summarize_market(store)
@@ -194,6 +194,17 @@ def test_reasons_are_counted_with_their_first_row(summary):
     rules = summary.reasons.select("rule", "n_rows", "file").rows()
     assert rules[0] == ("unknown_session", FIRST_BAD, "a.csv")
     assert ("duplicate", 10, "b.csv") in rules
+
+
+def test_session_that_has_not_ended_is_no_warning(home, store):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    days = [INGESTED_AT.date() - dt.timedelta(days=age) for age in (5, 4)]
+    bars = [f"KO,{day},10" for day in days] + [f"{name},{INGESTED_AT.date()},10" for name in ("KO", "PEP")]
+    (home.landing / "a.csv").write_text("\n".join(["symbol,date,close", *bars]))
+    summary = summarize_landed(store, INGESTED_AT.replace(hour=15))
+    assert summary.reasons["rule"].to_list() == ["session_not_ended"]
+    assert [warning.split()[0] for warning in summary.warnings] == ["landing"]  # one bar a symbol makes no panel
+    assert summarize_landed(store).reasons.is_empty()
 
 
 def test_summary_of_an_empty_home_has_no_rows(store):

@@ -1,10 +1,15 @@
+from datetime import date
+
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.runs.input_digests import promotion_digest
 from nvtrader_pipelines.runs.market_state import has_panel, market_digest, market_is_current, record_market_digest
+from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state, record_pipeline_state
 from nvtrader_pipelines.runs.planning import (
     JudgedRuns,
     read_forward_plan,
@@ -16,7 +21,7 @@ from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, QUARANTINE, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.runs import untrained
 from tests.storage.table_rows import AT
@@ -116,6 +121,29 @@ def test_market_is_current_until_a_file_lands(store, home):
     assert market_is_current(store)
     (home.landing / "a.csv").write_text("symbol,date,close\n")
     assert not market_is_current(store)
+
+
+@pytest.mark.parametrize(("session", "is_current"), [("2024-01-02", False), ("2049-12-30", True)])
+def test_market_is_current_until_a_waiting_session_ends(store, home, session, is_current):
+    derive(store, seed=0)
+    record_market_digest(home, market_digest(home))
+    waiting = {"source": "landing", "year": 2024, "file": "a.csv", "line": 2, "symbol": "KO", "date": session}
+    rule = {"rule": "session_not_ended", "value": session, "reason": "its session has not ended"}
+    store.tables.replace(QUARANTINE, pl.DataFrame([waiting | rule], schema=QUARANTINE.schema), {})
+    assert market_is_current(store) is is_current
+    home.duckdb_file.parent.mkdir(parents=True, exist_ok=True)
+    home.duckdb_file.touch()
+    record_pipeline_state(store, [], [])
+    assert read_pipeline_state(store, []) == ([] if is_current else None)
+
+
+def test_live_market_is_current_until_a_session_of_its_calendar_ends(home, monkeypatch):
+    home.market_file.write_text("sources: [{kind: yahoo}]\n")
+    digests = []
+    for day in (2, 2, 3):
+        monkeypatch.setattr(TradingCalendar, "last_ended", lambda *_, day=day: date(2024, 1, day))
+        digests.append(market_digest(home))
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_promotion_state_changes_with_the_gate_file(home):

@@ -41,7 +41,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels, read_calendars, read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS, SCORECARDS
-from tests.markets import INGESTED_AT, TODAY, csv_file, synthetic_bars, synthetic_sessions
+from tests.markets import INGESTED_AT, csv_file, synthetic_bars, synthetic_sessions
 from tests.policies.small_learners import SPEC
 from tests.runs.small_runs import EXPERIMENT, run_whole, small_home
 
@@ -93,7 +93,7 @@ def land_two_markets(place):
     (home.landing / "coins" / "coins.csv").write_bytes(csv_file(coins).content)
     ingest_market(tables, range(2010, 2025), INGESTED_AT)
     calendars = read_calendars(tables)
-    clean_bars, refused = clean(tables.read(BARS), tables.read(DELIVERIES), TODAY, calendars)
+    clean_bars, refused = clean(tables.read(BARS), tables.read(DELIVERIES), INGESTED_AT, calendars)
     assert refused.is_empty()
     returns = bar_returns(clean_bars, calendars)
     features = compute_features(returns, calendars=calendars)

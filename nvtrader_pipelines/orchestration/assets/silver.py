@@ -41,7 +41,7 @@ def refine(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) ->
     """Split the delivered bars into valid and refused ones."""
     years = partition_years(context)
     bars, deliveries = store.tables.read(BARS), store.tables.read(DELIVERIES)
-    good, refused = clean(bars, deliveries, datetime.now(UTC).date(), store.read_calendars())
+    good, refused = clean(bars, deliveries, datetime.now(UTC), store.read_calendars())
     n_good = store.tables.replace_years(CLEAN_BARS, good, years)
     n_refused = store.tables.replace_years(QUARANTINE, refused, years)
     yield table_result(store, CLEAN_BARS, n_good)
