@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.portfolio.cash import ROUNDING
 
 Level = Literal["hard", "soft", "warn"]
 Rule = Literal[
@@ -92,6 +94,32 @@ class RebalancePlan(BaseModel):
     def has_symbols(self, symbols: Sequence[str]) -> bool:
         """Whether the plan is over exactly these names, in this order, and cash."""
         return self.symbols[:-1] == tuple(symbols)
+
+
+class WeightCut(BaseModel):
+    """Weight of a name that limits changed after a person had edited the plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    symbol: str
+    edited: float  # by the person
+    target: float
+    limits: tuple[str, ...]  # stages that changed it
+    sentence: str
+
+
+def weight_cuts(plan: RebalancePlan) -> tuple[WeightCut, ...]:
+    """Weights of an edited plan that limits changed, in the plan's order; none of a plan of a policy."""
+    if plan.parent_id is None:
+        return ()
+    cuts = []
+    for j, symbol in enumerate(plan.symbols[:-1]):
+        edited, target = plan.stages[0].weights[j], plan.target[j]
+        steps = [(stage.name, abs(stage.weights[j] - before.weights[j])) for before, stage in pairwise(plan.stages)]
+        limits = tuple(name for name, change in steps if change > ROUNDING)
+        if abs(target - edited) > ROUNDING:
+            sentence = f"{symbol} of {edited:.1%} became {target:.1%} by {', '.join(limits)}"
+            cuts.append(WeightCut(symbol=symbol, edited=edited, target=target, limits=limits, sentence=sentence))
+    return tuple(cuts)
 
 
 def plan_id(account: str, session: date, run_id: str, policy: str) -> str:

@@ -9,7 +9,7 @@ from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.execution.decisions import EDITED, record_decision, replacement_events
 from nvtrader_pipelines.execution.edited_plans import edited_weights, make_edited_plan
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.execution.plan import Finding, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.execution.desks import Deployed, spec_of
@@ -127,6 +127,9 @@ def test_limits_cut_edited_weights_with_a_reason_and_partial_adjustment_does_not
     np.testing.assert_allclose(edited.stages[0].weights, (0.5, 0.1, 0.4))
     np.testing.assert_allclose(edited.target, (0.2, 0.1, 0.7))
     assert edited.stages[1].reason == f"{first} cut to 20.0%"
+    (cut,) = weight_cuts(edited)
+    assert (cut.symbol, cut.edited, cut.target, cut.limits) == (first, 0.5, pytest.approx(0.2), ("position_cap",))
+    assert weight_cuts(parent) == ()
     assert edited.truncated
     assert (edited.parent_id, edited.held) == (parent.plan_id, parent.held)
     again = make_edited_plan(deployed, t, opening_account(2), parent, {first: 0.1})

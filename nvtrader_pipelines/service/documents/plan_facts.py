@@ -8,7 +8,7 @@ import polars as pl
 from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.execution.audit import AuditEvent
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, WeightCut, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus, halted_session_events, plan_records
 from nvtrader_pipelines.service.documents.document import row_model
 from nvtrader_pipelines.storage.store import Store
@@ -45,6 +45,7 @@ class PlanDocument(RebalancePlan):
     reason: str  # of the last decision, block or cancellation
     placed: tuple[str, ...]  # orders at the broker
     settled: tuple[str, ...]  # of those, completely filled or cancelled
+    cuts: tuple[WeightCut, ...]  # of weights that a person edited; the stages show those of a policy
 
 
 def list_plans(events: Sequence[AuditEvent]) -> pl.DataFrame:
@@ -102,4 +103,4 @@ def plan_document(record: PlanRecord) -> PlanDocument:
     )
     fields = {name: getattr(record, name) for name in names}
     orders = {"placed": sorted(record.placed), "settled": sorted(record.settled)}
-    return PlanDocument.model_validate({**dict(record.plan), **fields, **orders})
+    return PlanDocument.model_validate({**dict(record.plan), **fields, **orders, "cuts": weight_cuts(record.plan)})

@@ -126,6 +126,16 @@ def test_show_json_holds_plan_status_and_findings(home, invoke):
     assert ([order["amount"] for order in document["orders"]], document["record"]) == ([None] * 4, None)
 
 
+def test_edited_weight_that_a_limit_cut_is_shown_with_the_limit(home, invoke):
+    edited = append_plan(home, plan().model_copy(update={"parent_id": "0" * 16}), TURNOVER)
+    (cut,) = json.loads(invoke("plans", "show", edited.plan_id, "--json").stdout)["cuts"]
+    assert cut == {"symbol": "AAA", "edited": 0.5, "target": 0.25, "limits": ["position_cap"]} | {
+        "sentence": "AAA of 50.0% became 25.0% by position_cap"
+    }
+    lines = [" ".join(line.split()) for line in invoke("plans", "show", edited.plan_id).stdout.splitlines()]
+    assert "AAA 50 25 position_cap" in lines
+
+
 def test_show_prints_the_parent_and_the_record(home, invoke):
     parent = plan()
     edited = append_plan(home, plan(LATER).model_copy(update={"parent_id": parent.plan_id}), TURNOVER)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from nvtrader_pipelines.execution.plan import Finding, RebalancePlan
+from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, WeightCut
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
 from nvtrader_pipelines.service.documents.plan_facts import LEVELS
 
@@ -60,6 +60,8 @@ def print_plan(plan: "PlanReview") -> None:
         "reason": plan.reason,
     }
     print_lines(lines, width=24)
+    if plan.cuts:
+        print_part("edited weights that a limit cut, in % of equity", cut_rows(plan.cuts), "")
     if_empty = "not checked by compliance yet" if plan.cleared_at is None else "no finding"
     print_part("findings", finding_rows(plan.findings), if_empty, ["sentence"])
     print_part("orders: weights in % of equity, money in account currency", order_rows(plan.orders), "all in cash")
@@ -69,6 +71,13 @@ def print_plan(plan: "PlanReview") -> None:
         print_part(title, record_rows(record), "")
     print_part("stages", stage_rows(plan), "", ["why"])
     print_part("weights", weight_rows(plan), "all in cash")
+
+
+def cut_rows(cuts: Sequence[WeightCut]) -> pl.DataFrame:
+    """Rows of edited weights and of those that the limits left."""
+    rows = [(cut.symbol, 100.0 * cut.edited, 100.0 * cut.target, ", ".join(cut.limits)) for cut in cuts]
+    schema = {"name": pl.String, "edited": pl.Float64, "target": pl.Float64, "limit": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.col("edited", "target").round(2))
 
 
 def order_rows(orders: "Sequence[PlannedOrder]") -> pl.DataFrame:

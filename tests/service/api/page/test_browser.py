@@ -178,6 +178,19 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     expect(page.locator("[role=tab]")).to_have_count(int(edited.status == "waiting"))
 
 
+def test_edited_weight_that_a_limit_cut_is_named_on_the_page(serve, look, waiting, tmp_path):
+    _, url, _ = serve(copy_home(waiting, tmp_path / "home"))
+    page = look(url)
+    show_plans(page)
+    page.keyboard.press("e")
+    page.get_by_role("button", name="Holdings", exact=True).click()
+    page.locator("input.weight:visible").first.fill("30")
+    page.get_by_label("Reason (needed to override or reject)").fill("all of it")
+    page.locator("[data-weights]:visible").click()
+    expect(page.locator("#notice")).to_contain_text("of 30.0% became 25.0% by position_cap", timeout=15_000)
+    expect(page.locator("[role=tabpanel]:visible")).to_contain_text("of 30.0% became 25.0% by position_cap")
+
+
 @pytest.mark.parametrize(("start", "status"), [("As proposed", "waiting"), ("Holdings", "cleared")])
 def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, waiting, tmp_path, start, status):
     home = copy_home(waiting, tmp_path / "home")

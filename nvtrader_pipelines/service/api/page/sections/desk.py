@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.statistics import max_drawdown
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan import RebalancePlan, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
@@ -124,6 +124,7 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
         "account": account.name,
         "value": state.value if state else None,
         "findings": record.findings,
+        "cuts": weight_cuts(plan),
         "answers": {event.kind: event.by for event in account.answers if event.plan_id == plan.plan_id},
         "rows": names,
         "cash": cash,

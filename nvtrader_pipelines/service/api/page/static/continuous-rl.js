@@ -220,6 +220,11 @@ function chooseEdited() {
   say(text);
   edited = undefined;
 }
+async function notifyCuts(id) { // of a plan that does not wait, too
+  const answer = await fetch(`/api/plans/${id}`), { cuts = [], status } = answer.ok ? await answer.json() : {};
+  const named = cuts.slice(0, 3).map((cut) => cut.sentence), more = cuts.length > 3 ? `; and ${cuts.length - 3} more` : "";
+  if (cuts.length) notify(`Limits cut your weights: ${named.join("; ")}${more}.${status === "waiting" ? " The edited plan waits for your approval." : ""}`);
+}
 // ---- edited weights: exact until a person types; limits and compliance are the service's
 const number = (value, digits, signDisplay = "auto") => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay }).replace("-", "\u2212");
 const signed = (value, digits) => number(value, digits, "exceptZero");
@@ -296,6 +301,7 @@ function act(what, isEdited = false) {
     say(`Plan ${WORDS[what]}.`);
     edited = event.detail.edited ?? edited;
     chooseEdited();
+    if (event.detail.edited) notifyCuts(event.detail.edited);
   }, (error) => {
     delete panel.dataset.sent;
     fail(form, error.message, false);
