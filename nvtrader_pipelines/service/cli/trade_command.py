@@ -148,11 +148,13 @@ def _session_line(document: "AccountActivity") -> str:
 def _figure_lines(document: "AccountActivity") -> dict[str, str]:
     if not document.n_sessions:
         return {}
-    from nvtrader_pipelines.service.account_cells import annual_cell
+    from nvtrader_pipelines.service.account_cells import annual_cell, format_interval
     from nvtrader_pipelines.service.documents.short_samples import short_note
 
     figures = document.model_dump()
     sharpe = annual_cell(figures, "sharpe", ".2f")
+    if document.sharpe_low is not None:
+        sharpe = f"{sharpe} {format_interval(figures, 'sharpe', '.2f')}"
     return {
         "return": f"{document.total_return:+.2%}",
         "net Sharpe": sharpe

@@ -11,7 +11,7 @@ import polars as pl
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, total_return
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
@@ -22,6 +22,7 @@ from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.service.documents.short_samples import sharpe_interval
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
@@ -138,6 +139,8 @@ class AccountActivity(Document):
     ruin: str  # that the account lost everything by then; empty if it has not
     total_return: float | None = None
     sharpe: float | None = None
+    sharpe_low: float | None = None  # 95 % interval of Lo (2002)
+    sharpe_high: float | None = None
     max_drawdown: float | None = None
     turnover_per_year: float | None = None
     cost_per_year: float | None = None
@@ -323,11 +326,11 @@ def _figures(store: Store, states: Sequence[AccountState]) -> dict[str, float | 
     )
     whole: dict[str, float | None] = {"total_return": total_return(returns), "max_drawdown": max_drawdown(returns)}
     if len(states) < MIN_ANNUALIZED:
-        return whole | dict.fromkeys(("sharpe", "turnover_per_year", "cost_per_year"))
+        return whole | dict.fromkeys(("turnover_per_year", "cost_per_year"))
     source = store.ledger.run(states[-1].run_id).source
     periods_per_year = store.read_calendars().of(source).periods_per_year
     return whole | {
-        "sharpe": sharpe_ratio(returns, periods_per_year),
+        **sharpe_interval("sharpe", returns, periods_per_year),
         "turnover_per_year": turnover_per_year(turnover, periods_per_year),
         "cost_per_year": cost_per_year(cost, periods_per_year),
     }

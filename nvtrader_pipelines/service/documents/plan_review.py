@@ -1,10 +1,11 @@
 """Document of a plan as a person reviews it: orders in money, and the record of its policy beside a baseline."""
 
 from datetime import date
+from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, sharpe_ratio, total_return
+from nvtrader_pipelines.evaluation.statistics import total_return
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -12,6 +13,7 @@ from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
+from nvtrader_pipelines.service.documents.short_samples import sharpe_interval
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
@@ -48,8 +50,12 @@ class MonthlyRecord(Document):
     months: tuple[RecordedMonth, ...]
     policy_return: float  # over all the months
     baseline_return: float | None = None
-    policy_sharpe: float | None  # annualized; null for a short sample
-    baseline_sharpe: float | None
+    policy_sharpe: float | None = None  # annualized, with a 95 % interval of Lo (2002); null for a short sample
+    policy_sharpe_low: float | None = None
+    policy_sharpe_high: float | None = None
+    baseline_sharpe: float | None = None
+    baseline_sharpe_low: float | None = None
+    baseline_sharpe_high: float | None = None
 
 
 class PlanReview(PlanDocument):
@@ -113,16 +119,16 @@ def read_monthly_record(store: Store, plan: RebalancePlan) -> MonthlyRecord | No
             for (month,), within in rows.group_by("month", maintain_order=True)
         ),
         **_total_returns(rows),
-        policy_sharpe=_sharpe_ratio(rows, "policy", periods_per_year),
-        baseline_sharpe=_sharpe_ratio(rows, "baseline", periods_per_year),
+        **_sharpe_ratios(rows, periods_per_year),
     )
 
 
-def _total_returns(rows: pl.DataFrame) -> dict[str, float]:
+def _total_returns(rows: pl.DataFrame) -> dict[str, Any]:
     accounts = [name for name in ("policy", "baseline") if name in rows.columns]
     return {f"{name}_return": total_return(rows[name].to_numpy()) for name in accounts}
 
 
-def _sharpe_ratio(rows: pl.DataFrame, account: str, periods_per_year: int) -> float | None:
-    is_long = account in rows.columns and len(rows) >= MIN_ANNUALIZED
-    return sharpe_ratio(rows[account].to_numpy(), periods_per_year) if is_long else None
+def _sharpe_ratios(rows: pl.DataFrame, periods_per_year: int) -> dict[str, Any]:
+    accounts = [name for name in ("policy", "baseline") if name in rows.columns]
+    figures = [sharpe_interval(f"{name}_sharpe", rows[name].to_numpy(), periods_per_year) for name in accounts]
+    return {name: value for each in figures for name, value in each.items()}

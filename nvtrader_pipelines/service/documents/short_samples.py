@@ -1,11 +1,15 @@
 """Masks for annualized figures of short samples, and for ranks by these figures."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
+from nvtrader_pipelines.evaluation.intervals import lo_interval
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, UndefinedStatisticError, sharpe_ratio
 
 _BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")  # figures with an interval
 ANNUALIZED = (
@@ -19,6 +23,20 @@ ANNUALIZED = (
 def is_short(row: Mapping[str, Any]) -> bool:
     """Whether a row has too few sessions for annualized figures."""
     return bool(short_note([row.get("n_sessions")]))
+
+
+def sharpe_interval(name: str, returns: NDArray[np.float64], periods_per_year: int) -> dict[str, float | None]:
+    """Annual Sharpe ratio with its 95 % interval as `name`, `name_low` and `name_high`; null for a short sample.
+
+    Constant returns have no interval.
+    """
+    names = (name, f"{name}_low", f"{name}_high")
+    if len(returns) < MIN_ANNUALIZED:
+        return dict.fromkeys(names)
+    try:
+        return dict(zip(names, astuple(lo_interval(returns, periods_per_year)), strict=True))
+    except UndefinedStatisticError:
+        return dict.fromkeys(names) | {name: sharpe_ratio(returns, periods_per_year)}
 
 
 def mask_short(rows: pl.DataFrame) -> pl.DataFrame:

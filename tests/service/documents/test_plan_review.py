@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.service.cli.pages.plan_pages import record_rows
 from nvtrader_pipelines.service.documents.plan_review import plan_orders, read_monthly_record, read_plan_review
 from tests.service.cli.sample_plans import AT, plan, write_book, write_tests
 
@@ -53,6 +54,12 @@ def test_record_of_a_quarter_has_annualized_sharpe_ratios(store):
     record = read_monthly_record(store, plan())
     expected = pytest.approx(policy.mean() / policy.std(ddof=1) * np.sqrt(252))
     assert (record.policy_sharpe, record.baseline_sharpe) == (expected, expected)
+    reach = 1.96 * np.sqrt(252 / 80)  # of independent normal returns with a small ratio
+    assert (record.policy_sharpe - record.policy_sharpe_low) == pytest.approx(reach, rel=0.25)
+    assert (record.baseline_sharpe_low, record.baseline_sharpe_high) == pytest.approx(
+        (record.policy_sharpe_low, record.policy_sharpe_high)
+    )
+    assert record_rows(record)["month"].to_list()[-3:] == ["Sharpe ratio", "  2.5 % bound", "  97.5 % bound"]
 
 
 def test_record_without_baselines_has_the_policy_alone(store):

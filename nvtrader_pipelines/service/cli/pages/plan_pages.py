@@ -93,7 +93,7 @@ def order_rows(orders: "Sequence[PlannedOrder]") -> pl.DataFrame:
 
 
 def record_rows(record: "MonthlyRecord") -> pl.DataFrame:
-    """Rows of net returns in percent by month and in total, then the annualized Sharpe ratios."""
+    """Rows of net returns in percent by month and in total, then the Sharpe ratios and their bounds."""
     returns = [*((month.month, month) for month in record.months), ("total", record)]
     rows = pl.DataFrame(
         [(name, line.policy_return, line.baseline_return) for name, line in returns],
@@ -101,6 +101,9 @@ def record_rows(record: "MonthlyRecord") -> pl.DataFrame:
         orient="row",
     )
     ratios = [("Sharpe ratio", record.policy_sharpe, record.baseline_sharpe)]
+    if record.policy_sharpe_low is not None or record.baseline_sharpe_low is not None:
+        ratios += [("  2.5 % bound", record.policy_sharpe_low, record.baseline_sharpe_low)]
+        ratios += [("  97.5 % bound", record.policy_sharpe_high, record.baseline_sharpe_high)]
     percent = rows.with_columns((pl.col("policy", "baseline") * 100.0).round(2))
     return percent.vstack(pl.DataFrame(ratios, schema=rows.schema, orient="row"))
 
