@@ -43,14 +43,14 @@ def print_summary(store: Store, names: Sequence[str], console: Console) -> None:
     """Print a table per market and period, the warnings, the paths, and three commands to try next."""
     verdicts = summary_rows(store, names)
     without_openings = []
-    for (source,), of_market in verdicts.partition_by("source", as_dict=True, maintain_order=True).items():
-        market = f"{source}, " if verdicts["source"].n_unique() > 1 else ""
+    for (name,), of_market in verdicts.partition_by("market", as_dict=True, maintain_order=True).items():
+        market = f"{name}, " if verdicts["market"].n_unique() > 1 else ""
         for (period,), rows in of_market.partition_by("period", as_dict=True, maintain_order=True).items():
             console.print()
             print_period(rows, f"{market}{period}", console)
         if not any(map(openings_cell, of_market.iter_rows(named=True))):
-            without_openings.append(source)
-    if market := ", ".join(without_openings if len(without_openings) < verdicts["source"].n_unique() else []):
+            without_openings.append(str(name))
+    if market := ", ".join(without_openings if len(without_openings) < verdicts["market"].n_unique() else []):
         console.print(
             f"no openings on {market}: no contest of the scoreboard has these sessions and costs", style="dim"
         )

@@ -16,6 +16,7 @@ from nvtrader_pipelines.scoreboard.board import with_openings
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
+from nvtrader_pipelines.service.documents.universes import with_market
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, LedgerRun, RunStatus, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
@@ -196,8 +197,8 @@ def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:
 def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     """Read the verdicts of the latest run per experiment and market, without folds and seeds.
 
-    The columns are those of the verdicts, with annualized figures of short samples null, `source` and
-    `validation_only`.
+    The columns are those of the verdicts, with annualized figures of short samples null, `source`, `market`
+    and `validation_only`.
     Without names, all experiments are read.
     """
     runs = walk_forward_runs(store)
@@ -205,7 +206,7 @@ def summary_rows(store: Store, names: Sequence[str] = ()) -> pl.DataFrame:
     latest = chosen.sort("finished_at").group_by("experiment", "source", maintain_order=True).last()
     verdicts = store.tables.read(EVALUATIONS).join(latest.select("run_id", "source", "validation_only"), on="run_id")
     shown = verdicts.filter((pl.col("period") != "fold") & (pl.col("kind") != "policy"))
-    return mask_short(with_openings(store, shown))
+    return with_market(store, mask_short(with_openings(store, shown)))
 
 
 def sort_accounts(verdicts: pl.DataFrame) -> pl.DataFrame:

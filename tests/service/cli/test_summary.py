@@ -75,7 +75,7 @@ def test_period_prints_the_best_experiments_and_every_baseline():
 
 def test_summary_has_a_table_per_market(evaluated_home, monkeypatch):
     rows = summary_rows(Store(evaluated_home))
-    two = rows.with_columns(source=pl.when(pl.col("policy") == "cv").then(pl.lit("coins")).otherwise("source"))
+    two = rows.with_columns(market=pl.when(pl.col("policy") == "cv").then(pl.lit("coins")).otherwise("market"))
     monkeypatch.setattr("nvtrader_pipelines.service.cli.summary.summary_rows", lambda *_: two)
     console = plain_console(width=200)
     with console.capture() as shown:
