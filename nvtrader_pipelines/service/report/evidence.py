@@ -10,6 +10,7 @@ from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
+from nvtrader_pipelines.service.documents.universes import with_market
 from nvtrader_pipelines.service.report.captions import caption_order, find_caption
 from nvtrader_pipelines.service.report.cell_formats import pluralize, to_words
 from nvtrader_pipelines.service.report.contents import Plot
@@ -28,7 +29,9 @@ class Evidence:
 
     store: Store
     runs: pl.DataFrame  # completed runs, oldest first
-    latest: pl.DataFrame  # newest run of each experiment and market, best rank first: adds label, group and rank
+    latest: (
+        pl.DataFrame
+    )  # newest run of each experiment and market, best rank first: adds market, label, group and rank
     curve: pl.DataFrame  # the Sharpe ratio curve
     validation: pl.DataFrame
     overfitting: pl.DataFrame
@@ -38,7 +41,7 @@ class Evidence:
     def of(cls, store: Store) -> Self:
         """Read the tables that several parts share."""
         runs, curve = walk_forward_runs(store).sort("finished_at", "run_id"), store.tables.read(RATIO_CURVE)
-        latest = runs.group_by("experiment", "source", maintain_order=True).last()
+        latest = with_market(store, runs.group_by("experiment", "source", maintain_order=True).last())
         return cls(
             store,
             runs,

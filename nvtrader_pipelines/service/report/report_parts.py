@@ -67,13 +67,15 @@ def runs_and_markets(evidence: Evidence) -> Part:
 
 def headline(evidence: Evidence) -> Part:
     """Part with each experiment's newest run, deflated for all trials, beside the baselines."""
-    newest = mask_short(evidence.validation).join(evidence.latest.select("run_id", "label", "group"), on="run_id")
+    newest = mask_short(evidence.validation).join(
+        evidence.latest.select("run_id", "market", "label", "group"), on="run_id"
+    )
     newest = newest.filter(pl.col("first_session").is_not_null().any().over("source", "period"))
     grids = [
-        deflated_grid(newest.filter(pl.col("source") == source, pl.col("period") == period), evidence, is_open=i == 0)
-        for source in newest["source"].unique().sort()
+        deflated_grid(newest.filter(pl.col("market") == market, pl.col("period") == period), evidence, is_open=i == 0)
+        for market in newest["market"].unique().sort()
         for i, period in enumerate(
-            sorted(newest.filter(pl.col("source") == source)["period"].unique(), key=period_order)
+            sorted(newest.filter(pl.col("market") == market)["period"].unique(), key=period_order)
         )
     ]
     return Part(
@@ -88,7 +90,7 @@ def headline(evidence: Evidence) -> Part:
 
 
 def deflated_grid(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> Grid:
-    """Grid of deflated information ratios of one source and period, a row per experiment."""
+    """Grid of deflated information ratios of one market and period, a row per experiment."""
     source, period = rows["source"][0], rows["period"][0]
     by_trial: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows.iter_rows(named=True):
@@ -108,7 +110,7 @@ def deflated_grid(rows: pl.DataFrame, evidence: Evidence, *, is_open: bool) -> G
                "deflated", "alpha, beta"]  # fmt: skip
     n_trials, first, last = rows["n_trials"][0], rows["first_session"].min(), rows["last_session"].max()
     known = f"{pluralize(n_trials, 'trial')}{overfitting_note(evidence, source, period)}"
-    title = f"{source}, {to_words(period)} ({first} to {last}): {known}"
+    title = f"{rows['market'][0]}, {to_words(period)} ({first} to {last}): {known}"
     headings, collapsed = group_headings(ranked), collapsed_rows(len(cells))
     return Grid(title, columns, cells, groups=headings, collapsed=collapsed, is_open=is_open)
 
@@ -128,15 +130,15 @@ def overfitting_note(evidence: Evidence, source: str, period: str) -> str:
 
 def account_grids(evidence: Evidence) -> list[Grid]:
     """Grids of policies and baselines by market, period and span of sessions."""
-    runs = evidence.latest.select("run_id", "source", "validation_only", "group")
+    runs = evidence.latest.select("run_id", "market", "validation_only", "group")
     verdicts = mask_short(evidence.store.tables.read(EVALUATIONS)).join(runs, on="run_id")
     shown = verdicts.filter(pl.col("period") != "fold", pl.col("kind") != "policy")
     own = [name for name in shown.columns if name not in {"spec_hash", "run_id", "experiment", "group"}]
     columns = ["account", "net Sharpe [95\u00a0%]", "CAGR", "max drawdown", "turnover/y", "cost/y"]
     grids = []
-    spans = shown.select("source", "period", "first_session", "last_session").drop_nulls().unique().sort(pl.all())
-    for source, period, first, last in sorted(spans.iter_rows(), key=lambda span: (span[0], period_order(span[1]))):
-        found = shown.filter(source=source, period=period, first_session=first, last_session=last)
+    spans = shown.select("market", "period", "first_session", "last_session").drop_nulls().unique().sort(pl.all())
+    for market, period, first, last in sorted(spans.iter_rows(), key=lambda span: (span[0], period_order(span[1]))):
+        found = shown.filter(market=market, period=period, first_session=first, last_session=last)
         named = with_validation_mark(with_distinct_names(found.unique(own, maintain_order=True)))
         is_experiment = pl.col("kind") == "ensemble"
         experiments = best_group_first(named.filter(is_experiment))
@@ -150,7 +152,7 @@ def account_grids(evidence: Evidence) -> list[Grid]:
         n_baselines = len(rows) - len(experiments)
         headings = [*group_headings(experiments), *[""] * n_baselines]
         collapsed = [*collapsed_rows(len(experiments)), *[False] * n_baselines]
-        title = f"Policies and baselines: {source}, {to_words(period)} ({first} to {last})"
+        title = f"Policies and baselines: {market}, {to_words(period)} ({first} to {last})"
         title = "; ".join(filter(None, (title, short_note(rows["n_sessions"]))))
         grids.append(Grid(title, columns, cells, strong, headings, collapsed, is_open=not grids))
     return grids
