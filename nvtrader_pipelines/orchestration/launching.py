@@ -15,6 +15,7 @@ from uuid import uuid4
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.job_states import scheduled_jobs
+from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.home import Home
@@ -28,6 +29,8 @@ FAILURE_REASON = "dagster/failure_reason"  # tag
 INTERRUPTIONS = {"CANCELED", "UNEXPECTED_TERMINATION"}  # status by request, and reason of a failure by a signal alone
 ANSWER_SECONDS = 30.0
 STARTED = "started "  # before the id of the run in the answer of a detached process; else it answers why not
+
+GO_ON_HALTED = {"market", "preferences", "upkeep"}  # jobs that a halt does not end
 
 JOBS = """{ instance { daemonHealth { allDaemonStatuses { required healthy } } }
     repositoriesOrError { ... on PythonError { message } ... on RepositoryConnection { nodes {
@@ -67,9 +70,12 @@ def launch(
         tags: tags of the run, besides those of the job.
 
     Raises:
+        RunHalted: if trading is halted, and the job trains or trades.
         ValueError: if there is no such job or partition, or the configuration is not valid.
         StorageError: if the UI or the process fails, or the settings of a search are not valid.
     """
+    if job not in GO_ON_HALTED:
+        require_no_halt(store.home)
     run_tags = {**(tags or {}), **({PARTITION: partition} if partition else {})}
     url = running_url(store.home.dagster)
     if url:
@@ -90,6 +96,8 @@ def run_now(store: Store, schedule: str) -> tuple[str, ...]:
     schedules = scheduled_jobs(store.home)
     if schedule not in schedules:
         raise ValueError(f"a schedule must be one of {', '.join(schedules)}, but is {schedule!r}; name one")
+    if schedules[schedule] not in GO_ON_HALTED:
+        require_no_halt(store.home)
     return _launch_detached(store.home, {"schedule": schedule})
 
 

@@ -37,7 +37,14 @@ from nvtrader_pipelines.research.model_turns import ModelTurns
 from nvtrader_pipelines.research.proposers import LlmProposer, SpaceExhausted
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
 from nvtrader_pipelines.research.session_report import session_report, write_report
-from nvtrader_pipelines.research.session_spec import BASE_SEEDS, FIRST_SEED, FRESH_SEEDS, is_random
+from nvtrader_pipelines.research.session_spec import (
+    BASE_SEEDS,
+    FIRST_SEED,
+    FRESH_SEEDS,
+    MAX_WORKERS,
+    is_random,
+    require_workers,
+)
 from nvtrader_pipelines.research.session_store import (
     before_seal,
     earlier_configurations,
@@ -103,12 +110,12 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
 
     Raises:
         StorageError: if there is no such session, another process runs it, or its files or the gate's are unusable.
-        ValueError: if there is less than one worker, or the market before the seal or the code has changed since it
-            began.
+        ValueError: if there are no workers or more than cores, or the market before the seal or the code has changed
+            since it began.
         RunHalted: if the kill switch is engaged.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"a session needs at least one worker, but workers is {workers}; raise it, or leave it out")
+    if workers is not None:
+        require_workers(workers)
     folder = SessionFolder.of(store.home, session_id)
     read_session(folder)  # fails before the lock makes a folder
     read_gate(store.home)  # fails before the search
@@ -119,7 +126,7 @@ def run_session(store: Store, session_id: str, workers: int | None = None) -> Ge
         search = recorded if is_closed(recorded.lines) else Search(store, recorded)
         try:
             if isinstance(search, Search):
-                yield from search.run(workers or search.session.spec.workers)
+                yield from search.run(workers or min(search.session.spec.workers, MAX_WORKERS))
             if is_closed(search.lines):
                 hand_over(store, search.session, search.lines)
         finally:

@@ -1,6 +1,7 @@
 """Settings of a search session, and the windows that it trains, validates and seals."""
 
 import itertools
+import os
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Self
@@ -27,6 +28,23 @@ BASE_SEEDS = (0, 1, 2, 3, 4)  # of the base, and of both sides at a look
 FIRST_SEED = 5  # of every trial
 FRESH_SEEDS = (6, 7)  # of a rerun
 MIN_PRUNED_FOLDS = 6  # a sign test over five scores can be significant at the earliest
+MAX_TRIALS = 10**6  # of a session
+Trials = Annotated[PositiveInt, Field(le=MAX_TRIALS)]
+MAX_WORKERS = max(2, os.cpu_count() or 1)  # cores of this machine; 2 is the default
+
+
+def require_workers(workers: int) -> int:
+    """Return a number of workers, or raise.
+
+    Raises:
+        ValueError: if there are none, or more than cores.
+    """
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ValueError(
+            f"a session needs 1 to {MAX_WORKERS} workers, as this machine has cores, but workers is {workers}; change "
+            "it, or leave it out"
+        )
+    return workers
 
 
 class SessionSpec(Component):
@@ -38,7 +56,7 @@ class SessionSpec(Component):
     bounds: dict[str, KnobBounds] | None = None  # by dotted path; null: the knobs of the mode
     proposer: Proposer = OptunaProposer()
     max_seconds: PositiveFloat | None = None  # after which no trial begins; null: no limit
-    budget: PositiveInt | None = Field(  # trials; known ones do not count; null: no limit
+    budget: Trials | None = Field(  # known ones do not count; null: no limit
         default_factory=lambda fields: None if fields.get("max_seconds") else BUDGET
     )
     seed: Seed = 1  # of the proposals; trainings have the same seeds in every session

@@ -21,7 +21,14 @@ from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAlloc
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
-from nvtrader_pipelines.research.session_spec import BASE_SEEDS, SearchWindows, Session, SessionSpec, default_windows
+from nvtrader_pipelines.research.session_spec import (
+    BASE_SEEDS,
+    SearchWindows,
+    Session,
+    SessionSpec,
+    default_windows,
+    require_workers,
+)
 from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment, configuration_hash, deciding_parts
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
@@ -109,6 +116,7 @@ def plan_session(store: Store, base: ExperimentSpec, session_id: str | None = No
     content = {"base": base.model_dump(mode="json"), "validation_from": validation_from, "sealed_from": sealed_from}
     given = {name: value for name, value in options.items() if value is not None}
     spec = validate_document({**content, **given}, SessionSpec, "the options are not valid")
+    require_workers(spec.workers)
     windows = spec.windows(panel)
     space = spec.space()
     spec.proposer.start(space.knobs, spec.seed)

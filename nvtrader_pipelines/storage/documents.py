@@ -194,7 +194,7 @@ def _describe(error: Exception) -> str:
         case RecursionError():
             return "it is nested too deeply"
         case _:
-            return "a value does not fit its tag, such as !!int; remove the tag"
+            return "a value does not fit its tag, such as !!int, or is a number of over 4,300 digits; mend it"
 
 
 def _describe_content(content: object) -> str:

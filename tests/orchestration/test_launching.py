@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from uuid import uuid4
 from zoneinfo import ZoneInfo
@@ -23,9 +24,12 @@ from nvtrader_pipelines.orchestration.launching import RunningUi, launch, run_no
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
+from nvtrader_pipelines.runs.interruptions import RunHalted
+from nvtrader_pipelines.service.api.problems import status_of
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.research_files import session_folders
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, small_home
@@ -159,6 +163,18 @@ def test_launch_in_a_ui_that_does_not_answer_or_has_no_healthy_daemon_is_refused
     ui._opener = SimpleNamespace(open=lambda *_, **__: io.BytesIO(json.dumps({"data": data}).encode()))
     with pytest.raises(StorageError, match="daemon"):
         ui.launch(store, "market", {}, {})
+
+
+@pytest.mark.parametrize("job", ["experiment", "replay", "autoresearch", "rebalance"])
+def test_launch_while_trading_is_halted_is_refused(store, job):
+    switch = FileKillSwitch(store.home)
+    switch.write(Halt(by="ann", reason="a drill", at=datetime.now(UTC)))
+    with pytest.raises(RunHalted, match="a drill"):
+        launch(store, job)
+    with pytest.raises(RunHalted, match="a drill"):
+        run_now(store, "weekly_retrain")
+    switch.path.unlink()
+    assert status_of(RunHalted()) == 409
 
 
 def test_run_now_of_an_unknown_schedule_is_refused(store):

@@ -5,10 +5,10 @@ Any page in a browser can send requests to this machine, so a write needs the to
 
 import hmac
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -18,6 +18,7 @@ from nvtrader_pipelines.service.api.problems import problem_response
 
 LOG = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 READS = {"GET", "HEAD"}
 COSTLY = ("/report", "/api/continuous-rl/")  # reads that take seconds or stay open
 FOREIGN = "the request must come from the page of this service, but another page sent it"
@@ -69,9 +70,12 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer why not."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await receive()  # the request to open one
+            await problem_response(404, "the service has no WebSockets; open its page")(scope, receive, send)
             return
         sender = _Sender(send)
         try:
@@ -96,7 +100,7 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
     """Status and reason for which a request is refused; 0 if it is not."""
     headers, is_read = Headers(scope=scope), scope["method"] in READS
     hosts = headers.getlist("host")
-    if len(hosts) != 1 or (access.is_loopback and _host_name(hosts[0]) not in LOOPBACK):
+    if len(hosts) != 1 or (access.is_loopback and not OWN_HOST.fullmatch(hosts[0])):
         return 421, "the host must be 127.0.0.1 or localhost; open the link that `nvtrader serve` prints"
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or int(length) > max_body(scope):
@@ -114,14 +118,6 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
     if not is_own or headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
         return 403, FOREIGN
     return 0, ""
-
-
-def _host_name(host: str) -> str:
-    """Name without port; empty if it is malformed."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _cookies(headers: Headers) -> Mapping[str, str]:

@@ -11,6 +11,8 @@ from nvtrader_pipelines.service.api.problems import Conflict, NotFound, not_foun
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import lock_path
 
 
 class Launched(Document):
@@ -53,8 +55,9 @@ def register(shared: Context, spec: ExperimentSpec) -> bool:
     Raises:
         Conflict: if the market cannot run it.
     """
-    is_new = spec.partition_key not in set(shared.store.ledger.versions()["partition_key"])
-    problem = register_experiments(shared.store, [spec]).problems.get(spec.name)
+    with file_lock(lock_path(shared.home, "registration")):  # of equal ones posted at once, one is new
+        is_new = spec.partition_key not in set(shared.store.ledger.versions()["partition_key"])
+        problem = register_experiments(shared.store, [spec]).problems.get(spec.name)
     if problem is not None:
         raise Conflict(problem)
     return is_new

@@ -4,9 +4,10 @@ import errno
 import json
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,12 +18,17 @@ from starlette.responses import Response
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
 DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 DATABASE_FAULTS = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
+UNPARSED = "the body must be JSON, with numbers of at most 4,300 digits, but cannot be parsed; send it again"
+WHOLE = "must be a whole number of at most 18 digits 0 to 9"
+RULES = {"int_parsing": WHOLE, "int_parsing_size": WHOLE}
+MAX_SHOWN = 60  # characters of a value
 LOG = logging.getLogger(__name__)
 
 
@@ -87,7 +93,7 @@ def status_of(error: Exception) -> int:
             return 503
         case NotFound():
             return 404
-        case Conflict() | AccountInUse() | ExecutionError():
+        case Conflict() | AccountInUse() | ExecutionError() | RunHalted():
             return 409
         case DamagedFileError() | UnavailableError():
             return 503
@@ -109,6 +115,14 @@ def _explain_body(request: Request, error: RequestValidationError) -> str:
     return ""
 
 
+def _explain_parameter(fault: Mapping[str, Any]) -> str:
+    """Explain a value of the address or a header that is not valid."""
+    place, kind, value = ".".join(map(str, fault["loc"])), fault["type"], repr(fault["input"])
+    rule = f"must match {fault['ctx']['pattern']}" if kind == "string_pattern_mismatch" else RULES.get(kind)
+    shown = value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}… of {len(value)} characters"
+    return f"{place}: found {shown}, but {rule}" if rule else f"{place}: {fault['msg']}"
+
+
 def handle_problems(app: FastAPI) -> None:
     """Let an application answer with problem documents."""
 
@@ -121,14 +135,15 @@ def handle_problems(app: FastAPI) -> None:
 
     def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        sentences = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        sentences = map(_explain_parameter, error.errors())
         return problem_response(422, _explain_body(request, error) or "; ".join(sentences))
 
     def http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return problem_response(error.status_code, str(error.detail), dict(error.headers or {}))
+        detail = UNPARSED if error.status_code == 400 else str(error.detail)  # FastAPI's only one
+        return problem_response(error.status_code, detail, dict(error.headers or {}))
 
-    for kind in (NotFound, Conflict, StorageError, ValueError):
+    for kind in (NotFound, Conflict, RunHalted, StorageError, ValueError):
         app.add_exception_handler(kind, refuse)
     app.add_exception_handler(OSError, fail)
     app.add_exception_handler(RequestValidationError, invalid)

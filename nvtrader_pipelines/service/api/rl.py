@@ -13,7 +13,7 @@ from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.desk import KillSwitchState, Reason, engage
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register, require_plan
-from nvtrader_pipelines.service.api.problems import NotFound, not_found
+from nvtrader_pipelines.service.api.problems import UNPARSED, NotFound, not_found
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
 from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.run_facts import (
@@ -89,6 +89,9 @@ def parse_spec(body: bytes, *, is_json: bool) -> dict[str, Any]:
             json.loads(body)  # YAML allows more
         except RecursionError as error:
             raise ValueError("the body must be JSON of few levels, but has too many") from error
+        except ValueError as error:
+            is_number = not isinstance(error, json.JSONDecodeError)  # Python's limit on their digits
+            raise ValueError(UNPARSED if is_number else f"the body is not valid JSON: {error}") from error
     return parse_document(body, "the body")
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import read_session, request_stop
-from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
+from nvtrader_pipelines.research.session_spec import BUDGET, GOAL, MAX_TRIALS, MAX_WORKERS
 from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.service.api.body import Body, Symbols, Text
 from nvtrader_pipelines.service.api.chart_reading import ChartReading, ChartRequest, read_chart
@@ -35,11 +35,11 @@ class SearchRequest(Body):
 
     goal: Text = GOAL  # one line in your words, kept in the journal
     symbols: Symbols = ()  # none: all of the source
-    budget: Annotated[int, Field(ge=1, le=10**6)] = BUDGET  # trials
+    budget: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = BUDGET  # trials
     total_timesteps: Annotated[int, Field(ge=1, le=10**9)] = TIMESTEPS  # of a trial; cufolio_only does not train
     eval_mode: SearchMode = SearchMode.PPO_ONLY  # groups of knobs to vary
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1  # of the proposals
-    workers: Annotated[int, Field(ge=1, le=64)] = 2  # processes
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 2  # processes
     source: Annotated[str, Field(max_length=32)] = "sample"  # as data/market.yaml names it
 
 

@@ -1,15 +1,44 @@
 """Web server of the service, which ends at once when it is asked to."""
 
+from asyncio import TimerHandle, Transport
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.service.api.guard import Access, Guard
 from nvtrader_pipelines.storage.store import Store
 
-KEEP_ALIVE_SECONDS = 5
+HEADER_SECONDS = 10.0  # for all headers of a request
+
+
+class PromptRequests(HttpToolsProtocol):
+    """Connection that is closed if the headers of a request are not all there in time; uvicorn waits for ever."""
+
+    _deadline: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEADER_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the wait once a request is whole, and begin another with the first bytes of the next one."""
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before and self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+        elif self._deadline is None and self.cycle is before and self.cycle.response_complete:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the wait."""
+        if self._deadline:
+            self._deadline.cancel()
+        super().connection_lost(exc)
 
 
 class Server(uvicorn.Server):
@@ -45,7 +74,13 @@ def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -
     """
     app = create_app(store, access, by)
     config = uvicorn.Config(
-        Guard(app, access), access.host, access.port, log_level="warning", access_log=False, server_header=False
+        Guard(app, access),
+        access.host,
+        access.port,
+        http=PromptRequests,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
     )
 
     def end_streams() -> None:

@@ -129,7 +129,7 @@ def parse_weights(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         symbol, _, weight = text.partition("=")
         try:
-            number = float(weight)
+            number = float(weight if weight.isascii() else "")  # other digits are numbers to Python
         except ValueError as error:
             raise ValueError(
                 f"an edited weight must be a symbol and a fraction of equity, such as AAPL=0.1, but is {text!r}"

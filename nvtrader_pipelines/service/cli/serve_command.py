@@ -41,6 +41,8 @@ def serve(
     from nvtrader_pipelines.service.api.guard import Access
     from nvtrader_pipelines.service.api.server import serve as serve_home
 
+    if not host.strip():
+        raise ValueError("the host must be an address of this machine, such as 127.0.0.1, but is empty; name one")
     store = open_store()
     access = Access(host, port, os.environ.get(TOKEN) or secrets.token_urlsafe(32))
 

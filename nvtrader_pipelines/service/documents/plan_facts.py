@@ -79,7 +79,7 @@ def find_plan(store: Store, text: str) -> PlanRecord:
         ValueError: if no plan or several plans match.
     """
     records = plan_records(store.audit.events())
-    plan_ids = [plan_id for plan_id in records if plan_id.startswith(text)]
+    plan_ids = [plan_id for plan_id in records if text and plan_id.startswith(text)]
     if len(plan_ids) == 1:
         return records[plan_ids[0]]
     if not plan_ids:

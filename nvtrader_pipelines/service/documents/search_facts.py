@@ -148,7 +148,7 @@ def find_session(home: Home, text: str | None = None) -> SessionFolder:
     if text is None:
         return next((folder for folder in reversed(folders) if folder.is_running), folders[-1])
     ids = [folder.session_id for folder in folders]
-    found = [folder for folder in folders if folder.session_id.startswith(text)]
+    found = [folder for folder in folders if text and folder.session_id.startswith(text)]
     exact = [folder for folder in found if folder.session_id == text]
     if len(found) == 1 or exact:
         return (exact or found)[0]

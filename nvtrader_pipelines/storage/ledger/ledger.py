@@ -280,7 +280,7 @@ class Ledger:
         Raises:
             StorageError: if no run or several runs match.
         """
-        found = self._read_runs(RUNS.c.run_id.startswith(prefix, autoescape=True))
+        found = self._read_runs(RUNS.c.run_id.startswith(prefix, autoescape=True)) if prefix else []
         if not found:
             raise StorageError(f"no run's id begins with {prefix!r}; `nvtrader runs` lists them")
         if len(found) > 1:

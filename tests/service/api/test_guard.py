@@ -5,7 +5,7 @@ import json
 import pytest
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
-from starlette.testclient import TestClient
+from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from nvtrader_pipelines.service.api.guard import LARGER_BODIES, MAX_BODY, Access, Guard
 from tests.service.api.conftest import AUTHORIZED, TOKEN
@@ -79,10 +79,22 @@ def test_any_method_but_a_read_without_token_is_401(method):
         ("127.0.0.1@evil.test", 421),
         ("", 421),
         ("[::1", 421),
+        ("[::1]evil", 421),
+        ("[::1]:80evil", 421),
+        ("127.0.0.1evil", 421),
+        ("localhost:", 421),
+        ("evil@localhost", 421),
+        ("127.0.0.1:٨٠", 421),
     ],
 )
 def test_read_of_another_host_is_421(host, status):
-    assert guarded().get("/", headers={"host": host}).status_code == status
+    assert guarded().get("/", headers={"host": host.encode()}).status_code == status
+
+
+def test_websocket_upgrade_is_answered_404():
+    with pytest.raises(WebSocketDenialResponse) as denial, guarded().websocket_connect("/"):
+        pass
+    assert denial.value.status_code == 404
 
 
 def test_read_bound_elsewhere_needs_the_token():

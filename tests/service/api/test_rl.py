@@ -1,10 +1,12 @@
 """Routes of experiments, runs and components."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
 
+from nvtrader_pipelines.service.api.problems import UNPARSED, WHOLE
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from tests.homes import EXPERIMENT, copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
@@ -51,6 +53,28 @@ def test_experiment_is_registered_once_per_content(built_home, tmp_path):
     wrong = client.post("/rl/experiments", json={**spec, "agent": {"kind": "none"}}, headers=AUTHORIZED)
     assert wrong.status_code == 422
     assert "none" in wrong.json()["detail"]
+
+
+def test_experiment_posted_three_times_at_once_is_new_once(built_home, tmp_path):
+    client = client_of(copy_home(built_home, tmp_path / "home"))
+    spec = {**EXPERIMENT, "name": "posted", "seeds": [9, 10, 11]}
+    with ThreadPoolExecutor(3) as pool:
+        posts = [pool.submit(client.post, "/rl/experiments", json=spec, headers=AUTHORIZED) for _ in range(3)]
+        answers = [post.result() for post in posts]
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 201]
+    assert sum(answer.json()["created"] for answer in answers) == 1
+
+
+def test_number_of_5000_digits_is_refused_in_words(client):
+    digits = "9" * 5000
+    headers = {**AUTHORIZED, "content-type": "application/json"}
+    posted = client.post("/rl/experiments", content=f'{{"seeds": [{digits}]}}', headers=headers)
+    started = client.post("/api/nemorl-autoresearch/start", content=f'{{"workers": {digits}}}', headers=headers)
+    listed = client.get(f"/rl/runs/x/equity?limit={digits}")
+    assert [each.status_code for each in (posted, started, listed)] == [422, 400, 422]
+    assert posted.json()["detail"] == started.json()["detail"] == UNPARSED
+    assert WHOLE in listed.json()["detail"]
+    assert len(listed.json()["detail"]) < 200
 
 
 def test_experiment_as_yaml_is_the_same_version(built_home, tmp_path):

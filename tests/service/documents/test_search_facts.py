@@ -4,6 +4,7 @@ from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.sentences import format_progress
 from nvtrader_pipelines.research.session_tables import session_row
 from nvtrader_pipelines.research.verdict import Standing
+from nvtrader_pipelines.service.documents.plan_facts import find_plan
 from nvtrader_pipelines.service.documents.search_facts import (
     find_session,
     journal_rows,
@@ -65,6 +66,14 @@ def test_list_names_the_problem_of_a_damaged_session(home, folders):
 @pytest.mark.parametrize(("text", "session_id"), [("aa1", "aa1"), ("b", "b"), (None, "b")])
 def test_session_is_found_by_prefix_or_is_the_last(home, folders, text, session_id):
     assert find_session(home, text).session_id == session_id
+
+
+def test_empty_id_finds_nothing_even_where_there_is_one(home, store):
+    write_session(home, a_session("one"), a_journal(2).lines)
+    with pytest.raises(StorageError, match="no session's id begins with ''"):
+        find_session(home, "")
+    with pytest.raises(ValueError, match="no plan's id begins with ''"):
+        find_plan(store, "")
 
 
 def test_running_session_is_found_before_the_last_one(home, folders):

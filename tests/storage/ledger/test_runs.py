@@ -112,7 +112,7 @@ def test_run_is_found_by_a_unique_prefix_of_its_id(ledger):
     assert ledger.find_run("10_").run_id == "10_0"
     with pytest.raises(StorageError, match=r"2 runs begin with '00' \(00aa, 00bb\); give more of the id"):
         ledger.find_run("00")
-    for stranger in ("ff", "%", "_0"):
+    for stranger in ("ff", "%", "_0", ""):
         with pytest.raises(StorageError, match="no run's id begins with"):
             ledger.find_run(stranger)
 
