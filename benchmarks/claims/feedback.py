@@ -1,5 +1,6 @@
-"""Ten thousand decisions from their file into the tables of decisions and outcomes."""
+"""Ten thousand decisions from the audit into the tables of decisions and outcomes."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from statistics import median
 from time import perf_counter
@@ -10,11 +11,13 @@ from benchmarks.claim import Goal, report
 from benchmarks.storage_rows import scratch_store
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.decision_rows import extract_decisions
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
+from nvtrader_pipelines.execution.decisions import EDITED
+from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.preferences.decisions import HORIZON, DecisionRow, ProposedOrder
+from nvtrader_pipelines.preferences.decisions import HORIZON
 from nvtrader_pipelines.service.python_api import Pipeline
-from nvtrader_pipelines.storage.decision_file import append_missing
 from nvtrader_pipelines.storage.store import Store
 
 N_DECISIONS = 10_000
@@ -24,13 +27,12 @@ KINDS = ("approved", "edited", "rejected", "overridden", "skipped")
 
 
 def main() -> None:
-    """Write the decisions to the file of a home with the sample market, then refresh both tables in every round."""
+    """Write the decisions to the audit of a home with the sample market, then refresh both tables in every round."""
     with scratch_store() as (_, store):
         Pipeline.create(store.home.root).ingest(quiet=True)
         spec = ExperimentSpec(name="feedback")
         store.ledger.register(spec)
-        rows = _decisions(store.panels.read(spec.market), spec)
-        append_missing(store.home, lambda _: rows)
+        store.audit.append(list(_events(store.panels.read(spec.market), spec)))
         rounds = [_refresh(store) for _ in range(N_ROUNDS + 1)]
     extracted, judged = zip(*rounds[1:], strict=True)
     report(
@@ -39,7 +41,7 @@ def main() -> None:
         "s",
         Goal(value_at_most=5.0),
         note=f"wall clock of {N_DECISIONS:,} decisions of {N_NAMES} names and cash on the sample market, median of "
-        f"{N_ROUNDS}, from rebalance_decisions.jsonl into preferences.decisions {median(extracted):.2f} s, and their "
+        f"{N_ROUNDS}, from the audit into preferences.decisions {median(extracted):.2f} s, and their "
         f"outcomes computed and written to preferences.outcomes {median(judged):.2f} s; the first in a process took "
         f"{rounds[0][0]:.2f} and {rounds[0][1]:.2f} s",
     )
@@ -56,45 +58,48 @@ def _refresh(store: Store) -> tuple[float, float]:
     return extracted - start, written - extracted
 
 
-def _decisions(panel: MarketPanel, spec: ExperimentSpec) -> list[DecisionRow]:
-    """Decisions of random weights at random sessions with all names and a known outcome."""
+def _events(panel: MarketPanel, spec: ExperimentSpec) -> Iterator[AuditEvent]:
+    """Plans of random weights at random sessions with all names and a known outcome, and a decision on each."""
     draw = np.random.default_rng(0)
-    symbols = (*panel.symbols, "cash")
+    symbols, at = (*panel.symbols, "cash"), datetime(2024, 1, 2, tzinfo=UTC)
     sessions = panel.sessions[panel.eligible.all(axis=1)].tolist()[:-HORIZON]
-    rows = []
     for n in range(N_DECISIONS):
-        held, proposed, edited = draw.dirichlet(np.ones(len(symbols)), 3)
-        kind = KINDS[n % len(KINDS)]
-        chosen = {"approved": proposed, "edited": edited, "rejected": held, "overridden": held}.get(kind)
-        changes = zip(panel.symbols, (proposed - held)[:-1].tolist(), strict=True)
-        rows.append(
-            DecisionRow(
-                decision_id=f"{n:016x}",
-                plan_id=f"{n:016x}",
-                parent_id=f"{N_DECISIONS + n:016x}" if kind == "edited" else None,
-                account="paper",
-                session=sessions[draw.integers(len(sessions))],
-                by="ann",
-                at=datetime(2024, 1, 2, tzinfo=UTC),
-                decision=kind,
-                reason="too much of one sector",
-                symbols=symbols,
-                held_weights=held.tolist(),
-                proposed_weights=proposed.tolist(),
-                chosen_weights=None if chosen is None else chosen.tolist(),
-                orders=tuple(
-                    ProposedOrder(symbol=name, side="buy" if change > 0 else "sell", change=change, amount=1e5 * change)
-                    for name, change in changes
-                ),
-                policy="ppo",
-                run_id="0" * 16,
-                partition_key=spec.partition_key,
-                observation_hash=1,
-                snapshot_ids={"gold.returns": 1},
-                outcome_known=False,
-            )
+        held, proposed, edited = draw.dirichlet(np.ones(len(symbols)), 3).tolist()
+        plan = RebalancePlan(
+            plan_id=f"{n:016x}",
+            account="paper",
+            session=sessions[draw.integers(len(sessions))],
+            policy="ppo",
+            run_id="0" * 16,
+            partition_key=spec.partition_key,
+            spec_hash="0" * 64,
+            fold=1,
+            seeds=(0,),
+            snapshot_ids={"gold.returns": 1},
+            symbols=symbols,
+            held=held,
+            stages=(Stage(name="policy", weights=proposed),),
+            truncated=False,
+            observation_hash=1,
         )
-    return rows
+        own = plan.model_copy(
+            update={
+                "plan_id": f"{N_DECISIONS + n:016x}",
+                "parent_id": plan.plan_id,
+                "stages": (Stage(name="edited", weights=edited),),
+            }
+        )
+        kind = KINDS[n % len(KINDS)]
+        detail = {"account_value": 1e5} | ({EDITED: own.plan_id} if kind == "edited" else {})
+        about = EventDetails(reason="too much of one sector", detail=detail)
+        yield _constructed(plan, at)
+        yield plan_event("overridden" if kind == "edited" else kind, plan, at, "ann", about)
+        if kind == "edited":
+            yield _constructed(own, at)
+
+
+def _constructed(plan: RebalancePlan, at: datetime) -> AuditEvent:
+    return plan_event("constructed", plan, at, "trader", EventDetails(detail={"plan": plan.model_dump(mode="json")}))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.desk.decision_outcomes import open_market
+from nvtrader_pipelines.desk.decision_rows import audited_decisions
 from nvtrader_pipelines.envs.accounts import environment_legs
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import proposing_policy
@@ -30,7 +31,6 @@ from nvtrader_pipelines.preferences.pairs import counterfactual_pairs, person_pa
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.run_tables import read_run, replace_run
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.decision_file import read_decisions
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES, PREFERENCE_PAIRS
@@ -108,8 +108,9 @@ def _rules(plan: RunPlan) -> list[Baseline]:
 def _people_pairs(store: Store, run: SealedRun) -> pl.DataFrame:
     """Pairs of decisions on plans of the experiment that judge and whose outcome counts."""
     counted = set(store.tables.read(OUTCOMES, columns=["decision_id", "weight"]).filter(weight=1.0)["decision_id"])
-    decided, _ = read_decisions(store.home)
-    rows = [row for row in decided if row.decision_id in counted and row.partition_key == run.partition_key]
+    rows = [
+        row for row in audited_decisions(store) if row.decision_id in counted and row.partition_key == run.partition_key
+    ]
     frames = [pl.DataFrame(schema=PREFERENCE_PAIR)]
     for account in Counter(row.account for row in rows):
         market = open_market(store, run.partition_key, account)

@@ -253,7 +253,7 @@ def policy_digest(context: dg.AssetCheckExecutionContext, store: dg.ResourcePara
 
 @dg.asset_check(
     asset=asset_key(DECISIONS),
-    description="Every line of data/audit/rebalance_decisions.jsonl is a decision.",
+    description="Every line of data/audit/rebalance_decisions.jsonl is a decision of the audit.",
 )
 def no_refused_decisions(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     """Warn of lines that were set aside; the others are in the table."""

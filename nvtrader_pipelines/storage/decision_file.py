@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from nvtrader_pipelines.storage.home import Home
 _WHOLE = re.compile(  # line of this version, written to its end
     rb'^\{"schema_version":\d+,"decision_id":"([0-9a-f]{16})".*"outcome_known":(?:true|false)\}$', re.MULTILINE
 )
+MAX_SHOWN = 60  # characters of a value that differs
 
 
 @dataclass(frozen=True)
 class RefusedLine:
-    """Line of the file that is no decision."""
+    """Line of the file that is no decision of the audit."""
 
     line: int  # from 1
     reason: str
@@ -48,7 +49,7 @@ def append_missing(home: Home, missing_rows: Callable[[set[str]], Sequence[Decis
             if rows:
                 is_torn = not content.endswith(b"\n") and bool(content)
                 with path.open("ab") as file:
-                    file.write(b"\n" * is_torn + b"".join(row.model_dump_json().encode() + b"\n" for row in rows))
+                    file.write(b"\n" * is_torn + b"".join(line + b"\n" for line in format_lines(rows)))
                     file.flush()
                     os.fsync(file.fileno())
     except OSError as error:
@@ -56,28 +57,59 @@ def append_missing(home: Home, missing_rows: Callable[[set[str]], Sequence[Decis
     return len(rows)
 
 
-def read_decisions(home: Home) -> tuple[list[DecisionRow], list[RefusedLine]]:
-    """Read the decisions in the sequence they were made, and the lines that are none, with the reason.
+def format_lines(rows: Sequence[DecisionRow]) -> dict[bytes, DecisionRow]:
+    """Lines of the file without their ends, with the rows that they hold."""
+    return {row.model_dump_json().encode(): row for row in rows}
 
-    A line is refused if it is torn or otherwise invalid, has another schema version, or repeats a decision.
+
+def compare_lines(home: Home, audited: Mapping[bytes, DecisionRow]) -> tuple[set[str], list[RefusedLine]]:
+    """Compare the file with the lines of the audit's decisions: ids of equal ones, and other lines with the reason.
+
+    A line is refused if it is torn or otherwise invalid, has another schema version, differs from the audit, or repeats
+    a decision.
 
     Raises:
         StorageError: if the file cannot be read.
     """
-    rows: dict[str, DecisionRow] = {}
+    intact: set[str] = set()
     refused: list[RefusedLine] = []
     lines = read_regular_file(decision_path(home)).removesuffix(b"\n").split(b"\n")
     for number, line in enumerate(lines if lines != [b""] else [], start=1):
-        try:
-            row = DecisionRow.model_validate_json(line)
-        except ValidationError as error:
-            refused.append(RefusedLine(number, _describe(line, error), line.decode("utf-8", "backslashreplace")))
-            continue
-        if row.decision_id in rows:
-            reason = f"the decision {row.decision_id} is in an earlier line"
-            refused.append(RefusedLine(number, reason, line.decode()))
-        rows.setdefault(row.decision_id, row)
-    return list(rows.values()), refused
+        decision, reason = (audited[line].decision_id, "") if line in audited else _match(line, audited)
+        if not reason and decision in intact:
+            reason = f"the decision {decision} is in an earlier line"
+        if reason:
+            refused.append(RefusedLine(number, reason, line.decode("utf-8", "backslashreplace")))
+        else:
+            intact.add(decision)
+    return intact, refused
+
+
+def _match(line: bytes, audited: Mapping[bytes, DecisionRow]) -> tuple[str, str]:
+    """Id of a line's decision, and how it differs from the audit's; the second is empty if it does not."""
+    try:
+        row = DecisionRow.model_validate_json(line)
+    except ValidationError as error:
+        return "", _describe(line, error)
+    same = (other for other in audited.values() if other.decision_id == row.decision_id)
+    return row.decision_id, _difference(row, next(same, None))
+
+
+def _difference(row: DecisionRow, audited: DecisionRow | None) -> str:
+    """Describe how a decision differs from the audit's; empty if it does not."""
+    if audited is None:
+        return f"the audit has no decision {row.decision_id}"
+    pairs = ((name, getattr(row, name), getattr(audited, name)) for name in DecisionRow.model_fields)
+    return "; ".join(
+        f"{name} must be {_shorten(expected)} as in the audit, but is {_shorten(value)}"
+        for name, value, expected in pairs
+        if value != expected
+    )
+
+
+def _shorten(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _describe(line: bytes, error: ValidationError) -> str:

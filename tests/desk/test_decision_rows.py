@@ -3,10 +3,11 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk.decision_rows import decision_row, extract_decisions, write_decisions
+from nvtrader_pipelines.desk.decision_rows import audited_decisions, decision_row, extract_decisions, write_decisions
 from nvtrader_pipelines.desk.desk import act_on_account
 from nvtrader_pipelines.execution.decisions import EDITED
-from nvtrader_pipelines.storage.decision_file import decision_path, read_decisions
+from nvtrader_pipelines.service.cli.doctor import check_decisions
+from nvtrader_pipelines.storage.decision_file import decision_path
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
 from tests.desk.desks import DESKS, desk, trade
 from tests.execution.plans import HELD, a_plan, decided
@@ -60,7 +61,7 @@ def test_decisions_reach_file_and_table_once_and_in_order(home):
     override = act_on_account(home, "paper", "ann", lambda one: one.override(first, "ann", "too much", {"AAA": 0.1}))
     DESKS.clear()
     act_on_account(home, "paper", "bob", lambda one: one.approve(waiting(home), "bob"))
-    rows, refused = read_decisions(home.home)
+    rows, refused = extract_decisions(home)
     assert [row.decision for row in rows] == ["skipped", "edited", "approved"]
     assert [row.plan_id for row in rows] == [first, *[override.detail[EDITED]] * 2]
     assert {row.parent_id for row in rows[1:]} == {first}
@@ -85,14 +86,31 @@ def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [b'"decision":"refected"', b'"decision":' + b"[" * 100_000], ids=["word", "nested"])
-def test_decision_in_a_damaged_line_is_written_again(home, damage):
+@pytest.mark.parametrize(
+    ("text", "altered"),
+    [
+        (b'"decision":"rejected"', b'"decision":"refected"'),
+        (b'"decision":"rejected"', b'"decision":' + b"[" * 100_000),
+        (b'"outcome_known":true', b'"outcome_known":false'),
+        (b'"reason":"no"', b'"reason":"yes"'),
+        (b'"proposed_weights":[0.', b'"proposed_weights":[0.9'),
+        (b'"decision_id":"', b'"decision_id":"f'),
+    ],
+    ids=["word", "nested", "outcome", "reason", "weights", "id"],
+)
+def test_altered_line_does_not_beat_the_audit_and_doctor_names_it(home, text, altered):
     desk(home).reject(waiting(home), "ann", "no")
     write_decisions(home)
     path = decision_path(home.home)
-    path.write_bytes(path.read_bytes().replace(b'"decision":"rejected"', damage))
+    path.write_bytes(path.read_bytes().replace(text, altered))
+    assert check_decisions(home)[0].result.startswith("line 1 of ")
+    written = path.read_bytes()
     ((row,), (refused,)) = extract_decisions(home)
-    assert (row.decision, refused.line) == ("rejected", 1)
+    assert (row, refused.line, row.outcome_known) == (audited_decisions(home)[0], 1, True)
+    assert home.tables.read(DECISIONS)["reason"].to_list() == ["no"]
+    assert extract_decisions(home) == ([row], [refused])
+    path.write_bytes(path.read_bytes().removeprefix(written))
+    assert check_decisions(home)[0].problem == ""
 
 
 @pytest.mark.slow
@@ -104,8 +122,8 @@ def test_decisions_before_a_reset_stay(home):
     assert waiting(home) == before  # the same plan, of an account opened anew
     desk(home).override(before, "ann", "too much", {"AAA": 0.1})
     write_decisions(home)
-    rows, _ = read_decisions(home.home)
-    assert [row.decision for row in rows] == ["rejected", "edited"]
+    rows, refused = extract_decisions(home)
+    assert ([row.decision for row in rows], refused) == (["rejected", "edited"], [])
     assert rows[1].parent_id == rows[0].plan_id == before
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from nvtrader_pipelines.desk import preference_training
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
+from nvtrader_pipelines.desk.decision_rows import audited_decisions
 from nvtrader_pipelines.desk.preference_check import _notes, check_tuning
 from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
 from nvtrader_pipelines.desk.preference_training import is_tunable, tune_run, tuning_experiment, tuning_obstacle
@@ -25,14 +26,13 @@ from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
 from nvtrader_pipelines.runs.preference_tuning import read_tuning, trained_pairs
 from nvtrader_pipelines.runs.run_tables import read_run
 from nvtrader_pipelines.runs.train_walk_judge import train_run
-from nvtrader_pipelines.storage.decision_file import append_missing
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import pair_path, read_pairs, write_pairs
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DPO_CHECKS, DPO_EPOCHS, PREFERENCE_PAIRS
 from tests.desk.desks import days_of, evening, trade
-from tests.preferences.sample_decisions import a_decision
+from tests.execution.plans import a_plan, constructed, decided
 from tests.runs.untrained import AT, EXPERIMENT, planned
 
 pytestmark = pytest.mark.slow
@@ -84,18 +84,13 @@ def test_decisions_of_people_are_pairs_once_their_outcome_counts(trading_home):
     day = next(
         day for day in days[5:] if pair_part(*np.array([[day], [days[days.index(day) + 5]]], "datetime64[D]"))[0]
     )
-    row = {
-        "decision": "rejected",
-        "partition_key": run.partition_key,
-        "session": day,
-        "at": dt.datetime.combine(day, dt.time(22), dt.UTC),
-        "symbols": (*reopen_plan(store, run).panel.symbols, "cash"),
-        "held_weights": (0.0, 0.0, 0.0, 1.0),
-        "proposed_weights": (0.3, 0.3, 0.3, 0.1),
-        "chosen_weights": (0.0, 0.0, 0.0, 1.0),
-    }
-    rows = [a_decision(1, **row), a_decision(2, outcome_known=True, **row), a_decision(3, account="gone", **row)]
-    append_missing(store.home, lambda _: rows)
+    symbols = (*reopen_plan(store, run).panel.symbols, "cash")
+    target, held, fields = (0.3, 0.3, 0.3, 0.1), (0.0, 0.0, 0.0, 1.0), {"partition_key": run.partition_key}
+    for name, account, detail in (("1", "paper", {}), ("2", "paper", {"fill_session_began": "x"}), ("3", "gone", {})):
+        plan = a_plan(target, held, symbols, day, account, plan_id=name * 16, **fields)
+        event = decided(plan, "rejected", at=dt.datetime.combine(day, dt.time(22), dt.UTC))
+        store.audit.append([constructed(plan), event.model_copy(update={"detail": detail})])
+    rows = [row for row in audited_decisions(store) if row.by == "pat"]
     write_outcomes(store, rows, evening(store))
     assert write_preference_pairs(store, run).n_of_people == 1
     (pair,) = read_run(store, PREFERENCE_PAIRS, run, source=["person"]).iter_rows(named=True)

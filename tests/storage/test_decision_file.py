@@ -3,7 +3,7 @@ import multiprocessing
 import pytest
 
 from nvtrader_pipelines.preferences.decisions import DecisionRow
-from nvtrader_pipelines.storage.decision_file import append_missing, decision_path, read_decisions
+from nvtrader_pipelines.storage.decision_file import append_missing, compare_lines, decision_path, format_lines
 from nvtrader_pipelines.storage.home import Home
 from tests.preferences.sample_decisions import a_decision
 
@@ -17,14 +17,18 @@ def append(home, *rows):
     return append_missing(home, lambda written: [row for row in rows if row.decision_id not in written])
 
 
-def test_rows_are_written_once_and_read_as_they_were(home):
+def compare(home, *rows):
+    return compare_lines(home, format_lines(rows))
+
+
+def test_rows_are_written_once_and_equal_the_audit(home):
     rows = [a_decision(n) for n in range(3)]
     assert (append(home, *rows[:2]), append(home, *rows)) == (2, 1)
-    assert read_decisions(home) == (rows, [])
+    assert compare(home, *rows) == ({row.decision_id for row in rows}, [])
 
 
 def test_home_without_the_file_has_no_decisions(home):
-    assert read_decisions(home) == ([], [])
+    assert compare(home) == (set(), [])
     assert append(home) == 0
     assert not decision_path(home).exists()
 
@@ -36,8 +40,8 @@ def test_torn_last_line_is_refused_and_its_decision_written_again(home, cut):
     path = decision_path(home)
     path.write_bytes(path.read_bytes()[: -1 - cut])
     assert append(home, *rows) == 2
-    decisions, (refused,) = read_decisions(home)
-    assert decisions == rows
+    intact, (refused,) = compare(home, *rows)
+    assert intact == {row.decision_id for row in rows}
     assert (refused.line, "torn" in refused.reason) == (2, True)
 
 
@@ -52,6 +56,10 @@ def test_torn_last_line_is_refused_and_its_decision_written_again(home, cut):
         (a_decision(7).model_dump_json().replace('"approved"', '"\xff"').encode("latin-1"), "not JSON"),
         (a_decision(7).model_dump_json().replace("0.5", "NaN", 1).encode(), "weights.0"),
         (a_decision(0).model_dump_json().encode(), "in an earlier line"),
+        (a_decision(7, outcome_known=True).model_dump_json().encode(), "outcome_known must be False"),
+        (a_decision(7, reason="luck").model_dump_json().encode(), "but is luck"),
+        (a_decision(7, chosen_weights=(0.0, 0.0, 1.0)).model_dump_json().encode(), "chosen_weights must be (0.5"),
+        (a_decision(8).model_dump_json().encode(), "has no decision 0000000000000008"),
     ],
 )
 def test_line_that_is_no_decision_is_refused_and_the_others_stay(home, line, named):
@@ -59,8 +67,8 @@ def test_line_that_is_no_decision_is_refused_and_the_others_stay(home, line, nam
     with decision_path(home).open("ab") as file:
         file.write(line + b"\n")
     append(home, a_decision(1))
-    rows, (refused,) = read_decisions(home)
-    assert [row.decision_id for row in rows] == [a_decision(n).decision_id for n in (0, 1)]
+    intact, (refused,) = compare(home, *map(a_decision, (0, 1, 7)))
+    assert intact == {a_decision(n).decision_id for n in (0, 1)}
     assert refused.line == 2
     assert named in refused.reason
 
@@ -77,9 +85,8 @@ def test_two_processes_lose_nothing(home):
         worker.start()
     for worker in workers:
         worker.join(60)
-    rows, refused = read_decisions(home)
-    assert sorted(row.decision_id for row in rows) == sorted(a_decision(n).decision_id for n in range(30))
-    assert refused == []
+    rows = [a_decision(n) for n in range(30)]
+    assert compare(home, *rows) == ({row.decision_id for row in rows}, [])
 
 
 def test_row_needs_a_weight_per_symbol():

@@ -5,7 +5,7 @@ from collections import Counter
 import dagster as dg
 
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
-from nvtrader_pipelines.desk.decision_rows import extract_decisions
+from nvtrader_pipelines.desk.decision_rows import audited_decisions, extract_decisions
 from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
 from nvtrader_pipelines.desk.preference_training import tune_run, tuning_obstacle
 from nvtrader_pipelines.evaluation.step_generators import drain
@@ -15,7 +15,6 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import Launch, now
-from nvtrader_pipelines.storage.decision_file import read_decisions
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DECISIONS, OUTCOMES, PREFERENCE_PAIRS
 
@@ -33,7 +32,7 @@ DPO_POLICY_KEY = dg.AssetKey(["policies", "dpo_policy"])
     code_version="1",
 )
 def decisions(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
-    """Decisions of people on plans, from `data/audit/rebalance_decisions.jsonl`; lines that are none are set aside."""
+    """Decisions of people on plans, from the audit; lines of their file that differ are set aside."""
     rows, refused = extract_decisions(store)
     counts = Counter(row.decision for row in rows)
     return table_result(store, DECISIONS, len(rows), {**counts, "refused_lines": len(refused)})
@@ -48,8 +47,7 @@ def decisions(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
 )
 def outcomes(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """What the market made of decisions five sessions later, for the proposed, the chosen and the kept weights."""
-    decided, _ = read_decisions(store.home)
-    judged = write_outcomes(store, decided, now())
+    judged = write_outcomes(store, audited_decisions(store), now())
     problems = dg.MetadataValue.json(judged.problems)
     figures = store_pictures(store.home, "outcomes", {"agreement": agreement_figure(judged.rows)})
     metadata = {**figures, "not_known_yet": judged.n_pending, "without_outcome": problems}

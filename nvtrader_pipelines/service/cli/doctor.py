@@ -67,7 +67,7 @@ def run_checks(store: Store) -> list[CheckResult]:
     results += damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
     results += [check_kill_switch(store)]
     results += [*check_ui(store.home), *check_notifications(store.home), check_language_model(store.home)]
-    checks = (check_active_policy, check_pointer, check_accounts, lambda store: [check_audit(store)])
+    checks = (check_active_policy, check_pointer, check_accounts, lambda store: [check_audit(store)], check_decisions)
     return [*results, *(result for check in checks for result in _run_check(check, store))]
 
 
@@ -287,3 +287,21 @@ def check_audit(store: Store) -> CheckResult:
     return CheckResult(
         "audit", f"{state.n_rows} rows, chain {short_id(state.chain)}{torn}" if state.n_rows else "no row yet"
     )
+
+
+def check_decisions(store: Store) -> list[CheckResult]:
+    """Check that every line of the decisions' file is as in the audit; without a line there is no check."""
+    from nvtrader_pipelines.desk.decision_rows import find_refused_lines
+    from nvtrader_pipelines.storage.decision_file import decision_path
+
+    path = decision_path(store.home)
+    if not path.exists():
+        return []
+    refused = find_refused_lines(store)
+    if not refused:
+        return [CheckResult("decisions", str(path))]
+    more = f", and {len(refused) - 1} more lines are refused" if len(refused) > 1 else ""
+    problem = (
+        f"{refused[0].reason}{more}; the audit counts: remove the line, the next extraction writes what is missing"
+    )
+    return [CheckResult("decisions", f"line {refused[0].line} of {path}", problem)]
