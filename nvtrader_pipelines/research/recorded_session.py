@@ -18,6 +18,7 @@ from nvtrader_pipelines.research.journal import (
     n_changes,
     read_line,
 )
+from nvtrader_pipelines.research.journal_check import find_problems
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
@@ -42,7 +43,8 @@ def read_session(folder: SessionFolder) -> RecordedSession:
     """Read the settings and the journal of a session.
 
     Raises:
-        StorageError: if there is no such session, or its settings or a complete line of its journal cannot be read.
+        StorageError: if there is no such session, or its settings or a complete line of its journal cannot be read, or
+            the lines are not as a session wrote them.
     """
     try:
         session = Session.model_validate_json(folder.settings.read_bytes())
@@ -59,6 +61,8 @@ def read_session(folder: SessionFolder) -> RecordedSession:
     n_bytes = sum(len(text) + 1 for text in texts)
     has_torn_line = folder.journal.exists() and folder.journal.stat().st_size > n_bytes
     lines = tuple(_read_line(folder, number, text) for number, text in enumerate(texts, start=1))
+    for number, problem in find_problems(lines, folder.find_returns):
+        raise DamagedFileError(folder.journal, f"is not as a session wrote it: in line {number} {problem}", REMEDY)
     return RecordedSession(folder, session, lines, has_torn_line)
 
 
@@ -74,7 +78,7 @@ def handed_on(home: Home, session_id: str) -> Path | None:
 
 
 def find_damaged_sessions(home: Home) -> Iterator[StorageError]:
-    """Find the sessions whose settings or complete lines of the journal cannot be read."""
+    """Find the sessions whose settings or journal cannot be read, or are not as a session wrote them."""
     for folder in session_folders(home):
         try:
             read_session(folder)

@@ -482,6 +482,8 @@ class Search:
             yield summary
 
     def _write(self, line: Line) -> None:
+        if self.lines and line.finished_at < self.lines[-1].finished_at:  # the clock was set back
+            line = line.model_copy(update={"finished_at": self.lines[-1].finished_at})
         self._folder.append(format_line(line))
         self.lines.append(line)
 

@@ -112,6 +112,10 @@ class SessionFolder:
                 "the folder from a backup, or start another session"
             ) from error
 
+    def find_returns(self, name: str) -> NDArray[np.float64] | None:
+        """Read net returns as `read_returns`; None without the file."""
+        return self.read_returns(name) if self._returns(name).exists() else None
+
     def _returns(self, name: str) -> Path:
         return self.path / "returns" / f"{name}.npy"
 

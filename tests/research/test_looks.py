@@ -79,7 +79,10 @@ def test_opened_look_is_finished_although_others_raised_the_bar(reversing_home):
     run_to_look(reversing_home, folder)
     recorded = read_session(folder)
     trial = next(line for line in recorded.lines if isinstance(line, TrialJudged))
-    others = [trial.model_copy(update={"spec_hash": f"other {i}"}) for i in range(2000)]
+    others = [
+        recorded.lines[0],
+        *(trial.model_copy(update={"spec_hash": f"other {i}", "trial": i, "proposal": i}) for i in range(1, 2001)),
+    ]
     write_session(reversing_home, recorded.session.model_copy(update={"session_id": "20200101-000000-aaaa"}), others)
     (closed,) = run(reversing_home, folder)
     assert (closed.outcome, closed.look) == (Outcome.IMPROVEMENT, 1)

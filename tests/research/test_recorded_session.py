@@ -1,9 +1,12 @@
+import numpy as np
 import pytest
 
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research.journal import SessionClosed
 from nvtrader_pipelines.research.recorded_session import find_damaged_sessions, read_session, recorded_state
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
-from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
+from tests.research.sessions import BASE_SHARPES, JournalBuilder, a_journal, a_session, write_session
 
 
 def test_session_is_read_as_it_was_written(home):
@@ -51,6 +54,72 @@ def test_damaged_sessions_are_found_but_torn_lines_are_no_damage(home):
     no_line.write_bytes(b"{}\n" + no_line.read_bytes())
     no_settings.write_bytes(b"")
     assert [error.path for error in find_damaged_sessions(home)] == [no_line, no_settings]
+
+
+def damaged(lines):
+    """Journal of trials, a known one and a rerun, after a change of the lines by hand."""
+    return {
+        "doubled trial": [*lines[:3], *lines[2:]],
+        "doubled trial of the next number": [*lines[:3], lines[2].model_copy(update={"proposal": 99, "trial": 3})],
+        "doubled rerun": [*lines, lines[-1]],
+        "second base": [*lines, lines[0]],
+        "no base": lines[1:],
+        "missing trial": [lines[0], *lines[2:]],
+        "missing end": lines[:1],
+        "swapped trials": [lines[0], lines[2], lines[1], *lines[3:]],
+        "rerun before its trial": [*lines[:1], lines[-1], *lines[1:-1]],
+        "known one moved": [*lines[:-2], lines[-1], lines[-2]],
+        "verdict in the middle": [*lines[:2], a_verdict(lines), *lines[2:]],
+        "two verdicts": [*lines, a_verdict(lines), a_verdict(lines)],
+        "other number": alter(lines, 2, trial=7),
+        "other hash": alter(lines, len(lines) - 1, spec_hash="t9"),
+        "other lead": alter(lines, 1, lead=Lead(9.0, 0.1, 96)),
+        "other Sharpe ratio": alter(lines, 1, sharpe=3.0),
+        "other Sharpe ratio and lead": alter(lines, 1, sharpe=1.7, lead=Lead(1.0, 0.1, 96)),
+        "other Sharpe ratio of the base": alter(lines, 0, sharpes=(0.1, *BASE_SHARPES[1:])),
+        "other Sharpe ratios of a rerun": alter(lines, len(lines) - 1, sharpes=(2.0, 2.0)),
+    }  # fmt: skip
+
+
+def alter(lines, i, **fields):
+    return [*lines[:i], lines[i].model_copy(update=fields), *lines[i + 1 :]]
+
+
+def a_verdict(lines):
+    return SessionClosed(outcome="nothing found", sentence="", seconds=0.0, finished_at=lines[-1].finished_at)
+
+
+def a_small_journal():
+    return JournalBuilder().trial(0.3).trial(0.1).known().rerun("t1", (0.9, 0.9), 0.2 / 3 + 0.2 - 1 / 30).lines
+
+
+def write_with_returns(home, lines):
+    """Write a session with returns of two sessions that give the Sharpe ratios of the first journal."""
+    folder = write_session(home, a_session(), lines)
+    ratios = {"base": BASE_SHARPES, "trial-1": (1.0,), "trial-2": (0.8,), "trial-1-fresh": (0.9, 0.9)}
+    for name, sharpes in ratios.items():
+        mean = np.array(sharpes)[:, None] / np.sqrt(365)  # of returns with deviation 1
+        folder.write_returns(name, mean + np.array([-1.0, 1.0]) / np.sqrt(2.0))
+    return folder
+
+
+@pytest.mark.parametrize("damage", damaged(a_small_journal()))
+def test_journal_that_no_session_wrote_is_refused_and_found(home, damage):
+    write_with_returns(home, damaged(a_small_journal())[damage])
+    (error,) = find_damaged_sessions(home)
+    assert (type(error), error.path.name) == (DamagedFileError, "journal.jsonl")
+
+
+@pytest.mark.parametrize("n_lines", range(6))
+@pytest.mark.parametrize("torn", [b"", b'{"event":"tri'])
+def test_journal_cut_by_a_kill_is_read(home, n_lines, torn):
+    lines = a_small_journal()
+    folder = write_with_returns(home, [*lines, a_verdict(lines)][:n_lines])
+    for name in ("trial-1", "trial-2")[max(n_lines, 1) :]:
+        (folder.path / "returns" / f"{name}.npy").unlink()
+    with folder.journal.open("ab") as file:
+        file.write(torn)
+    assert len(read_session(folder).lines) == n_lines
 
 
 def test_session_that_does_not_exist_is_an_error(home):
