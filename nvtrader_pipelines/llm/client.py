@@ -13,12 +13,11 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.secrets import hide_secrets
 from nvtrader_pipelines.llm.calls import Answer, AnswerCache, Call, Request
 from nvtrader_pipelines.llm.endpoint import Endpoint
 
-HIDDEN = "***"
 MAX_PROBLEM_LENGTH = 300  # characters
-MIN_SECRET = 6  # characters; shorter keys, as local servers take, occur in ordinary words
 NO_KEY = "no-key"  # sent to endpoints that need none
 _FENCE = re.compile(r"```\w*\s*\n(.*)```", re.DOTALL)
 Document = TypeVar("Document", bound=BaseModel)
@@ -102,10 +101,7 @@ class LlmClient:
         return self._secret.get_secret_value() if self._secret else ""
 
     def _hide_key(self, text: str) -> str:
-        if len(self._key) >= MIN_SECRET:
-            for form in (self._key, json.dumps(self._key)[1:-1]):
-                text = text.replace(form, HIDDEN)
-        return text
+        return hide_secrets(text, [self._key])
 
 
 def _document_text(content: str) -> str:

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
-HIDDEN = "***"
-MIN_SECRET = 6  # characters; shorter values occur in ordinary words
+from nvtrader_pipelines.components.secrets import HIDDEN, hide_secrets
+
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://[^\s'\"`]+", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSW|CREDENTIAL", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[/:@?&=#,;\s]+")
@@ -15,10 +15,7 @@ _SEPARATORS = re.compile(r"[/:@?&=#,;\s]+")
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Hide URLs, the given secrets and values of environment variables with a secret's name."""
     of_environment = (value for name, value in os.environ.items() if _SECRET_NAME.search(name))
-    found = {each for each in (*secrets, *of_environment) if len(each) >= MIN_SECRET}
-    for secret in sorted(found, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return _URL.sub(rf"\1://{HIDDEN}", text)
+    return _URL.sub(rf"\1://{HIDDEN}", hide_secrets(text, (*secrets, *of_environment)))
 
 
 def url_secrets(url: str) -> set[str]:

@@ -81,6 +81,13 @@ def test_message_of_failed_run_is_below_the_table(failed_home, command):
     assert "\naa110000 failed: no data\n" in command(failed_home)("runs").stdout
 
 
+def test_message_of_several_runs_is_shown_once(failed_home, command):
+    Store(failed_home).ledger.finish("aa22" + "0" * 12, "failed", message="no data")
+    shown = command(failed_home)("runs").stdout
+    assert shown.count("no data") == 1
+    assert {"aa110000", "aa220000"} < set(shown.replace(",", "").split())
+
+
 def test_show_prints_verdict_and_figures_and_names_the_details(invoke, run):
     shown = invoke("runs", "show", run.run_id[:6]).stdout
     assert shown.startswith("tiny is not shown to beat its best baseline, ")

@@ -70,8 +70,9 @@ def print_runs(runs: pl.DataFrame) -> None:
     write_rows(pl.DataFrame(lines), Format.TABLE)
     if note := short_note(runs["n_sessions"]):
         print_line(note, "dim")
-    for run in runs.filter(pl.col("message").is_not_null(), pl.col("status") != "deleted").iter_rows(named=True):
-        print_line(f"{short_id(run['run_id'])} {run['status']}: {run['message']}")
+    with_message = runs.filter(pl.col("message").is_not_null(), pl.col("status") != "deleted")
+    for (status, message), ended in with_message.group_by("status", "message", maintain_order=True):
+        print_line(f"{', '.join(map(short_id, ended['run_id']))} {status}: {message}")
 
 
 def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
