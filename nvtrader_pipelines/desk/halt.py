@@ -53,7 +53,10 @@ def stop_trading(
     except StorageError as error:
         message, failure = str(error), error
     request = CancelRequest(f"trading was stopped by {by}: {reason}", by, clock)
-    return StopOutcome(message, failure, *cancel_all_orders(store, request))
+    cancelled, still_open = cancel_all_orders(store, request)
+    if failure is None:
+        _update_views(store)
+    return StopOutcome(message, failure, cancelled, still_open)
 
 
 def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> str:
@@ -77,7 +80,18 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) ->
             failed = f"the kill switch {switch.path} cannot be removed ({error.strerror}), so trading stays stopped"
             store.audit.append([_event("halted", Halt(reason=failed, by=by, at=clock()))])
             raise StorageError(f"{failed}; remove it by hand") from error
-        return f"trading may resume{still}"
+    _update_views(store)
+    return f"trading may resume{still}"
+
+
+def _update_views(store: Store) -> None:
+    """Show the newest event in `portfolio.audit`, if there are views."""
+    if store.home.duckdb_file.exists():
+        from nvtrader_pipelines.desk.mirror import mirror_home_events
+        from nvtrader_pipelines.storage.views.publishing import publish
+
+        mirror_home_events(store)
+        publish(store)
 
 
 def _record(store: Store, *halts: Halt) -> None:

@@ -1,5 +1,6 @@
 """Mirror of the audit and of the accounts' books in the `portfolio` tables."""
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
@@ -34,6 +35,7 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
+_LOG = logging.getLogger(__name__)
 YEARS_AROUND = 2  # a plan is filled in its year or the next, beside orders of the year before
 TableChange = tuple[Table, pl.DataFrame, Where]  # rows that replace those of the keys
 
@@ -59,6 +61,22 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
         return written
 
 
+def mirror_home_events(store: Store) -> None:
+    """Write events of no account, such as activations and halts, to `portfolio.audit`.
+
+    The event counts without its mirror, so a failure is logged, and the next mirror completes it.
+    """
+    try:
+        with file_lock(lock_path(store.home, "portfolio")):
+            mirrored = _read_mirrored_lines(store)
+            new = [row for row in store.audit.rows() if row.account is None and row.line not in mirrored]
+            table, rows, where = _audit_table_change(store, new)
+            if where["year"]:
+                store.tables.replace(table, rows, where)
+    except (StorageError, OSError) as error:
+        _LOG.warning("portfolio.audit lacks the newest events until the next update: %s", error)
+
+
 def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
     mirrored = _read_mirrored_lines(store)
     new = [row for row in store.audit.rows() if row.line not in mirrored and _concerns(row, account)]
@@ -70,10 +88,15 @@ def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
         if fresh:
             yield from _audit_changes(name, _events_near(store, name, fresh), [row.event for row in fresh])
         yield from _book_changes(store, name)
+    yield _audit_table_change(store, new)
+
+
+def _audit_table_change(store: Store, new: Sequence[AuditRow]) -> TableChange:
+    """Rows of the audit of the years with new events."""
     years = sorted({utc_year(row.event.at) for row in new})
     rows = to_frame(AUDIT, audit_rows(new))
     existing = store.tables.read(AUDIT, {"year": years}, rows.columns) if years else rows.clear()
-    yield AUDIT, pl.concat([existing, rows]).sort("line"), {"year": years}
+    return AUDIT, pl.concat([existing, rows]).sort("line"), {"year": years}
 
 
 def _events_near(store: Store, name: str, fresh: Sequence[AuditRow]) -> list[AuditEvent]:

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 import duckdb
 import pytest
 
-from nvtrader_pipelines.desk.halt import halt
+from nvtrader_pipelines.desk.halt import halt, resume, stop_trading
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.portfolio_rows import state_rows
 from nvtrader_pipelines.execution.audit import plan_event
@@ -17,7 +17,8 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
-from nvtrader_pipelines.storage.views.published_file import read_query
+from nvtrader_pipelines.storage.views.published_file import open_published, read_query
+from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.view_definitions import create_views
 from tests.desk.provenance import PROVENANCE
 from tests.execution.plans import AT, a_fill, a_plan, an_order, cancelled, constructed, decided, filled, judged, placed
@@ -335,3 +336,14 @@ def test_provenance_query_leads_from_fill_to_seeds(tmp_path):
         "source": "landing",
     }
     assert found.select(wanted.keys()).unique().rows(named=True) == [wanted]
+
+
+def test_activation_halt_and_resume_are_in_the_audit_view_at_once(trading_home):
+    store, _ = trading_home
+    publish(store)
+    kinds = ["activated", "halted", "resumed"]
+    for n, act in ((2, lambda: stop_trading(store, "ann", "wait", lambda: AT)),
+                   (3, lambda: resume(store, "ann", "ready", lambda: AT))):  # fmt: skip
+        act()
+        with open_published(store.home) as views:
+            assert read_query(views, "SELECT kind FROM portfolio.audit ORDER BY line")["kind"].to_list() == kinds[:n]

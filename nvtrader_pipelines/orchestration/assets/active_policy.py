@@ -3,6 +3,7 @@
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.desk.mirror import mirror_home_events
 from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, markdown_table, table_result
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.promotion.promote import mirror_active
@@ -27,6 +28,7 @@ def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Policy that trades from the next close on, as decided by the promotion gate."""
     found = evaluate_newest(store, "gate", now)
     mirror_active(store)
+    mirror_home_events(store)
     decisions = {VERDICT: found.summary, "answers": dg.MetadataValue.md(markdown_table(decision_rows(found)))}
     n_rows = len(store.tables.read(ACTIVE_POLICY))
     return table_result(store, ACTIVE_POLICY, n_rows, {**decisions, **activation_metadata(store)})

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nvtrader_pipelines.desk.mirror import mirror_home_events
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library
 from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.promotion.rounds import newer_run_message
@@ -125,5 +126,6 @@ def activate(shared: Shared, body: Activation) -> PromotionDecision:
     with not_found():
         find_policy(shared.store, body.policy)
     decision = activate_manually(shared.store, body.policy, shared.by, body.reason, now)
+    mirror_home_events(shared.store)
     publish(shared.store)
     return PromotionDecision.model_validate(decision.row())
