@@ -1,6 +1,7 @@
 """Atomic writes and locks between processes."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
@@ -11,12 +12,14 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 
 DATABASE_REMEDY = "see `nvtrader doctor`"
 JOURNALS = ("-journal", "-wal", "-shm")  # ends of the names of a database's files
 MAX_HASHED_BYTES = 256 << 20
+IMMUTABLE = {"immutable": "1", "uri": "true"}  # options of SQLAlchemy for the URI of a database that does not change
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -103,7 +106,11 @@ def open_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
     """
     try:
         with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=60, uri=True)
+            sqlite3.connect(
+                f"{path.absolute().as_uri()}?{'immutable=1' if read_only_uri(path) else 'mode=rw'}",
+                timeout=60,
+                uri=True,
+            )
         ) as database:
             yield database
     except sqlite3.OperationalError as error:
@@ -178,10 +185,29 @@ def require_new_folder(folder: Path) -> None:
 def file_lock(path: Path) -> Iterator[None]:
     """Hold an exclusive lock between processes; the kernel releases it when the process dies.
 
+    Below a folder that this process may only read, a lock that is missing is not needed.
+
     Raises:
         OSError: if the lock file cannot be opened.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _open_lock(path) as file:
+        if file is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _open_lock(path: Path) -> contextlib.AbstractContextManager[IO[bytes] | None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        if error.errno not in {errno.EROFS, errno.EACCES}:
+            raise
+        return path.open("rb") if path.exists() else contextlib.nullcontext()
+
+
+def read_only_uri(path: Path) -> str | None:
+    """URI of a database beside which this process may create no journal, as one that does not change; else None."""
+    if not path.exists() or os.access(path.parent, os.W_OK):
+        return None
+    return path.absolute().as_uri()

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from nvtrader_pipelines.storage.damage.file_problems import REPAIR, rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
-from nvtrader_pipelines.storage.files import create_aside, file_lock
+from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
 from nvtrader_pipelines.storage.table import Table
@@ -145,11 +145,14 @@ def io_properties(home: Home) -> dict[str, str]:
 
 def _connect(home: Home, path: Path) -> SqlCatalog:
     url = URL.create("sqlite", database=str(path), query={"timeout": "60"})  # it quotes the path, as of a home `a%20b`
+    if uri := read_only_uri(path):
+        url = URL.create("sqlite", database=uri, query=IMMUTABLE)
     catalog = SqlCatalog("nvtrader", uri=url.render_as_string(), **io_properties(home))
 
     @event.listens_for(catalog.engine, "connect")
     def _write_ahead(connection, _record) -> None:  # noqa: ANN001 - a DBAPI connection has no type
-        connection.execute("PRAGMA journal_mode=WAL")
+        if uri is None:
+            connection.execute("PRAGMA journal_mode=WAL")
 
     weakref.finalize(catalog, catalog.engine.dispose)  # Python 3.13 warns of a connection that nothing closed
     return catalog

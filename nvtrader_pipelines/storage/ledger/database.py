@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
-from nvtrader_pipelines.storage.files import create_aside, file_lock
+from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
 
@@ -82,8 +82,12 @@ class Database:
         """
         is_sqlite = url.get_backend_name() == "sqlite"
         arguments: dict[str, Any] = {"timeout": BUSY_TIMEOUT} if is_sqlite else {"options": f"-csearch_path={SCHEMA}"}
+        uri = read_only_uri(Path(str(url.database))) if is_sqlite else None
+        engine_url = sa.URL.create("sqlite", database=uri, query=IMMUTABLE) if uri else url
         try:
-            engine = sa.create_engine(url, hide_parameters=True, connect_args=arguments, pool_pre_ping=not is_sqlite)
+            engine = sa.create_engine(
+                engine_url, hide_parameters=True, connect_args=arguments, pool_pre_ping=not is_sqlite
+            )
         except (ModuleNotFoundError, NoSuchModuleError):
             raise StorageError(
                 f"the driver of {url.drivername} is not installed; run pip install 'nvtrader-pipelines[postgres]'"

@@ -1,6 +1,7 @@
 """Empty and torn files of a built home: what doctor and an everyday command answer, and what the remedies make."""
 
 import contextlib
+import json
 import shlex
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ import pytest
 from nvtrader_pipelines.storage.damage.home_check import find_damage
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import KEY, environment, nvtrader, table_contents
+from tests.homes import KEY, NVTRADER, copy_home, environment, nvtrader, table_contents
 
 DAMAGES = {
     "empty": lambda _: b"",
@@ -181,3 +182,16 @@ def test_removed_warehouse_is_built_again_with_its_training_episodes(built_home,
     assert done.returncode == 0, done.stderr
     expected, found = table_contents(built_home), table_contents(home)
     assert [name for name, rows in expected.items() if not found[name].equals(rows)] == []
+
+
+@pytest.mark.nightly
+def test_read_only_home_answers(built_home, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    steps = f"mount --bind {home.root} {home.root} && mount -o remount,ro,bind {home.root} && exec "
+    for words in ("doctor --json", "status --json", "runs --json", "sql --json 'SELECT kind FROM portfolio.audit'"):
+        shell = ["unshare", "-m", "sh", "-c", f"{steps}{NVTRADER} {words}"]
+        finished = subprocess.run(shell, capture_output=True, text=True, check=False, env=environment(home))
+        if "mount" in finished.stderr or "unshare" in finished.stderr:
+            pytest.skip("only root may mount")
+        assert finished.returncode in ((0, 1) if words.startswith("doctor") else (0,)), finished.stderr
+        assert isinstance(json.loads(finished.stdout), list | dict)
