@@ -48,7 +48,7 @@ def test_sessions_are_listed_newest_first_with_their_figures(home, folders):
 
 
 def test_best_sharpe_of_a_rerun_trial_is_one_number_in_sql_and_json(home):
-    builder = JournalBuilder().trial(0.4, lookback=7).rerun("t1", (0.8, 0.9), 0.2)
+    builder = JournalBuilder().trial(0.4, lookback=7).rerun("t1", (0.8, 0.8), 0.2)
     write_session(home, a_session("one"), builder.lines)
     recorded = read_session(SessionFolder.of(home, "one"))
     (summary,), _ = list_sessions(home)
