@@ -81,12 +81,14 @@ def server_message(store: Store) -> str:
         if (state := SqliteBook(store.home, DEFAULT_ACCOUNT).last()) and state.ruin:
             return state.ruin
         require_ready(store, active, DEFAULT_ACCOUNT, now())
+        calendar = store.calendar_of(active.partition_key)
+        following = calendar.next_session(calendar.last_ended(now()))
     except (StorageError, ValueError) as error:
         return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
     return (
         f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
-        "itself; `nvtrader halt` stops all trading; to stop only this, turn off policy_activated and eod_rebalance "
-        "under Automation"
+        f"itself, next after the close of {following}, and no other account; `nvtrader halt` stops all trading; "
+        "to stop only this, turn off policy_activated and eod_rebalance under Automation"
     )
 
 

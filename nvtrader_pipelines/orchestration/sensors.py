@@ -37,13 +37,12 @@ from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_histo
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.orchestration.schedules import current_experiments, tunable_experiments
 from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
-from nvtrader_pipelines.research.hand_over import judged_policies
+from nvtrader_pipelines.research.automatic_training import select_automatic
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
-from nvtrader_pipelines.runs.registration import Registration, read_unarchived_experiments, register_experiments
+from nvtrader_pipelines.runs.registration import Registration, register_experiments
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.runs.training_time import long_trainings
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.landing_zone import landing_fingerprint
 from nvtrader_pipelines.storage.store import Store
@@ -75,28 +74,17 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
     job=EXPERIMENT,
     minimum_interval_seconds=INTERVAL,
     default_status=STARTED_BY_DEFAULT,
-    description="New or changed spec in `data/experiments`: register it or its variants as partitions and run them.",
+    description="New or changed spec in `data/experiments`, unless a draft: register it or its variants as partitions "
+    "and run them.",
 )
 def experiment_file(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a run per new partition; report experiments that are invalid or train for days."""
-    found = read_unarchived_experiments(store)
-    problems = {path.name: problem for path, problem in found.problems.items()}
-    has_market, registered = has_panel(store), Registration()
-    if has_market:
-        specs = {spec.name: spec for spec in found.specs}
-        trainings = {training.experiment: training for training in long_trainings(store, found.specs)}
-        long = {  # a search's winner has its policies
-            name: training
-            for name, training in trainings.items()
-            if len(judged_policies(store, specs[name])) < len(specs[name].seeds)
-        }
-        registered = register_experiments(store, [spec for spec in found.specs if spec.name not in long])
-        problems |= registered.problems
-        problems |= {
-            name: f"{training.sentence}; use `nvtrader experiments run {name}`" for name, training in long.items()
-        }
+    """Request a run per new partition; report drafts, and experiments that are invalid or train for days."""
+    specs, problems = select_automatic(store)
+    has_market = has_panel(store)
+    registered = register_experiments(store, specs) if has_market else Registration()
+    problems |= registered.problems
     for name, problem in problems.items():
         context.log.warning("%s is skipped: %s", name, problem)
     if not has_market:

@@ -31,7 +31,8 @@ class Registration:
 def read_unarchived_experiments(store: Store) -> FoundExperiments:
     """Read the experiments of `data/experiments` that are not archived."""
     found, archived = read_experiments(store.home), store.ledger.archived_names()
-    return FoundExperiments([spec for spec in found.specs if spec.name not in archived], found.problems)
+    specs = [spec for spec in found.specs if spec.name not in archived]
+    return FoundExperiments(specs, found.problems, found.drafts)
 
 
 def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:

@@ -1,5 +1,6 @@
 """Experiment specs and the market spec, as YAML files that people write."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.sources import MarketSpec
@@ -30,6 +32,7 @@ _HINT = (
     "# Fields that are left out have their defaults. `nvtrader components` lists all components;\n"
     "# `nvtrader schema experiment` writes the JSON Schema with which an editor checks this file.\n"
 )
+_DRAFT = "# Written by `nvtrader experiments new` ({digest}): `nvtrader ui` trains it once it is edited.\n"
 _FROM_PYTHON = "# Written from Python, which replaces it by the next experiment of this name.\n"
 
 
@@ -39,6 +42,7 @@ class FoundExperiments:
 
     specs: list[ExperimentSpec] = field(default_factory=list)
     problems: dict[Path, str] = field(default_factory=dict)
+    drafts: set[str] = field(default_factory=set)  # partition keys of files that nobody has edited since `new`
 
 
 def read_experiments(home: Home) -> FoundExperiments:
@@ -69,6 +73,8 @@ def read_experiments(home: Home) -> FoundExperiments:
             found.problems[path] = f"{path.name} has the name {' and '.join(clashes)}; choose another name"
         else:
             found.specs.append(spec)
+            if _is_draft(path):
+                found.drafts.update(each.partition_key for each in (spec, *spec.variants()))
     return found
 
 
@@ -133,7 +139,8 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     if like is not None and like not in names:
         raise StorageError(f"there is no experiment {like!r}; there are {', '.join(names)}{suggest(like, list(names))}")
     content = _template(spec) if like is None else {"extends": names[like].name, "name": name, "description": ""}
-    write_atomically(path, (_HINT + yaml.safe_dump(content, sort_keys=False)).encode())
+    text = (_HINT + yaml.safe_dump(content, sort_keys=False)).encode()
+    write_atomically(path, _draft_line(text) + text)
     return path
 
 
@@ -169,6 +176,16 @@ def experiment_name(path: Path) -> str:
         return str(read_document(path).get("name", path.stem))
     except StorageError:
         return escape_name(Path(path.stem))
+
+
+def _draft_line(text: bytes) -> bytes:
+    return _DRAFT.format(digest=short_id(hashlib.sha256(text).hexdigest())).encode()
+
+
+def _is_draft(path: Path) -> bool:
+    """Whether a file is as `write_experiment` wrote it, in this release or another."""
+    line, newline, text = path.read_bytes().partition(b"\n")
+    return line + newline == _draft_line(text)
 
 
 def _template(spec: ExperimentSpec) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from nvtrader_pipelines.orchestration.jobs import CONTEST, RETRAINED_BECAUSE
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START, remove_unused_partitions
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
+from nvtrader_pipelines.research.automatic_training import training_message
 from nvtrader_pipelines.runs.input_digests import contest_digest
+from nvtrader_pipelines.runs.registration import register_experiments
+from nvtrader_pipelines.storage import specs
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS
 from tests.desk.desks import days_of, evening, judged_home, make_active, settle_returns, trade, write_index
@@ -131,6 +134,25 @@ def test_new_experiment_becomes_one_partition_and_one_run(home, instance):
     assert instance.get_dynamic_partitions(EXPERIMENTS.name) == [KEY]
     assert Store(home).ledger.read(KEY).name == "tiny"
     assert isinstance(tick(sensors.experiment_file, home, instance), dg.SkipReason)
+
+
+@pytest.mark.usefixtures("with_panel")
+def test_draft_requests_no_run_until_it_is_edited_or_run_by_hand(home, instance):
+    store, name = Store(home), specs.write_experiment(home, "mine", "tiny").stem
+    register(home, instance, tick(sensors.experiment_file, home, instance))
+    skipped = tick(sensors.experiment_file, home, instance)
+    assert isinstance(skipped, dg.SkipReason)
+    assert "mine is skipped: a draft" in str(skipped.skip_message)
+    assert store.ledger.versions()["name"].to_list() == ["tiny"]
+    assert training_message(store).splitlines()[0].endswith("without a run: tiny")
+    assert "mine is not trained: a draft" in training_message(store)
+    draft = specs.read_experiment(home.experiments / "mine.yaml")
+    register_experiments(store, [draft])  # as a run by hand does
+    (request,) = tick(sensors.experiment_file, home, instance).run_requests
+    assert request.partition_key == draft.partition_key
+    (home.experiments / "mine.yaml").write_text(f"name: {name}\nextends: tiny.yaml\nseeds: [3, 4, 5]\n")
+    (request,) = tick(sensors.experiment_file, home, instance).run_requests
+    assert request.partition_key not in {KEY, draft.partition_key}
 
 
 @pytest.mark.usefixtures("with_panel")

@@ -152,6 +152,26 @@ def test_new_experiment_like_another_extends_its_file(home):
     assert "extends: first.yml" in path.read_text()
 
 
+@pytest.mark.parametrize("like", [None, "one"])
+@pytest.mark.parametrize(
+    ("old", "new", "is_draft"),
+    [("", "", True), ("seeds", "seeds", True), ("name: two", "name: three", False), ("# Fields", "# My fields", False)],
+)
+def test_new_experiment_is_a_draft_until_its_file_is_edited(home, like, old, new, is_draft):
+    (home.experiments / "one.yaml").write_text("name: one\n")
+    path = write_experiment(home, "two", like)
+    path.write_text(path.read_text().replace(old, new) if old else path.read_text())
+    assert read_experiments(home).drafts == ({ExperimentSpec(name="two").partition_key} if is_draft else set())
+
+
+def test_variants_of_a_new_experiment_are_drafts_too(home):
+    sweep = "name: one\ndesign: {kind: ablation, field: environment.turnover_cost_bps, values: [0, 20]}\n"
+    (home.experiments / "one.yaml").write_text(sweep)
+    write_experiment(home, "two", "one")
+    names = {key.partition("@")[0] for key in read_experiments(home).drafts}
+    assert names == {"two", "two-turnover-cost-bps-0", "two-turnover-cost-bps-20"}
+
+
 @pytest.mark.parametrize(
     ("name", "like", "message"),
     [

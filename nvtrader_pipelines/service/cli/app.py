@@ -112,12 +112,13 @@ def ui(
     """Serve the Dagster UI on 127.0.0.1, with its schedules and sensors running; once per home."""
     from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.orchestration.ui import serve
+    from nvtrader_pipelines.research.automatic_training import training_message
 
     store = open_store()
     if stop:
         _stop(store.home.dagster)
     else:
-        serve(store.home, port, server_message(store))
+        serve(store.home, port, f"{training_message(store)}\n{server_message(store)}")
 
 
 @command(app.command, "nvtrader mlflow", "nvtrader mlflow --port 5100")

@@ -18,7 +18,11 @@ LISTED_EXPERIMENTS = TableSchema(
     Column("design", pl.String, "kind of the design"),
     Column("registered_at", UTC_TIME, "when it was registered; null if it is only in a file"),
     Column("runs", pl.UInt32, "number of its runs, without deleted ones"),
-    Column("last_status", pl.String, "status of its newest run; null without one"),
+    Column(
+        "last_status",
+        pl.String,
+        "status of its newest run; null without one, or draft if its file is an unedited template",
+    ),
 )
 
 
@@ -53,7 +57,11 @@ def list_experiments(store: Store, *, everything: bool = False) -> tuple[pl.Data
     ordered = table.sort(
         pl.col("partition_key").str.split("@").list.first(), "registered_at", descending=[False, True], nulls_last=False
     )
-    rows_of_all = ordered.with_columns(pl.col("runs").fill_null(0))
+    is_draft = pl.col("registered_at").is_null() & pl.col("partition_key").is_in(list(found.drafts))
+    rows_of_all = ordered.with_columns(
+        pl.col("runs").fill_null(0),
+        pl.when(is_draft).then(pl.lit("draft")).otherwise("last_status").alias("last_status"),
+    )
     archived = pl.col("partition_key").str.split("@").list.first().is_in(list(store.ledger.archived_names()))
     shown = rows_of_all if everything else rows_of_all.filter(~archived, pl.col("in_files") | (pl.col("runs") > 0))
     return shown, list(found.problems.values()), len(rows_of_all) - len(shown)

@@ -88,6 +88,13 @@ def test_list_shows_unregistered_files(at_home):
     assert row == {**known, "registered_at": None, "runs": 0, "last_status": None}
 
 
+def test_list_shows_a_template_as_draft(at_home):
+    at_home("experiments", "new", "mine")
+    rows = json.loads(at_home("experiments", "list", "--json").stdout)
+    states = {row["partition_key"].partition("@")[0]: row["last_status"] for row in rows}
+    assert states == {"mine": "draft", "tiny": None}
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_versions_are_listed_with_their_runs(invoke, form):
     found = invoke("experiments", "list", "-f", form)
