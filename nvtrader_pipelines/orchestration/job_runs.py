@@ -16,14 +16,15 @@ from nvtrader_pipelines.orchestration.instance import (
     open_instance,
     tagged_process,
 )
-from nvtrader_pipelines.orchestration.job_states import JobRun, ScheduleState, scheduled_jobs
+from nvtrader_pipelines.orchestration.job_states import RUN_NOW, JobRun, ScheduleState, scheduled_jobs
 from nvtrader_pipelines.orchestration.launching import PARTITION, RunningUi
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.store import Store
 
-DAGSTER_TAGS = {PARTITION, "dagster/parent_run_id", "dagster/schedule_name", "dagster/sensor_name"}  # worth showing
+SCHEDULE = "dagster/schedule_name"  # tag
+DAGSTER_TAGS = {PARTITION, "dagster/parent_run_id", SCHEDULE, "dagster/sensor_name"}  # worth showing
 
 
 class JobRuns:
@@ -113,7 +114,9 @@ class JobRuns:
         is_on = served is not None and served["scheduleState"]["status"] == "RUNNING"
         future = served["futureTicks"]["results"] if served and is_on else []
         tick = max(self._last_ticks(name), key=lambda tick: tick.timestamp, default=None)
-        runs = self._instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
+        read = self._instance.get_run_records
+        runs = [run for tag in (SCHEDULE, RUN_NOW) for run in read(dg.RunsFilter(tags={tag: name}), limit=1)]
+        last = max(runs, key=lambda run: run.create_timestamp, default=None)
         return ScheduleState(
             schedule=name,
             job=job,
@@ -122,7 +125,7 @@ class JobRuns:
             last_tick_at=_time(tick.timestamp) if tick else None,
             last_tick=tick.status.value if tick else None,
             skip_reason=tick.skip_reason if tick else None,
-            last_run=_job_run(runs[0]) if runs else None,
+            last_run=_job_run(last) if last else None,
         )
 
     def _last_ticks(self, schedule: str) -> list[Any]:

@@ -19,6 +19,7 @@ SCHEDULED_JOBS = {  # job of each schedule, those of the feedback loop first
     "weekly_autoresearch": "autoresearch",
     "weekly_upkeep": "upkeep",
 }
+RUN_NOW = "nvtrader/run_now"  # tag: schedule whose runs a person launched
 FINISHED = ("SUCCESS", "FAILURE", "CANCELED")  # Dagster's words
 
 
@@ -39,6 +40,11 @@ class JobRun(BaseModel):
         """Whether it has ended."""
         return self.status in FINISHED
 
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a person launched it in the place of a schedule."""
+        return RUN_NOW in self.tags
+
 
 class ScheduleState(BaseModel):
     """State of a schedule."""
@@ -51,7 +57,7 @@ class ScheduleState(BaseModel):
     last_tick_at: datetime | None
     last_tick: str | None  # status in Dagster's words
     skip_reason: str | None  # of the last tick
-    last_run: JobRun | None  # of its job, launched by anything
+    last_run: JobRun | None  # that it launched, or a person in its place
 
 
 def schedule_name(base: str, calendar: TradingCalendar) -> str:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.market.calendar import NEW_YORK
-from nvtrader_pipelines.orchestration.job_states import scheduled_jobs
+from nvtrader_pipelines.orchestration.job_states import RUN_NOW, scheduled_jobs
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
@@ -325,7 +325,7 @@ def _requested(
         (
             schedule.job_name,
             run.run_config or {},
-            {**run.tags, **({PARTITION: run.partition_key} if run.partition_key else {})},
+            {**run.tags, **({PARTITION: run.partition_key} if run.partition_key else {}), RUN_NOW: schedule.name},
             [key.to_user_string() for key in run.asset_selection or []],
         )
         for run in runs

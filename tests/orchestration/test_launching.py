@@ -19,7 +19,7 @@ import pytest
 from nvtrader_pipelines.orchestration import launching, schedules
 from nvtrader_pipelines.orchestration.instance import PROCESS_TAG, open_instance
 from nvtrader_pipelines.orchestration.job_runs import JobRuns
-from nvtrader_pipelines.orchestration.job_states import SCHEDULED_JOBS
+from nvtrader_pipelines.orchestration.job_states import RUN_NOW, SCHEDULED_JOBS
 from nvtrader_pipelines.orchestration.launching import RunningUi, launch, run_now
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
 from nvtrader_pipelines.orchestration.schedules import SCHEDULES
@@ -197,6 +197,7 @@ def test_schedule_of_several_experiments_requests_a_run_of_each(searched, monkey
         with pytest.raises(ValueError, match="no experiment is registered"):
             launching._requested(searched, instance, {"schedule": "weekly_retrain"})
     assert [(job, tags[launching.PARTITION]) for job, _, tags, _ in requested] == [("experiment", key) for key in keys]
+    assert {tags[RUN_NOW] for _, _, tags, _ in requested} == {"weekly_retrain"}
 
 
 @pytest.mark.slow
@@ -231,12 +232,32 @@ def test_job_runs_without_a_ui_are_read_and_schedules_are_off(store):
     states = {state.schedule: state for state in runs.schedules()}
     assert list(states) == list(SCHEDULED_JOBS)
     assert not any(state.is_on or state.next_at or state.last_tick for state in states.values())
-    assert states["eod_ingest"].last_run == runs.run(last)
-    assert states["eod_rebalance"].last_run is None
+    assert {state.last_run for state in states.values()} == {None}  # others launched the runs of the job
     for refused in (last, "unknown"):
         with pytest.raises(ValueError, match=refused):
             runs.terminate(refused)
     runs.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "launches", ["sensor", "sensor scheduled", "scheduled by_hand sensor", "by_hand scheduled sensor"]
+)
+def test_last_run_of_a_schedule_is_its_own_or_by_hand(store, launches):
+    tags = {
+        "sensor": {"dagster/sensor_name": "landed_file"},
+        "scheduled": {"dagster/schedule_name": "eod_ingest"},
+        "by_hand": {RUN_NOW: "eod_ingest"},
+    }
+    with open_instance(store) as instance:
+        run_ids = {name: instance.create_run_for_job(nothing_job, tags=tags[name]).run_id for name in launches.split()}
+    runs = JobRuns(store)
+    last = {state.schedule: state.last_run for state in runs.schedules()}
+    runs.close()
+    owned = [name for name in launches.split() if name != "sensor"]
+    assert (last["eod_ingest"] and last["eod_ingest"].run_id) == (run_ids[owned[-1]] if owned else None)
+    assert (last["eod_ingest"] and last["eod_ingest"].is_by_hand) == (owned[-1] == "by_hand" if owned else None)
+    assert last["eod_rebalance"] is None
 
 
 @pytest.mark.slow
@@ -307,7 +328,7 @@ def test_launch_in_a_ui_is_queued_with_tags_and_terminated(tmp_path):
         with pytest.raises(ValueError, match="budget"):
             launch(store, "autoresearch", config=search_config(budget="many"))
         (scheduled,) = run_now(store, "weekly_upkeep")
-        assert runs.run(scheduled).tags == {"nvtrader/layer": "storage"}
+        assert runs.run(scheduled).tags == {"nvtrader/layer": "storage", RUN_NOW: "weekly_upkeep"}
         with pytest.raises(ValueError, match="dpo could tune"):
             run_now(store, "dpo_check")
         with pytest.raises(ValueError, match="no panel"):

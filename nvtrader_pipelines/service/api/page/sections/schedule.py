@@ -11,7 +11,7 @@ PURPOSES = {
     "dpo_check": "whether there are pairs enough to tune on",
     "weekly_retrain": "trains every experiment on the current market",
     "eod_ingest": "delivers and checks the prices of the day",
-    "eod_rebalance": "trades every account at the close",
+    "eod_rebalance": "trades the account paper after the close",
     "weekly_autoresearch": "a search session on the market that is traded",
     "weekly_upkeep": "compacts the warehouse",
 }
