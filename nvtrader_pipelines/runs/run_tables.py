@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # take half a second to import
     from nvtrader_pipelines.storage.iceberg.commits import Where
 
 WALK_FORWARD = "walk_forward"  # kind of a run that trained its policies, the only one that counts as a trial
+JUDGEMENT_STARTS = "judging the tests"  # end of the message of the start of a run's last phase
 
 
 def with_run_keys(table: Table, rows: pl.DataFrame, keys: dict[str, str]) -> pl.DataFrame:

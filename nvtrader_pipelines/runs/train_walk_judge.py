@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
+from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
 from nvtrader_pipelines.runs.stored_run import StoredRun, Tracker
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
@@ -55,7 +56,7 @@ def judge_run(
     store: Store, plan: RunPlan, launch: Launch, tracker: Tracker | None = None
 ) -> Generator[Progress, None, pl.DataFrame]:
     """Evaluate a run that was walked, store and log its verdict, close the run; return the verdict."""
-    steps = _runtime(store, plan, launch, tracker=tracker).judge()
+    steps = _judge(_runtime(store, plan, launch, tracker=tracker))
     mlflow_run_id = tracker.mlflow_run_id if tracker else None
     return record_run(store, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
@@ -141,7 +142,14 @@ def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedR
     """Walk the parent run's policies without training, then evaluate them."""
     runtime = _runtime(store, plan, launch, parent, tracker)
     yield from _record_policies(store, plan, runtime.walk(), parent)
-    yield from runtime.judge()
+    yield from _judge(runtime)
+
+
+def _judge(runtime: Runtime) -> Generator[Progress, None, pl.DataFrame]:
+    """Report the start of the judgement, then judge."""
+    run_id, message = runtime.plan.run_id, f"{runtime.plan.spec.partition_key}: {JUDGEMENT_STARTS}"
+    yield Progress(task_id=runtime.task_id, run_id=run_id, stage="start", message=message, timestamp=now(), share=0.0)
+    return (yield from runtime.judge())
 
 
 def _runtime(

@@ -15,6 +15,7 @@ from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.planning import read_plan
+from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
 from nvtrader_pipelines.runs.train_walk_judge import (
     adopt_policies,
     forward_run,
@@ -83,6 +84,8 @@ def test_finished_run_is_in_library_tables_and_ledger(finished_store, run):
     assert set(rows["rl.trajectories"]["phase"]) == {"train", "test"}
     events = ledger.events(run.run_id)
     assert events["stage"].to_list()[:4] == ["start", "data.loaded", "env.built", "agent.built"]
+    starts = [message.partition(": ")[2] for message in events.filter(stage="start")["message"]]
+    assert [text.partition(" o")[0] for text in starts] == ["training", "test", JUDGEMENT_STARTS]
     assert events["stage"][-1] == "done"
     curves = training_curves(finished_store.policies.read_run(run)).select("fold", "seed", "timesteps", "mean_reward")
     points = [

@@ -12,6 +12,7 @@ from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.notifications.notification import Kind, Notification
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS, WALK_FORWARD
 from nvtrader_pipelines.service.documents.search_facts import SessionSummary, running_sessions
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.code_server import running_url
@@ -48,7 +49,7 @@ class RunState:
     run_id: str
     partition_key: str
     status: str  # running, failed or interrupted
-    state: str  # stage and its last message, or why it ended
+    state: str  # phase (training, testing or judging) and the last message, or why it ended
     at: datetime
     curve: tuple[CurvePoint, ...] = ()  # of the fold and seed that reported last; empty unless it trains
 
@@ -160,10 +161,20 @@ def _run_state(store: Store, run: LedgerRun) -> RunState:
         return RunState(run.run_id, run.partition_key, run.status, run.message or "", run.finished_at or run.started_at)
     if reason := death_reason(run):
         return RunState(run.run_id, run.partition_key, "interrupted", reason, run.started_at)
-    events = store.ledger.events(run.run_id).tail(1).to_dicts()
-    state, at = (f"{events[0]['stage']}: {events[0]['message']}", events[0]["timestamp"]) if events else ("", None)
+    events = store.ledger.events(run.run_id)
+    state, at = "", run.started_at
+    if len(events):
+        state, at = f"{_phase(run.kind, events)}: {events['message'][-1]}", events["timestamp"][-1]
     curve = latest_curve(read_points(store.home, run.run_id))
-    return RunState(run.run_id, run.partition_key, run.status, state, at or run.started_at, tuple(curve))
+    return RunState(run.run_id, run.partition_key, run.status, state, at, tuple(curve))
+
+
+def _phase(kind: str, events: pl.DataFrame) -> str:
+    """Phase of a running run; `done` is the end of its training, since that of its judgement closes it."""
+    starts = events.filter(stage="start")["message"]
+    if len(starts) and starts[-1].endswith(JUDGEMENT_STARTS):
+        return "judging"
+    return "testing" if kind != WALK_FORWARD or "done" in events["stage"] else "training"
 
 
 def latest_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:

@@ -6,6 +6,7 @@ import pytest
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.notifications.send_due import record_command
+from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
 from nvtrader_pipelines.service.documents.home_status import HomeStatus, latest_curve, read_home_status
 from nvtrader_pipelines.storage.code_server import LOCK
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
@@ -64,8 +65,29 @@ def test_running_run_has_its_last_stage(small):
     append_point(small, step)
     (run,) = read(small).running
     assert [(point.timesteps, point.mean_reward) for point in run.curve] == [(5, 0.5)]
-    assert (run.run_id, run.status, run.state, run.at) == (RUN_ID, "running", "train.step: fold 1 of 3", AT)
+    assert (run.run_id, run.status, run.state, run.at) == (RUN_ID, "running", "training: fold 1 of 3", AT)
     assert read(small).next_command == "nvtrader runs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reported", "phase"),
+    [
+        ("walk_forward", ["start"], "training"),
+        ("walk_forward", ["start", "evaluate.step"], "training"),  # a seed is chosen
+        ("walk_forward", ["start", "done"], "testing"),
+        ("walk_forward", ["start", "done", "start", "evaluate.step"], "testing"),
+        ("walk_forward", ["start", "done", "start", "evaluate.step", JUDGEMENT_STARTS], "judging"),
+        ("walk_forward", ["start", "done", "start", JUDGEMENT_STARTS, "start"], "testing"),  # again, after a failure
+        ("replay", ["start"], "testing"),
+        ("forward", ["start", "equity.update", JUDGEMENT_STARTS], "judging"),
+    ],
+)
+def test_running_run_is_in_training_testing_or_judging(small, kind, reported, phase):
+    ledger, facts = Store(small).ledger, {"task_id": "t", "run_id": RUN_ID, "timestamp": AT}
+    ledger.begin(run_row(ledger, SPEC, run_id=RUN_ID, kind=kind, started_at=AT))
+    for stage in reported:
+        ledger.record_event(Progress(stage="start" if stage == JUDGEMENT_STARTS else stage, message=stage, **facts))
+    assert [run.state for run in read(small).running] == [f"{phase}: {reported[-1]}"]
 
 
 def test_running_search_is_shown_with_its_best_so_far(small):

@@ -19,14 +19,16 @@ def read_trainings(shared: Context) -> Content:
     fold = [point for point in points if point.fold == points[-1].fold]
     name = _name(shared, run_id)
     facts = _facts(fold, _n_seeds(shared, name))
-    values = {"running": running, "run": name, "run_id": run_id, **facts}
+    phase = running[0].state.partition(":")[0] if running else ""
+    status = shared.store.ledger.run(run_id).status if name and run_id else ""
+    values = {"running": running, "run": name, "run_id": run_id, "phase": phase, "status": status, **facts}
     parts = {name: render(name, **values) for name in ("training_head", "training", "training_progress")}
     rows = tuple(
         {"id": f"{p.seed}/{p.timesteps}", "seed": p.seed, "timesteps": p.timesteps, "mean_reward": p.mean_reward}
         for p in fold
     )
     key = f"{run_id}/{fold[0].fold}" if fold else ""
-    text = f"{round(100 * facts['share'])} %" if running and fold else ""
+    text = f"{round(100 * facts['share'])} %" if phase == "training" and fold else phase
     said = "" if running or not run_id else f"The training of {values['run'].partition('@')[0]} has ended."
     return Content(
         parts,
