@@ -6,7 +6,7 @@ Any page in a browser can send requests to this machine, so a write needs the to
 import hmac
 import logging
 import re
-from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 
@@ -31,6 +31,7 @@ SAFETY = {
     "referrer-policy": "no-referrer",  # the link of the start holds the token
     "cross-origin-resource-policy": "same-origin",
 }
+IS_LOCKED = ContextVar("IS_LOCKED", default=False)  # whether the browser of a request may only read
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Guard:
                 challenge = {"www-authenticate": "Bearer"} if status == 401 else None
                 await problem_response(status, reason, challenge)(scope, receive, sender)
             else:
+                IS_LOCKED.set(not _has_cookie(Headers(scope=scope), self._access))
                 await self._app(scope, _Limited(receive, max_body(scope)), sender)
         except ClientDisconnect:
             return
@@ -112,7 +114,7 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and access.holds(bearer.strip()):
         return 0, ""
-    if not access.holds(_cookies(headers).get(access.cookie, "")):
+    if not _has_cookie(headers, access):
         return 401, "the token is missing or wrong; send `Authorization: Bearer TOKEN`, or open the link of the start"
     is_own = all(origin == f"{scope['scheme']}://{hosts[0]}" for origin in headers.getlist("origin"))
     if not is_own or headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
@@ -120,11 +122,13 @@ def refusal(scope: Scope, access: Access) -> tuple[int, str]:
     return 0, ""
 
 
-def _cookies(headers: Headers) -> Mapping[str, str]:
+def _has_cookie(headers: Headers, access: Access) -> bool:
+    """Whether the browser opened the link of the start."""
     try:
-        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
+        cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
-        return {}
+        return False
+    return access.cookie in cookies and access.holds(cookies[access.cookie].value)
 
 
 class _TooLarge(Exception):  # noqa: N818

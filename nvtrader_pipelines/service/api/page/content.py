@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.service.api.guard import IS_LOCKED
 from nvtrader_pipelines.service.api.page import formats
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -45,7 +46,7 @@ def pages() -> Environment:
     )
     environment.filters |= {function.__name__: function for function in FILTERS}
     environment.policies["json.dumps_kwargs"] = {}  # fields keep their order
-    environment.globals |= {"bounds": formats.bounds, "position": formats.position}
+    environment.globals |= {"bounds": formats.bounds, "position": formats.position, "is_locked": IS_LOCKED.get}
     return environment
 
 

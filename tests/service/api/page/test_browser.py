@@ -23,6 +23,7 @@ from tests import llm_server
 from tests.homes import copy_home
 from tests.research.search_homes import market, search_home
 from tests.research.sessions import a_journal, a_session, write_session
+from tests.service.api.conftest import TOKEN
 
 pytestmark = pytest.mark.slow
 MARKUP = (
@@ -318,6 +319,54 @@ def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp
     expect(row).to_contain_text("never")
     row.get_by_role("button", name="Run now").click()
     expect(row).to_contain_text("done", timeout=60_000)
+
+
+@pytest.mark.parametrize("path", ["/continuous-rl.html", "/lab"])
+def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, home, path):
+    _, url, _ = serve(home)
+    page = look(url, path)
+    halt = page.get_by_role("button", name="Halt trading").first
+    expect(halt).to_have_attribute("aria-disabled", "true")
+    for button in page.locator("[data-post] [type=submit], [data-run-now]").all():
+        expect(button).to_have_attribute("aria-disabled", "true")
+    page.keyboard.press("h")
+    halt.dispatch_event("click")
+    expect(page.locator("#halt")).to_be_hidden()
+    assert axe_findings(page) == []
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Unlock").click()
+    expect(page.locator("#locked")).to_be_hidden()
+    page.get_by_role("button", name="Halt trading").first.click()
+    expect(page.locator("#halt")).to_be_visible()
+
+
+def test_page_is_locked_once_the_service_has_another_token(serve, look, home):
+    _, url, _ = serve(home)
+    page = look(url)
+    page.context.clear_cookies()
+    page.keyboard.press("h")
+    with page.tolerant():
+        page.keyboard.press("Enter")
+        expect(page.locator("#locked")).to_be_visible()
+    expect(page.locator("#training [type=submit]")).to_have_attribute("aria-disabled", "true")
+
+
+@pytest.mark.parametrize(("status", "text"), [(202, "Launched"), (409, "Run now")])
+def test_run_now_answers_at_once_and_after_the_launch(serve, look, home, status, text):
+    _, url, _ = serve(home)
+    page, held = look(url), []
+    page.route("**/api/scheduler/*/run", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
+    button = page.locator("[data-run-now=dpo_check]")
+    button.click()
+    expect(button).to_have_text("Launching …")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    page.wait_for_timeout(5500)
+    page.evaluate("takePart('schedule', $('[data-part=schedule]').innerHTML.replace('Launching …', 'Run now'))")
+    expect(button).to_have_text("Launching …")
+    with page.tolerant():
+        held[0].fulfill(status=status, json={"task_ids": ["1"], "detail": "nothing is due"})
+        expect(button).to_have_text(text)
+    expect(page.locator("#notice")).to_be_visible(visible=status == 409)
 
 
 def test_session_is_watched_to_its_end_and_its_chart_is_read(serve, look, tmp_path):

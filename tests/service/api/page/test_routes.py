@@ -6,7 +6,7 @@ import pytest
 from nvtrader_pipelines.service.api.page import routes
 from nvtrader_pipelines.service.api.page.routes import PLOTLY
 from tests.homes import small_home
-from tests.service.api.conftest import client_of
+from tests.service.api.conftest import TOKEN, client_of
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,14 @@ def test_page_of_an_empty_home_says_what_to_do(tmp_path, monkeypatch):
     assert page.status_code == 200
     for command in ("ingest", "research start", "train", "materialize", "plans"):
         assert f"<code>nvtrader {command}" in page.text
+
+
+@pytest.mark.parametrize("path", ["/continuous-rl.html", "/lab", "/lab/runs/none"])
+@pytest.mark.parametrize(("token", "is_locked"), [("", True), ("wrong", True), (TOKEN, False)])
+def test_page_is_locked_without_the_token_of_the_start(home, path, token, is_locked):
+    page = client_of(home, cookies={"nvtrader-8000": token}).get(path)
+    (band,) = re.findall(r'<form class="band lost" id="locked" action="/" aria-label="Unlock"(.*?)>', page.text)
+    assert (band == "") == is_locked
 
 
 def test_report_is_shown(client):

@@ -75,6 +75,7 @@ function morph(target, fresh) {
   while (place) { const next = place.nextSibling; place.remove(); place = next; }
 }
 function afterPart(name) {
+  if (name === "schedule") showLaunches();
   if (["ticker", "trades"].includes(name)) chooseAccount();
   if (["periods", "ranked"].includes(name)) choosePeriod();
 }
@@ -146,6 +147,7 @@ function fail(form, text, isFocused = true) {
 }
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("[data-post]");
+  if (event.target.id === "locked") return;
   if (!form) return event.preventDefault();
   event.preventDefault();
   const button = $("button[type=submit]", form), done = $(".done", form);
@@ -195,6 +197,21 @@ function notify(text) { // of what has no field of its own
 }
 $("#notice button").addEventListener("click", () => { $("#notice").hidden = true; });
 const later = (text, path, body, undoing) => decide(text, () => post(path, body).catch((error) => { undoing?.(); notify(error.message); }), undoing);
+
+// ---- schedules that a person runs now: the button says how far it is
+const launches = {};
+function showLaunches() {
+  $$("[data-run-now]").filter(({ dataset }) => dataset.runNow in launches).forEach((button) => {
+    button.textContent = launches[button.dataset.runNow] || "Run now";
+    launches[button.dataset.runNow] || isLocked ? button.setAttribute("aria-disabled", "true") : button.removeAttribute("aria-disabled");
+  });
+}
+function launch(name) {
+  const show = (text) => { launches[name] = text; showLaunches(); };
+  show("Launching …");
+  const launched = () => { show("Launched"); say(`${name} is launched.`); setTimeout(show, LOST, ""); }; // by then its row has the run
+  decide(`${name} runs now`, () => post(`/api/scheduler/${name}/run`).then(launched, (error) => { show(""); notify(error.message); }), () => show(""));
+}
 
 // ---- plans
 const tabs = () => $$("[role=tab]");
@@ -312,7 +329,7 @@ function act(what, isEdited = false) {
 }
 document.addEventListener("click", (event) => {
   const target = event.target.closest("button, a");
-  if (!target || target.getAttribute("aria-disabled") === "true") return;
+  if (!target || isDisabled(target)) return;
   const { tab, plan, open, load, runNow, analyze } = target.dataset;
   if (tab) choosePlan(tab);
   if (plan) choosePlan(plan);
@@ -322,7 +339,7 @@ document.addEventListener("click", (event) => {
   if (open) show_dialog(open);
   if (target.hasAttribute("data-close")) target.closest("dialog").close();
   if (load) askToLoad(target);
-  if (runNow) later(`${runNow} runs now`, `/api/scheduler/${runNow}/run`);
+  if (runNow) launch(runNow);
   if (target.id === "stop") later("The search stops after this trial", "/api/nemorl-autoresearch/stop", { session_id: target.dataset.session });
   if (analyze) interpret(target);
   if (target.hasAttribute("data-dismiss")) target.closest(".answer").hidden = true;
@@ -498,7 +515,7 @@ const KEYS = [
   ["=, s", "as good as the holdings; skip: neither judges it", /^[=s]$/, (key) => press(`[data-do=${key === "s" ? "skip" : "equal"}]`)],
   ["u", "undo, until it is sent", /^u$/, undo],
   ["/", "filter runs and trials", /^\/$/, () => $("#filter").focus()],
-  ["h", "halt trading: asks first", /^h$/, () => show_dialog($("[data-open=resume]") ? "resume" : "halt")],
+  ["h", "halt trading: asks first", /^h$/, () => isLocked || show_dialog($("[data-open=resume]") ? "resume" : "halt")],
   ["?", "this list", /^\?$/, () => show_dialog("keys")],
   ["Esc", "close", /^$/, () => {}],
 ];

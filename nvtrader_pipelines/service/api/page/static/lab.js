@@ -205,7 +205,7 @@ function chooseMembers() {
 function showDialog(id) { const dialog = $(`#${id}`), form = $("form", dialog); if (form) fail(form, ""); if (!dialog.open) dialog.showModal(); }
 document.addEventListener("click", (event) => {
   const target = event.target.closest("button");
-  if (!target) return;
+  if (!target || isDisabled(target)) return;
   if (target.dataset.open) showDialog(target.dataset.open);
   if (target.hasAttribute("data-close")) target.closest("dialog").close();
 });
@@ -224,7 +224,7 @@ document.addEventListener("keydown", (event) => {
   const does = { ",": () => player.show(player.at - 1), ".": () => player.show(player.at + 1), " ": () => player.play() }[event.key];
   if (does && $("#player")) { event.preventDefault(); does(); }
   if (event.key === "/" && $("#wanted")) { event.preventDefault(); $("#wanted").focus(); }
-  if (event.key === "h") showDialog("halt");
+  if (event.key === "h" && !isLocked) showDialog("halt");
   if (event.key === "?") showDialog("keys");
 });
 

@@ -10,6 +10,7 @@ const recall = (name) => { try { return localStorage.getItem(name); } catch { re
 
 // ---- requests: an error is the sentence of the service
 async function sentence(answer) {
+  if (answer.status === 401) lock(); // the service has another token since its start
   if (answer.status === 401) return "This page may only read: open the link that `nvtrader serve` printed last.";
   const problem = await answer.json().catch(() => ({}));
   return problem.detail ?? `The service answered ${answer.status}.`;
@@ -23,6 +24,19 @@ async function post(path, body) {
   if (!answer.ok) throw new Error(await sentence(answer));
   return answer.json();
 }
+
+// ---- lock: without the token of the start, what writes is disabled
+const WRITES = "[data-post] [type=submit], [data-do], [data-edit], [data-run-now], [data-load], [data-open=halt], [data-open=resume], [data-analyze], [data-preview], #stop, #run";
+const isDisabled = (button) => button.getAttribute("aria-disabled") === "true";
+let isLocked = false;
+function lock() {
+  const disable = () => $$(WRITES).filter((button) => !isDisabled(button)).forEach((button) => button.setAttribute("aria-disabled", "true"));
+  disable();
+  if (!isLocked) new MutationObserver(disable).observe(document.body, { subtree: true, childList: true, attributeFilter: ["aria-disabled"] });
+  isLocked = true;
+  $("#locked").hidden = false;
+}
+if (!$("#locked").hidden) lock();
 
 // ---- theme
 const themes = ["auto", "light", "dark"];
