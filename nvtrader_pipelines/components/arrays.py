@@ -19,7 +19,20 @@ class LabelError(ValueError):
 
 
 def labels_of(values: object, axis: int) -> list[str] | None:
-    """Labels of the rows (axis 0) or columns (axis 1) of a pandas or polars object; None if these only count."""
+    """Labels of the rows (axis 0) or columns (axis 1) of a pandas or polars object; None if these only count.
+
+    Those of the columns of a list are those of its Series.
+
+    Raises:
+        LabelError: if the Series of a list differ in theirs.
+    """
+    if isinstance(values, list | tuple):
+        of_items = {tuple(labels_of(each, 0) or ()) for each in values} if axis else {()}
+        if len(of_items) > 1:
+            raise LabelError(
+                "a list of Series must have the same labels in each, one by one, but differs; make a frame"
+            )
+        return list(of_items.pop()) or None if of_items else None
     labels = getattr(values, AXES[axis], None)
     if labels is None or callable(labels):  # a list has a method `index`
         return None
@@ -73,7 +86,7 @@ def takes_arrays(function: Callable[Parameters, Result]) -> Callable[Parameters,
     @wraps(function)
     def converted(*args: Any, **kwargs: Any) -> Result:
         named = {**dict(zip(arrays, args, strict=False)), **kwargs}
-        given = {name: named[name] for name in arrays if name and not isinstance(named.get(name), np.ndarray | None)}
+        given = {name: named[name] for name in arrays if name and not _is_ready(named.get(name))}
         if given:
             _require_equal_labels(given)
             # a frame is stored by columns, and sums round by memory layout
@@ -83,6 +96,11 @@ def takes_arrays(function: Callable[Parameters, Result]) -> Callable[Parameters,
         return function(*args, **kwargs)
 
     return converted
+
+
+def _is_ready(values: object) -> bool:
+    """Whether values need no conversion; arrays of other numbers do, as rounding of float32 would count."""
+    return values is None or (isinstance(values, np.ndarray) and values.dtype == np.float64)
 
 
 def _require_equal_labels(given: dict[str, Any]) -> None:

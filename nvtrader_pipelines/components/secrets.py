@@ -25,17 +25,17 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _character(character: str) -> str:
-    """Pattern of a character as it is or escaped, also more than once."""
+    """Pattern of a character as it is or escaped, also up to eight times: text of any length takes linear time."""
     code = ord(character)
     units = character.encode("utf-16-be", errors="replace").hex()
     forms = [
-        rf"\\*{re.escape(character)}" if character in "/\"'\\" else re.escape(character),
-        "".join(rf"\\+u(?i:{units[i : i + 4]})" for i in range(0, len(units), 4)),
-        "".join(rf"(?:%(?:25)*|\\+x)(?i:{byte:02x})" for byte in character.encode(errors="replace")),
-        rf"&(?:amp;)*#(?:0*{code}|[xX]0*(?i:{code:x}));",
+        rf"\\{{0,8}}{re.escape(character)}" if character in "/\"'\\" else re.escape(character),
+        "".join(rf"\\{{1,8}}u(?i:{units[i : i + 4]})" for i in range(0, len(units), 4)),
+        "".join(rf"(?:%(?:25){{0,8}}|\\{{1,8}}x)(?i:{byte:02x})" for byte in character.encode(errors="replace")),
+        rf"&(?:amp;){{0,8}}#(?:0{{0,8}}{code}|[xX]0{{0,8}}(?i:{code:x}));",
     ]
     name = {39: "apos"}.get(code, codepoint2name.get(code))
-    return f"(?:{'|'.join([*forms, *([f'&(?:amp;)*{name};'] if name else [])])})"
+    return f"(?:{'|'.join([*forms, *([f'&(?:amp;){{0,8}}{name};'] if name else [])])})"
 
 
 def _base64_forms(content: bytes) -> set[str]:

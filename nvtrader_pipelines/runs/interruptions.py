@@ -24,4 +24,4 @@ def require_no_halt(home: Home) -> None:
     switch = FileKillSwitch(home)
     reason = switch.halt_reason()
     if reason:
-        raise RunHalted(f"the run was halted: {reason}; {switch.remedy}, then run it again to resume it")
+        raise RunHalted(f"the run was halted: {reason}; {switch.remedy}, then start it again")

@@ -40,5 +40,11 @@ def test_secret_is_hidden_in_every_form(form, secret):
     assert len(shown) <= len("the key b'' is wrong") + 11  # at most the ends of base64 that hold other bytes, too
 
 
+@pytest.mark.parametrize("character", ["\\", "%25", "&amp;", "0"])
+def test_hiding_in_a_long_text_of_escapes_ends(character):
+    text = character * (1_000_000 // len(character))
+    assert hide_secrets(f"{text}sk-abcdefgh", ["sk-abcdefgh"]) == f"{text}***"
+
+
 def test_short_secret_and_other_text_stay():
     assert hide_secrets("run 3f2a: 100%25 &amp; \\u0041", ["run", SECRET]) == "run 3f2a: 100%25 &amp; \\u0041"

@@ -149,6 +149,7 @@ RIGHT = {
     "same sessions": (FRAME, {"sessions": PANEL.sessions}),
     "polars": (POLARS[BACKWARD], {}),
     "polars dates": (POLARS[BACKWARD].with_columns(pl.Series("date", PANEL.sessions)), {}),
+    "list of series": ([row for _, row in FRAME[BACKWARD].iterrows()], {}),
     "polars sessions": (POLARS, {"sessions": pl.Series(PANEL.sessions)}),
 }
 REFUSED = {
@@ -158,6 +159,7 @@ REFUSED = {
     "days reversed": (FRAME[::-1], {}),
     "a day twice": (pd.concat([FRAME[:1], FRAME]), {}),
     "other days": (FRAME.shift(freq="3650D"), {}),
+    "list of series that differ": ([FRAME[BACKWARD].iloc[0], *(row for _, row in FRAME[1:].iterrows())], {}),
     "index of names": (FRAME.set_axis([f"row {i}" for i in range(60)]), {}),
     "sessions beyond": (FRAME[:30], {"sessions": PANEL.sessions[20:40]}),
     "series": (FRAME.iloc[0], {"sessions": PANEL.sessions[:1]}),

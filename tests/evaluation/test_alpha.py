@@ -75,6 +75,12 @@ def test_residual_returns_are_those_of_least_squares_with_alpha():
         np.testing.assert_allclose(residual_returns(series, reference), series - beta * reference, atol=1e-15)
 
 
+def test_residual_returns_of_single_precision_exposure_are_constant():
+    _, reference = pair(250)
+    single = reference.astype(np.float32)
+    assert not varies(residual_returns(1.5 * single, single))
+
+
 def test_residual_returns_over_a_constant_reference_are_active():
     returns, _ = pair(250)
     np.testing.assert_array_equal(residual_returns(returns, np.full(250, 1e-4)), returns - 1e-4)

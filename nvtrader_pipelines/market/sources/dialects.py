@@ -29,8 +29,22 @@ _ADJUSTED = re.compile(rf"(?:adj(?:usted)?|[hq]fq){_CLOSE}?|{_CLOSE}(?:adj(?:ust
 _MAY_BE_ADJUSTED = re.compile(rf"(?:(?<!un)adj|[hq]fq).*{_CLOSE}|{_CLOSE}.*(?:(?<!un)adj|[hq]fq)")
 _OF_A_DAY = frozenset({"day", "weekday", "day_of_week", "dayofweek", "month", "quarter", "year"})
 _OF_A_MARKET = frozenset(
-    {"currency", "exchange", "mic", "per", "period", "interval", "frequency", "timeframe", "series"}
+    {
+        "currency",
+        "exchange",
+        "mic",
+        "per",
+        "period",
+        "interval",
+        "frequency",
+        "timeframe",
+        "series",
+        "source",
+        "provider",
+    }
+    | {"vendor", "type", "session", "sector", "industry", "country", "status", "note", "notes", "signal", "split"}
 )
+_MAY_NAME = re.compile(r"symbol|ticker|cusip|sedol|figi|wkn|permno|gvkey|(?:^|_)code$|_id$|\u4ee3\u7801")
 _NO_TEXT = (  # cells that name nothing: blanks, flags, numbers with a unit, dates, times, ratios
     r"(?i)^(?:null|none|nan|nat|n/?a|-|true|false|yes|no|y|n|[-+($]*[\d.,]+(?:e[-+]?\d+)?\s?[kmbt%)]*"
     r"|\d{1,4}[-/. ](?:\d{1,2}|[a-z]{3})[-/. ]\d{2,4}.*|[a-z]{3} \d{1,2},? \d{4}|\d{1,2}:.*|\d+[:/]\d+)?$"
@@ -90,6 +104,7 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
         if index not in position.values() and index not in times
     }
     if "symbol" in position:
+        _require_finest_symbol(fields, header, position["symbol"])
         return DeliveredRows(with_delivered_columns(rows), tuple(others.values()))
     names = _name_columns(fields, others)
     symbol = _symbol_without_column(fields, names, file)
@@ -97,6 +112,22 @@ def rows_from_columns(fields: pl.DataFrame, header: Sequence[str], file: str) ->
     _require_one_symbol(rows, unused)
     rows = with_delivered_columns(rows.with_columns(pl.lit(symbol).alias("symbol")))
     return DeliveredRows(rows, unused, None if names else symbol)
+
+
+def _require_finest_symbol(fields: pl.DataFrame, header: Sequence[str], chosen: int) -> None:
+    """Refuse a column of symbols beside another one that tells more rows apart.
+
+    Raises:
+        UnreadableFile: with both columns.
+    """
+    n_names = {i: fields.to_series(i + 1).n_unique() for i, cell in enumerate(header) if known_column(cell) == "symbol"}
+    finest = max(n_names, key=lambda i: (n_names[i], i == chosen))
+    if n_names[finest] > n_names[chosen]:
+        raise UnreadableFile(
+            "unknown_symbol",
+            f"columns {header[chosen]!r} and {header[finest]!r} may both be the symbol, with {n_names[chosen]} and "
+            f"{n_names[finest]} texts; remove or rename the one that is not",
+        )
 
 
 def known_column(cell: str) -> str | None:
@@ -111,8 +142,9 @@ def _name_columns(fields: pl.DataFrame, headers: Mapping[str, str]) -> dict[str,
     for column, cell in headers.items():
         text, spelled = fields[column].str.strip_chars(), _normalize_header(cell)
         names = text.filter(text.str.contains(_CODE) | ~text.str.contains(_NO_TEXT)).str.to_uppercase().unique()
-        is_symbol = spelled not in _OF_A_MARKET and names.str.contains(SYMBOL).all()
-        if len(names) and spelled not in _OF_A_DAY and (len(names) > 1 or is_symbol):
+        is_symbol = names.str.contains(SYMBOL).all()
+        names_days = len(names) and spelled not in _OF_A_DAY | _OF_A_MARKET and (len(names) > 1 or is_symbol)
+        if names_days or _MAY_NAME.search(spelled):
             found[column] = cell
     return found
 

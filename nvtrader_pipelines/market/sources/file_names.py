@@ -14,18 +14,23 @@ PAIR = rf"([A-Z0-9]{{2,10}})[/_]({_QUOTES})"
 _NO_SYMBOLS = frozenset(  # words in names of downloads
     {"BARS", "BOOK", "CANDLES", "COINS", "CRYPTO", "DAILY", "DATA", "DOWNLOAD", "EOD", "EXPORT", "FILE", "HISTORICAL"}
     | {"HISTORICALDATA", "HISTORY", "MARKET", "OHLC", "OHLCV", "OUTPUT", "PORTFOLIO", "PRICE", "PRICES", "QUOTE"}
+    | {"ADJUSTED", "BACKTEST", "CLOSE", "CLOSES", "COMBINED", "COMPANIES", "DATASET", "HISTORICALQUOTES", "MERGED"}
+    | {"RESULTS", "RETURNS", "SAMPLE", "UNIVERSE"}
     | {"QUOTES", "SHEET", "STOCK", "STOCKS", "SYMBOLS", "TABLE", "TEST", "TICKERS", "TRAIN", "UNTITLED"}
 )
 _PREFIXES = frozenset({"BINANCE", "BITSTAMP", "COIN", "COINBASE", "FX", "KRAKEN", "NASDAQ", "NYSE", "OANDA", "TVC"})
 # Parts that add no word: copies, dates, intervals, Stooq's market and interval, adjustment, investing.com's ending.
-_ADDED = r"(?:[_ ](?:\(\d+\)|[\d.-]+|D|\d+[A-Z]{1,3}|[A-Z]{2}_D|ADJ|HISTORICAL[_ ]DATA(?:_COINMARKETCAP)?))*"
+_ADDED = (
+    r"(?: ?\(\d+\)|[_ ](?:[\d.-]+|D|\d+[A-Z]{1,3}|[A-Z]{2}_D|ADJ|DAILY|EOD|OHLCV?"
+    r"|HISTORICAL[_ ]DATA(?:_COINMARKETCAP)?))*"
+)
 _FORMS = (
     # TradingView's NASDAQ_AAPL, 1D; FX_IDC_EURUSD, 1D; CBOE_DLY_SPX, 1D
     rf"(?:FX_IDC|[A-Z0-9]+?(?:_(?:DLY|DL|EOD|MINI))?)_(?P<symbol>[^_ ,]+), ?\d*[A-Z]+(?:_[0-9A-F]{{5}})?{_ADDED}",
     rf"DAILY_(?:ADJUSTED_)?(?P<symbol>[^_ ,]+){_ADDED}",  # Alpha Vantage's daily_adjusted_IBM
     r"(?P<symbol>[^_ ,]+?)-1D-\d{4}-\d{2}(?:-\d{2})?",  # Binance's BTCUSDT-1d-2021-01
     r"(?P<symbol>[^_ ,]+?)-MAX",  # CoinGecko's btc-usd-max
-    rf"(?P<symbol>{PAIR}|[^_ ,]+){_ADDED}",
+    rf"(?P<symbol>{PAIR}|[^_ ,(]+){_ADDED}",
 )
 _DATE = r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{6}"
 

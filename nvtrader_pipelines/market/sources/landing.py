@@ -88,7 +88,9 @@ def _read_parquet(file: LandedFile) -> DeliveredRows:
     if table.is_empty():
         raise UnreadableFile("empty_file", "the table has no rows; deliver it again with its rows")
     header = [name.removeprefix("__index_level_0__") for name in table.columns]
-    text = [_as_text(column, cell) for column, cell in zip(table, header, strict=True)]
+    text = [
+        _as_text(column, cell).alias(f"column_{i}") for i, (column, cell) in enumerate(zip(table, header, strict=True))
+    ]
     lines = pl.int_range(1, table.height + 1, eager=True).alias("line")
     return rows_from_columns(pl.DataFrame([lines, *text]), header, file.name)
 

@@ -173,6 +173,19 @@ def test_unknown_column_of_text_is_refused_by_its_name(values):
     assert refusal.value.rule == "unknown_symbol"
 
 
+@pytest.mark.parametrize("column", ["Stock Symbol", "BBG Ticker", "security_code", "cusip", "product_id", "permno"])
+def test_numbers_that_may_be_symbols_are_refused_by_their_column(column):
+    with pytest.raises(UnreadableFile, match=column):
+        delivered(column, "600000", "600001")
+
+
+@pytest.mark.parametrize("coarse", ["security", "instrument", "contract", "pair"])
+def test_column_of_symbols_beside_a_finer_one_is_refused(coarse):
+    with pytest.raises(UnreadableFile, match="isin") as refusal:
+        rows_of(f"date,{coarse},isin,close\n2020-01-02,common,US1,3\n2020-01-02,common,US2,2\n", "x.csv")
+    assert refusal.value.rule == "unknown_symbol"
+
+
 @pytest.mark.parametrize("second", ["ko", ""])
 def test_column_of_text_that_agrees_with_the_file_name_confirms_it(second):
     read = delivered("Aktie", "KO", second)
@@ -183,6 +196,8 @@ def test_column_of_text_that_agrees_with_the_file_name_confirms_it(second):
     ("column", "values"),
     [
         ("currency", ("USD", "USD")),
+        ("Source", ("yahoo", "yahoo")),
+        ("note", ("", "dividend")),
         ("Company", ("Coca Cola", "Coca Cola")),
         ("weekday", ("Thu", "Fri")),
         ("Change %", ("1.2%", "-3%")),

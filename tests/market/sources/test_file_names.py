@@ -34,6 +34,8 @@ EXCHANGES += ["BITSTAMP", "BINANCE", "CBOE_DLY", "NASDAQ_DLY", "FX", "COINBASE"]
         ("msft (1).csv", "MSFT"),
         ("aapl_us_d.csv", "AAPL"),
         ("AAPL_1d.csv", "AAPL"),
+        ("AAPL_daily.csv", "AAPL"),
+        ("AAPL(1).csv", "AAPL"),
         ("daily_IBM.csv", "IBM"),
         ("EUR_USD.csv", "EURUSD"),
         ("NYSE_BRK.B, 1D.csv", "BRK.B"),
@@ -47,7 +49,18 @@ def test_symbol_is_read_from_the_file_name(file, symbol):
     assert symbol_of_file(file) == symbol
 
 
-NOT_ONE_SYMBOL = ["NASDAQ_AAPL", "NASDAQ AAPL", "apple inc", "tech_giants", "my_prices", "k_data", "BRK_B", "AAPL_MSFT"]
+NOT_ONE_SYMBOL = [
+    "NASDAQ_AAPL",
+    "NASDAQ AAPL",
+    "apple inc",
+    "tech_giants",
+    "my_prices",
+    "k_data",
+    "sample",
+    "HistoricalQuotes",
+    "BRK_B",
+    "AAPL_MSFT",
+]
 NOT_ONE_SYMBOL += ["Apple Stock Price History", "S&P 500 Historical Data", "coin_Bitcoin", "coin_BTC", "stock-prices"]
 NOT_ONE_SYMBOL += [
     "all_stocks_5yr",

@@ -136,6 +136,11 @@ def test_parquet_column_without_text_is_refused_by_its_name(column):
     assert f"'{next(iter(column))}'" in refused.value.reason
 
 
+def test_parquet_column_of_our_own_names_is_no_trouble():
+    extra = frame(line=[7, 8], column_0=[1, 2])
+    assert_frame_equal(read(parquet(extra), "bars.parquet"), read(parquet(frame()), "bars.parquet"))
+
+
 def test_unknown_parquet_column_without_text_is_named_as_unused():
     (delivery,) = LandingSource().deliveries(
         [LandedFile("p.parquet", parquet(frame(flags=[[1], [2]], up=[True, False])))]
