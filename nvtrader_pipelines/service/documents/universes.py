@@ -4,7 +4,6 @@ import json
 
 import polars as pl
 
-from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.symbol_groups import name_symbols
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
@@ -41,6 +40,8 @@ def _label(universe: Universe, of_source: list[Universe]) -> str:
 
 def _universes(store: Store) -> dict[str, Universe]:
     """Universe by spec hash of a version, or id of a search session."""
+    from nvtrader_pipelines.experiments.spec import MarketChoice  # lists of runs do not need it
+
     panels = dict(store.tables.read(MARKET_PANEL, columns=["source", "symbols"]).iter_rows())
     universes: dict[str, Universe] = {}
     for spec_hash, content in store.ledger.versions().select("spec_hash", "content").iter_rows():
