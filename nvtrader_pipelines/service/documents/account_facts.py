@@ -326,7 +326,7 @@ def _figures(store: Store, states: Sequence[AccountState]) -> dict[str, float | 
     )
     whole: dict[str, float | None] = {"total_return": total_return(returns), "max_drawdown": max_drawdown(returns)}
     if len(states) < MIN_ANNUALIZED:
-        return whole | dict.fromkeys(("turnover_per_year", "cost_per_year"))
+        return whole | dict.fromkeys(("sharpe", "sharpe_low", "sharpe_high", "turnover_per_year", "cost_per_year"))
     source = store.ledger.run(states[-1].run_id).source
     periods_per_year = store.read_calendars().of(source).periods_per_year
     return whole | {

@@ -127,7 +127,8 @@ def test_card_shows_scores_baselines_folds_and_files(invoke, run):
 def test_activate_shows_and_records_verdict(invoke, store, run):
     found = invoke("policies", "activate", "small/seed-1", "--reason", "I know it")
     assert found.exit_code == 0
-    verdict, now, server = found.stdout.splitlines()
+    verdict, now, coverage, server = found.stdout.splitlines()
+    assert "no sector is known" in coverage
     assert f"small/seed-1 of run {run.run_id[:8]} on the account paper" in server
     assert "`nvtrader halt`" in server
     assert verdict.startswith(f"gate: small/seed-1 (run {run.run_id[:8]}) is ")
