@@ -73,6 +73,7 @@ def test_plan_has_its_orders_and_the_record_of_the_page(waiting):
     assert [len(record["months"]), record["months"][-1]["month"]] == [6, record["last_session"][:7]]
     growth = math.prod(1.0 + month["policy_return"] for month in record["months"])
     assert record["policy_return"] == pytest.approx(growth - 1.0)
+    client.get("/api/continuous-rl/changes")  # reads every section
     page = client.get("/continuous-rl.html").text
     for text in (record["baseline"], record["last_session"], *(month["month"] for month in record["months"])):
         assert text in page
