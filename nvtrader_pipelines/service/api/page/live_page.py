@@ -149,10 +149,12 @@ class LivePage:
         self._series: dict[str, _Rows] = {}
 
     def first_look(self, seconds: float) -> None:
-        """Refresh; the first time, wait some seconds at most: what is not read by then comes as a change."""
+        """Refresh; the first time, wait some seconds at most for what comes as a change if it is read later."""
         if self._is_read.is_set():
             self.refresh()
         else:
+            with self._reading:
+                self._read("setup", SECTIONS["setup"])  # the markets that forms offer do not change with the page
             Thread(target=self.refresh, daemon=True).start()
             self._is_read.wait(seconds)
 

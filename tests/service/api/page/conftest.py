@@ -19,6 +19,7 @@ def chromium():
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: make dev")
     if not CHROMIUM:
         pytest.skip("there is no Chromium: apt-get install chromium, or set $NVTRADER_CHROMIUM")
+    api.expect.set_options(timeout=20_000)  # this machine may be busy
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -35,6 +36,8 @@ def serve():
 @pytest.fixture
 def look(serve, chromium):
     """Open the page of a service; nothing may leave the machine, and no script may fail."""
+    from playwright.sync_api import expect
+
     contexts, outside, errors = [], [], []
 
     @contextmanager
@@ -59,6 +62,7 @@ def look(serve, chromium):
         context.on("console", lambda message: message.type == "error" and errors.append(message.text))
         page = context.new_page()
         page.goto(f"{url}{path}?token={TOKEN}", wait_until="domcontentloaded")
+        expect(page.locator(".skeleton")).to_have_count(0)  # every section is read
         page.tolerant = tolerant
         return page
 

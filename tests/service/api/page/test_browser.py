@@ -44,12 +44,6 @@ def axe_findings(page):
     return [(finding["id"], finding["nodes"][0]["html"][:200], len(finding["nodes"])) for finding in findings]
 
 
-def show_plans(page):
-    """Scroll to the plans once every section is rendered, which would move them."""
-    expect(page.locator(".skeleton")).to_have_count(0)
-    page.locator("#decisions").scroll_into_view_if_needed()
-
-
 @pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))
 def test_page_is_accessible_and_never_scrolls_sideways(look, shared_url, scheme, width):
     page = look(shared_url, width=width, scheme=scheme)
@@ -140,7 +134,7 @@ def test_override_and_undo_keep_what_the_person_wants(serve, look, waiting, tmp_
     assert decisions(home)["paper"][0] == "waiting"
     page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
     page.get_by_role("button", name="Keep holdings").click()
-    expect(page.locator("#decisions")).to_contain_text("No plan waits", timeout=15_000)
+    expect(page.locator("#decisions")).to_contain_text("No plan waits")
     assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
 
 
@@ -149,7 +143,7 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     (parent,) = plan_records(Store(home).audit.events()).values()
     _, url, _ = serve(home)
     page = look(url)
-    show_plans(page)
+    page.locator("#decisions").scroll_into_view_if_needed()
     page.keyboard.press("e")
     weights, override = page.locator("input.weight:visible"), page.locator("[data-weights]:visible")
     expect(weights).to_have_count(len(parent.plan.symbols) - 1)
@@ -172,7 +166,7 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     page.get_by_label("Reason (needed to override or reject)").fill("too much of it")
     override.click()
     tab = page.locator(f"[data-tab='{parent.plan.plan_id}']")
-    expect(tab).to_have_count(0, timeout=15_000)
+    expect(tab).to_have_count(0)
     edited = plan_records(Store(home).audit.events())[edited_plan_id(parent.plan.plan_id)]
     assert dict(zip(edited.plan.symbols, edited.plan.stages[0].weights, strict=True))[name] == 0.125
     assert edited.plan.parent_id == parent.plan.plan_id
@@ -182,13 +176,13 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
 def test_edited_weight_that_a_limit_cut_is_named_on_the_page(serve, look, waiting, tmp_path):
     _, url, _ = serve(copy_home(waiting, tmp_path / "home"))
     page = look(url)
-    show_plans(page)
+    page.locator("#decisions").scroll_into_view_if_needed()
     page.keyboard.press("e")
     page.get_by_role("button", name="Holdings", exact=True).click()
     page.locator("input.weight:visible").first.fill("30")
     page.get_by_label("Reason (needed to override or reject)").fill("all of it")
     page.locator("[data-weights]:visible").click()
-    expect(page.locator("#notice")).to_contain_text("of 30.0% became 25.0% by position_cap", timeout=15_000)
+    expect(page.locator("#notice")).to_contain_text("of 30.0% became 25.0% by position_cap")
     expect(page.locator("[role=tabpanel]:visible")).to_contain_text("of 30.0% became 25.0% by position_cap")
 
 
@@ -201,7 +195,7 @@ def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, w
     (home.compliance / "sectors.csv").write_text(f"symbol,sector\n{sectors}")
     _, url, _ = serve(home)
     page = look(url)
-    show_plans(page)
+    page.locator("#decisions").scroll_into_view_if_needed()
     page.keyboard.press("e")
     page.get_by_role("button", name=start, exact=True).click()
     weight = page.locator("input.weight:visible").first
@@ -214,7 +208,7 @@ def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, w
     assert weight.input_value() == "1"
     page.keyboard.press("o")
     child = edited_plan_id(parent)
-    expect(page.locator(f"[data-tab='{parent}']")).to_have_count(0, timeout=15_000)
+    expect(page.locator(f"[data-tab='{parent}']")).to_have_count(0)
     assert plan_records(Store(home).audit.events())[child].status == status
     if status == "waiting":
         expect(page.locator(f"[data-tab='{child}'][aria-selected=true]")).to_contain_text("edited")
@@ -228,13 +222,13 @@ def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, twe
     home = copy_home(twenty, tmp_path / "home")
     _, url, _ = serve(home)
     page = look(url)
-    show_plans(page)
+    page.locator("#decisions").scroll_into_view_if_needed()
     plan, following, *_ = [tab.get_attribute("data-tab") for tab in page.locator("[role=tab]").all()]
     account = page.locator("[role=tab]").first.get_attribute("data-of")
     page.keyboard.press("e")
     page.keyboard.type("9")
     Desk(Store(home), account, by="bob").reject(plan, "bob", "too risky")
-    expect(page.locator("#notice")).to_contain_text(account, timeout=15_000)
+    expect(page.locator("#notice")).to_contain_text(account)
     expect(page.locator(f"[data-tab='{following}']")).to_have_attribute("aria-selected", "true")
     expect(page.locator("[role=tabpanel]:visible")).to_have_id(f"plan-{following}")
 
@@ -243,10 +237,10 @@ def test_skip_and_as_good_as_are_marked_and_leave_the_plan_waiting(serve, look, 
     home = copy_home(waiting, tmp_path / "home")
     _, url, _ = serve(home)
     page = look(url)
-    show_plans(page)
+    page.locator("#decisions").scroll_into_view_if_needed()
     for key, action, mark in (("s", "skip", "Skipped by"), ("=", "equal", "Judged as good as the holdings by")):
         page.keyboard.press(key)
-        expect(page.locator("form[data-decision]")).to_contain_text(mark, timeout=15_000)
+        expect(page.locator("form[data-decision]")).to_contain_text(mark)
         expect(page.locator(f"[data-do={action}]")).to_have_attribute("aria-disabled", "true")
         expect(page.locator("[role=tabpanel]:not([data-sent])")).to_have_count(1)
         page.keyboard.press(key)
@@ -263,7 +257,7 @@ def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, 
     panel = page.locator("#agreement")
     expect(panel).to_contain_text("Nothing to compare yet")
     write_outcomes(home, [0.9, -0.2, 0.6])
-    expect(panel.locator(".verdict")).to_contain_text("2 of 3 beat the proposal, +0.43 %", timeout=15_000)
+    expect(panel.locator(".verdict")).to_contain_text("2 of 3 beat the proposal, +0.43 %")
     row = panel.get_by_role("row", name="edited weights, against the proposal")
     expect(row).to_contain_text("2 of 3")
     assert panel.get_by_role("row", name="too much").count() == 1
@@ -288,12 +282,12 @@ def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, w
     expect(page.locator(".hint.warn")).to_contain_text(f"{name}/seed-0")
     with page.tolerant():
         page.get_by_role("button", name="Approve").click()
-        expect(page.locator("[role=tabpanel] .error")).to_contain_text("seed-0", timeout=15_000)
+        expect(page.locator("[role=tabpanel] .error")).to_contain_text("seed-0")
     assert decisions(home)["paper"][0] == "waiting"
     page.get_by_label("Reason (needed to override or reject)").fill("made by another")
     page.get_by_role("button", name="Reject").click()
     page.keyboard.press("Escape")
-    expect(page.locator("#decisions")).to_contain_text("No plan waits", timeout=15_000)
+    expect(page.locator("#decisions")).to_contain_text("No plan waits")
     assert decisions(home)["paper"][0] == "rejected"
 
 
@@ -306,7 +300,7 @@ def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_p
     expect(dialog).to_contain_text("decides for every account")
     dialog.get_by_label("Reason").fill("try it on paper")
     dialog.get_by_role("button", name="Load").click()
-    expect(page.locator("#policies")).to_contain_text("active since", timeout=15_000)
+    expect(page.locator("#policies")).to_contain_text("active since")
     active = read_active(Store(home))
     assert (active.reason, page.locator(".ticker:visible").inner_text().count(active.policy)) == ("try it on paper", 1)
 

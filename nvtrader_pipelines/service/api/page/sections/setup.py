@@ -18,7 +18,7 @@ def read_setup(shared: Context) -> Content:
     """Read the environment, and the markets that are built."""
     tables, problem, names = shared.store.tables, "", set[str]()
     try:
-        names = {source.kind for source in read_market(shared.home).sources}
+        names = {source.name for source in read_market(shared.home).sources}
     except StorageError as error:
         problem = str(error)
     refused = tables.read(QUARANTINE, columns=["source"])["source"].value_counts()
