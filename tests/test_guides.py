@@ -62,12 +62,12 @@ VENV = Path(sys.executable).parent
 LIMITS = "max_gross: 4\nmax_net: 4\nmax_short: 1\nmin_net: -4\n"  # of a desk that allows every experiment of a guide
 WITHOUT_HOME = {"mean-cvar", "weight-pipeline"}  # guides whose Python needs no home
 RECORDING = """
-nvtrader() { printf '%s\\x1f' "$@" >> calls; printf '\\x1e' >> calls; echo "$ANSWER"; }
+nvtrader() { printf '%s\\x1e' "$(printf '%s\\x1f' "$@")" >> calls; echo "$ANSWER"; }
 python() { :; }
 head() { :; }
 curl() { :; }
 kill() { :; }
-"""  # shell functions in place of what takes seconds; ANSWER stands in for the id that a query finds
+"""  # in place of what takes seconds, also beside each other; ANSWER stands in for the id that a query finds
 SERVING = f"""
 nvtrader() {{ [ "$1" != serve ] || exec {shlex.quote(str(VENV / "nvtrader"))} "$@"; command nvtrader "$@"; }}
 """  # a service in a process of its own, which the guide's `kill` ends

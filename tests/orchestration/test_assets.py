@@ -61,7 +61,8 @@ def first_state(own_home, instance):
     runs.append(run_job(own_home, "preferences", instance, asset_selection=answers))
     runs.append(run_job(own_home, "dpo_check", instance, partition_key=KEY))
     kept = {path: path.read_bytes() for path in own_home.pictures.rglob("*.png")}
-    return runs, Store(own_home).ledger.find_run(""), kept, table_contents(own_home)
+    ledger = Store(own_home).ledger
+    return runs, ledger.run(ledger.runs()["run_id"][0]), kept, table_contents(own_home)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def lock(server, tmp_path) -> Iterator[Path]:
     """The lock and the workspace of a running UI."""
     (tmp_path / WORKSPACE).write_text(f"socket: {server.getsockname()}\n")
     path = tmp_path / LOCK
-    path.write_text(f"{URL}\n{server.getsockname()}")
+    path.write_text(f"{URL}\n1\n{server.getsockname()}")
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield path
@@ -55,11 +55,11 @@ def test_unreachable_url_of_a_workspace_with_another_socket_is_that_of_the_ui(se
 
 
 def test_unreachable_url_of_a_starting_ui_is_empty(lock):
-    lock.write_text(URL)
+    lock.write_text(f"{URL}\n1")
     assert unreachable_url(lock.parent) == ""
 
 
 def test_unreachable_url_without_a_running_ui_is_empty(tmp_path):
     assert unreachable_url(tmp_path) == ""
-    (tmp_path / LOCK).write_text(f"{URL}\n/tmp/missing/code")
+    (tmp_path / LOCK).write_text(f"{URL}\n1\n/tmp/missing/code")
     assert unreachable_url(tmp_path) == ""

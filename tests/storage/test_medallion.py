@@ -140,7 +140,7 @@ def test_markets_of_one_home_have_their_own_folders_and_calendars(tables, home, 
     land("coins/B.csv", b"symbol,date,close\nB,2016-01-02,1\nB,2016-01-04,1\n")
     ingest_market(tables, [2016], INGESTED_AT)
     calendars = read_calendars(tables)
-    good, refused = clean(tables.read(BARS), tables.read(DELIVERIES), INGESTED_AT.date(), calendars)
+    good, refused = clean(tables.read(BARS), tables.read(DELIVERIES), INGESTED_AT, calendars)
     assert refused.select("source", "date", "rule").rows() == [("landing", "2016-01-01", "unknown_session")]
     assert bar_returns(good, calendars).select("source", "span").rows() == [
         ("coins", None),

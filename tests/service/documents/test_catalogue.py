@@ -67,7 +67,10 @@ def test_mapping_field_states_type_of_its_values():
         ExperimentSpec.model_validate(
             {"name": "a", "pipeline": {"limits": [{"kind": "sector_cap", "sectors": {"AAPL": 3}}]}}
         )
-    assert explain(refused.value, ExperimentSpec) == "pipeline.limits.0.sectors.AAPL: found 3, but must be text"
+    assert (
+        explain(refused.value, ExperimentSpec)
+        == "pipeline.limits.0.sectors.AAPL: found 3, but must be text; write it in quotes"
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
