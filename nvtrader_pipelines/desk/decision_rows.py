@@ -11,9 +11,10 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.trader import ACKNOWLEDGED
+from nvtrader_pipelines.preferences.decision_lines import RefusedLine, compare_lines
 from nvtrader_pipelines.preferences.decisions import MIN_CHANGE, DecisionKind, DecisionRow, ProposedOrder
 from nvtrader_pipelines.storage.audit_log import AuditRow
-from nvtrader_pipelines.storage.decision_file import RefusedLine, append_missing, compare_lines, format_lines
+from nvtrader_pipelines.storage.decision_file import append_missing, read_lines
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Row, to_frame
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
@@ -41,14 +42,13 @@ def extract_decisions(store: Store) -> tuple[Sequence[DecisionRow], Sequence[Ref
     A decision that the file lacks, or whose line is damaged or differs from the audit, is written again.
     """
     rows = audited_decisions(store)
-    audited = format_lines(rows)
 
     def rows_without_line(_: set[str]) -> list[DecisionRow]:
-        intact = compare_lines(store.home, audited)[0]
+        intact = compare_lines(read_lines(store.home), rows)[0]
         return [row for row in rows if row.decision_id not in intact]
 
     append_missing(store.home, rows_without_line)
-    _, refused = compare_lines(store.home, audited)
+    _, refused = compare_lines(read_lines(store.home), rows)
     store.tables.replace(DECISIONS, to_frame(DECISIONS, [_table_row(row) for row in rows]), {})
     store.tables.replace(REFUSED_DECISIONS, to_frame(REFUSED_DECISIONS, [vars(line) for line in refused]), {})
     return rows, refused
@@ -60,7 +60,7 @@ def find_refused_lines(store: Store) -> list[RefusedLine]:
     Raises:
         StorageError: if the audit is damaged, or the file cannot be read.
     """
-    return compare_lines(store.home, format_lines(audited_decisions(store)))[1]
+    return compare_lines(read_lines(store.home), audited_decisions(store))[1]
 
 
 def audited_decisions(store: Store) -> list[DecisionRow]:

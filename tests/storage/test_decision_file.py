@@ -2,8 +2,9 @@ import multiprocessing
 
 import pytest
 
+from nvtrader_pipelines.preferences.decision_lines import compare_lines
 from nvtrader_pipelines.preferences.decisions import DecisionRow
-from nvtrader_pipelines.storage.decision_file import append_missing, compare_lines, decision_path, format_lines
+from nvtrader_pipelines.storage.decision_file import append_missing, decision_path, read_lines
 from nvtrader_pipelines.storage.home import Home
 from tests.preferences.sample_decisions import a_decision
 
@@ -18,7 +19,7 @@ def append(home, *rows):
 
 
 def compare(home, *rows):
-    return compare_lines(home, format_lines(rows))
+    return compare_lines(read_lines(home), rows)
 
 
 def test_rows_are_written_once_and_equal_the_audit(home):
