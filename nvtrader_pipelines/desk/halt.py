@@ -87,11 +87,9 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) ->
 def _update_views(store: Store) -> None:
     """Show the newest event in `portfolio.audit`, if there are views."""
     if store.home.duckdb_file.exists():
-        from nvtrader_pipelines.desk.mirror import mirror_home_events
-        from nvtrader_pipelines.storage.views.publishing import publish
+        from nvtrader_pipelines.desk.mirror import publish_home_events
 
-        mirror_home_events(store)
-        publish(store)
+        publish_home_events(store)
 
 
 def _record(store: Store, *halts: Halt) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nvtrader_pipelines.desk.mirror import mirror_home_events
+from nvtrader_pipelines.desk.mirror import publish_home_events
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library
 from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.promotion.rounds import newer_run_message
@@ -20,7 +20,6 @@ from nvtrader_pipelines.service.documents.home_status import running_runs
 from nvtrader_pipelines.service.documents.policy_facts import PolicyList, PromotionDecision, policy_list
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
-from nvtrader_pipelines.storage.views.publishing import publish
 
 routes = router("nemorl", "/api/nemorl")
 
@@ -126,6 +125,5 @@ def activate(shared: Shared, body: Activation) -> PromotionDecision:
     with not_found():
         find_policy(shared.store, body.policy)
     decision = activate_manually(shared.store, body.policy, shared.by, body.reason, now)
-    mirror_home_events(shared.store)
-    publish(shared.store)
+    publish_home_events(shared.store)
     return PromotionDecision.model_validate(decision.row())

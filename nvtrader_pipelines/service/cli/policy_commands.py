@@ -119,13 +119,12 @@ def promote(policy: Policy, *, as_json: bool) -> None:
 
 def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> None:
     """Let the gate or the person decide, and print the decision."""
-    from nvtrader_pipelines.desk.mirror import mirror_home_events
+    from nvtrader_pipelines.desk.mirror import publish_home_events
     from nvtrader_pipelines.desk.rebalancing import server_message
     from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
     from nvtrader_pipelines.runs.lifecycle import now
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
     from nvtrader_pipelines.service.documents.policy_facts import PromotionDecision
-    from nvtrader_pipelines.storage.views.publishing import publish
 
     store = open_store()
     by = current_user()
@@ -134,8 +133,7 @@ def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> N
         if through_gate
         else activate_manually(store, policy, by, reason, now)
     )
-    mirror_home_events(store)
-    publish(store)
+    publish_home_events(store)
     if as_json:
         write_json(PromotionDecision.model_validate(decision.row()).model_dump(mode="json"))
     else:
