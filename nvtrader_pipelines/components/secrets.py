@@ -12,7 +12,7 @@ MIN_SECRET = 6  # characters; shorter ones, as keys of local servers, occur in o
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
     """Hide secrets, also those that are escaped for JSON, URLs or HTML, or are part of base64."""
-    for secret in sorted({each for each in secrets if len(each) >= MIN_SECRET}, key=len, reverse=True):
+    for secret in sorted({secret for secret in secrets if len(secret) >= MIN_SECRET}, key=len, reverse=True):
         text = _pattern(secret).sub(HIDDEN, text)
     return text
 
@@ -25,7 +25,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _character(character: str) -> str:
-    """Pattern of a character as it is or escaped, also up to eight times: text of any length takes linear time."""
+    """Pattern of a character as it is or escaped, also repeatedly: at most eight times, so a search is linear."""
     code = ord(character)
     units = character.encode("utf-16-be", errors="replace").hex()
     forms = [

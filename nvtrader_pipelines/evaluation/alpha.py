@@ -37,11 +37,7 @@ def residual_returns(returns: NDArray[np.float64], reference: NDArray[np.float64
 
     Source: Treynor & Black (1973); Grinold & Kahn (2000).
     """
-    if returns.shape != reference.shape:
-        raise ValueError(f"residual returns: shapes differ, {returns.shape} and {reference.shape} of the reference")
-    n_bad = int((~np.isfinite(returns - reference)).sum())
-    if n_bad:
-        raise ValueError(f"residual returns: {n_bad} of the returns or of the reference are not finite")
+    _require_pair(returns, reference)
     if len(returns) < 2:
         return returns - reference
     centered = reference - reference.mean(axis=0)
@@ -63,7 +59,8 @@ def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64], p
         ValueError: if the shapes differ, there are fewer than four returns, some are not finite, or the reference
             is constant.
     """
-    n = len(residual_returns(returns, reference))  # checks shapes and finite numbers
+    _require_pair(returns, reference)
+    n = len(returns)
     if returns.ndim != 1 or n < MIN_OBSERVATIONS:
         raise ValueError(f"market model: needs {MIN_OBSERVATIONS} returns on one axis, got shape {returns.shape}")
     if not varies(reference):
@@ -77,3 +74,11 @@ def market_model(returns: NDArray[np.float64], reference: NDArray[np.float64], p
     is_exact = float(fitted.resid.std()) <= NO_SPREAD * largest
     alpha_t = None if is_exact else float(fitted.tvalues[0])
     return MarketModel(float(alpha) * periods_per_year, float(beta), alpha_t, n_lags)
+
+
+def _require_pair(returns: NDArray[np.float64], reference: NDArray[np.float64]) -> None:
+    if returns.shape != reference.shape:
+        raise ValueError(f"returns over a reference: shapes differ, {returns.shape} and {reference.shape}")
+    n_bad = int((~np.isfinite(returns - reference)).sum())
+    if n_bad:
+        raise ValueError(f"returns over a reference: {n_bad} of the pairs are not finite")

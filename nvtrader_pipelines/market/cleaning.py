@@ -33,7 +33,7 @@ _READ_BY_RULES = ["current_day", "last_ended", "moment_day", "local_day", "calen
 _PAYLOAD = [f"parsed_{name}" for name in NUMBERS]
 
 _IDENTICAL = "the same bar was delivered before"
-CORRECTED = "a later delivery has other values for this bar and replaces it"
+CORRECTED = "a later row has other values for this bar and replaces it"
 _DIFFERENT = (
     "lines {} and {} of the file are two different bars of the symbol on this day; if a column tells them apart "
     "(series, expiry, exchange, hour), deliver one of them, or make it a part of the symbol"

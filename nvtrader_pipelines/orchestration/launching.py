@@ -30,7 +30,7 @@ INTERRUPTIONS = {"CANCELED", "UNEXPECTED_TERMINATION"}  # status by request, and
 ANSWER_SECONDS = 30.0
 STARTED = "started "  # before the id of the run in the answer of a detached process; else it answers why not
 
-GO_ON_HALTED = {"market", "preferences", "upkeep"}  # jobs that a halt does not end
+UNHALTED_JOBS = {"market", "preferences", "upkeep"}  # they neither train nor trade
 
 JOBS = """{ instance { daemonHealth { allDaemonStatuses { required healthy } } }
     repositoriesOrError { ... on PythonError { message } ... on RepositoryConnection { nodes {
@@ -74,8 +74,7 @@ def launch(
         ValueError: if there is no such job or partition, or the configuration is not valid.
         StorageError: if the UI or the process fails, or the settings of a search are not valid.
     """
-    if job not in GO_ON_HALTED:
-        require_no_halt(store.home)
+    _require_may_run(store, job)
     run_tags = {**(tags or {}), **({PARTITION: partition} if partition else {})}
     url = running_url(store.home.dagster)
     if url:
@@ -96,9 +95,13 @@ def run_now(store: Store, schedule: str) -> tuple[str, ...]:
     schedules = scheduled_jobs(store.home)
     if schedule not in schedules:
         raise ValueError(f"a schedule must be one of {', '.join(schedules)}, but is {schedule!r}; name one")
-    if schedules[schedule] not in GO_ON_HALTED:
-        require_no_halt(store.home)
+    _require_may_run(store, schedules[schedule])
     return _launch_detached(store.home, {"schedule": schedule})
+
+
+def _require_may_run(store: Store, job: str) -> None:
+    if job not in UNHALTED_JOBS:
+        require_no_halt(store.home)
 
 
 class RunningUi:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 NEVER = 255  # decisions since a name's last loss, if it did not lose or earned a profit since; the most counted
-ROUNDING = 1e-12  # of equity: a name earns no less that has a return
+ROUNDING = 1e-12  # of equity: a name without a return earns no more
 TOLERANCE = 1e-5  # of equity: outcomes within it are neither a loss nor a profit
 
 

@@ -19,6 +19,8 @@ from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DPO_CHECKS, RUNS
 
+UNTESTED = "was not tested to the end; `nvtrader experiments run {}` tests it"  # of an experiment
+
 
 def sealed_run(store: Store, ref: PolicyRef) -> SealedRun:
     """Read the sealed run of a policy.

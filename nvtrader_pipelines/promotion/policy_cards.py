@@ -11,6 +11,7 @@ from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.eligibility import (
+    UNTESTED,
     code_mismatch,
     coverage_warnings,
     policy_names,
@@ -25,7 +26,6 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
 Row = dict[str, Any]
-UNTESTED = "it was not tested to the end; `nvtrader experiments run` tests it"
 SCORE = ("period", "first_session", "last_session", "n_sessions", "sharpe", "sharpe_low", "sharpe_high")
 OTHER_METRICS = ("cagr", "max_drawdown", "turnover_per_year")
 OVER_BASELINE = ("best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
@@ -221,7 +221,7 @@ class _CardReader:
             other_code=code_mismatch(self.store, run),
             may_trade=eligibility_message(self.store, active) if active is not None and active.ref == ref else None,
             outdated=isinstance(obstacle, CodeMismatchError),
-            obstacle=str(obstacle) if obstacle else None if own.height else UNTESTED,
+            obstacle=str(obstacle) if obstacle else None if own.height else f"it {UNTESTED.format(run.experiment)}",
             coverage=() if obstacle else self._coverage(run),
         )
 

@@ -32,6 +32,7 @@ from nvtrader_pipelines.promotion.decision_log import (
     write_promotions,
 )
 from nvtrader_pipelines.promotion.eligibility import (
+    UNTESTED,
     code_mismatch,
     coverage_warnings,
     require_fit,
@@ -267,8 +268,7 @@ class _Judge:
         """Raise if a policy has no returns of its tests, or its run did not finish."""
         own = self._net_returns(ref).filter(pl.col("policy") == ref.policy, pl.col("kind") != "baseline")
         if own.is_empty() or ref.run_id not in self._judged_runs:
-            name = ref.policy.partition("/")[0]
-            raise StorageError(f"{label(ref)} was not tested to the end; `nvtrader experiments run {name}` tests it")
+            raise StorageError(f"{label(ref)} {UNTESTED.format(ref.policy.partition('/')[0])}")
 
     def _net_returns(self, ref: PolicyRef) -> pl.DataFrame:
         """Net returns of a run; a candidate's are read with those of the next candidates.

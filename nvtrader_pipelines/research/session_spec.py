@@ -33,18 +33,13 @@ Trials = Annotated[PositiveInt, Field(le=MAX_TRIALS)]
 MAX_WORKERS = max(2, os.cpu_count() or 1)  # cores of this machine; 2 is the default
 
 
-def require_workers(workers: int) -> int:
-    """Return a number of workers, or raise.
-
-    Raises:
-        ValueError: if there are none, or more than cores.
-    """
+def require_workers(workers: int) -> None:
+    """Raise a ValueError unless a number of workers is positive and at most that of the cores."""
     if not 1 <= workers <= MAX_WORKERS:
         raise ValueError(
             f"a session needs 1 to {MAX_WORKERS} workers, as this machine has cores, but workers is {workers}; change "
             "it, or leave it out"
         )
-    return workers
 
 
 class SessionSpec(Component):

@@ -28,22 +28,11 @@ _CLOSE = r"(?:cp|price|(?:close|closing|last)(?:price)?)"
 _ADJUSTED = re.compile(rf"(?:adj(?:usted)?|[hq]fq){_CLOSE}?|{_CLOSE}(?:adj(?:usted)?|[hq]fq)")  # letters of a header
 _MAY_BE_ADJUSTED = re.compile(rf"(?:(?<!un)adj|[hq]fq).*{_CLOSE}|{_CLOSE}.*(?:(?<!un)adj|[hq]fq)")
 _OF_A_DAY = frozenset({"day", "weekday", "day_of_week", "dayofweek", "month", "quarter", "year"})
-_OF_A_MARKET = frozenset(
-    {
-        "currency",
-        "exchange",
-        "mic",
-        "per",
-        "period",
-        "interval",
-        "frequency",
-        "timeframe",
-        "series",
-        "source",
-        "provider",
-    }
-    | {"vendor", "type", "session", "sector", "industry", "country", "status", "note", "notes", "signal", "split"}
+_MARKET_WORDS = (
+    "currency exchange mic per period interval frequency timeframe series source provider vendor type session sector "
+    "industry country status note notes signal split"
 )
+_OF_A_MARKET = frozenset(_MARKET_WORDS.split())
 _MAY_NAME = re.compile(r"symbol|ticker|cusip|sedol|figi|wkn|permno|gvkey|(?:^|_)code$|_id$|\u4ee3\u7801")
 _NO_TEXT = (  # cells that name nothing: blanks, flags, numbers with a unit, dates, times, ratios
     r"(?i)^(?:null|none|nan|nat|n/?a|-|true|false|yes|no|y|n|[-+($]*[\d.,]+(?:e[-+]?\d+)?\s?[kmbt%)]*"
@@ -138,15 +127,15 @@ def known_column(cell: str) -> str | None:
 
 def _name_columns(fields: pl.DataFrame, headers: Mapping[str, str]) -> dict[str, str]:
     """Columns whose text may name the rows' symbols: several texts, or one in the form of a symbol."""
-    found = {}
+    may_name = {}
     for column, cell in headers.items():
         text, spelled = fields[column].str.strip_chars(), _normalize_header(cell)
         names = text.filter(text.str.contains(_CODE) | ~text.str.contains(_NO_TEXT)).str.to_uppercase().unique()
         is_symbol = names.str.contains(SYMBOL).all()
-        names_days = len(names) and spelled not in _OF_A_DAY | _OF_A_MARKET and (len(names) > 1 or is_symbol)
-        if names_days or _MAY_NAME.search(spelled):
-            found[column] = cell
-    return found
+        has_names = len(names) and (len(names) > 1 or is_symbol)
+        if _MAY_NAME.search(spelled) or (has_names and spelled not in _OF_A_DAY | _OF_A_MARKET):
+            may_name[column] = cell
+    return may_name
 
 
 def _symbol_without_column(fields: pl.DataFrame, names: Mapping[str, str], file: str) -> str:
@@ -248,10 +237,10 @@ def _wide_rows(fields: pl.DataFrame, header: list[list[str]]) -> DeliveredRows:
         raise UnreadableFile("unknown_header", "the wide header names no close; keep yfinance's two header rows")
     parts: list[pl.DataFrame] = []
     for symbol in dict.fromkeys(tickers[1:]):
-        own = [index for index, ticker in enumerate(tickers) if index and ticker == symbol]
-        _require_single_columns([prices[index] for index in own])
-        known = {known_column(prices[index]): str(index) for index in own}
-        present = {name: column for name, column in known.items() if name in NUMBERS}
+        indices = [index for index, ticker in enumerate(tickers) if index and ticker == symbol]
+        _require_single_columns([prices[index] for index in indices])
+        fields_of = {known_column(prices[index]): str(index) for index in indices}
+        present = {name: column for name, column in fields_of.items() if name in NUMBERS}
         if not present:
             continue
         part = fields.select("line", pl.lit(symbol).alias("symbol"), pl.col("0").alias("date"), **present)

@@ -232,19 +232,8 @@ def _holdings(facts: AccountFacts) -> dict[str, object]:
     """Fields of an opened account."""
     state = facts.states[-1]
     weights = dict(zip(state.symbols, state.weights, strict=True))
-    names = (
-        "session",
-        "equity",
-        "value",
-        "ruin",
-        "capital",
-        "net_return",
-        "drawdown",
-        "policy",
-        "run_id",
-        "differences",
-    )
-    names += ("gross", "gross_before_cap", "financing")
+    names = ("session", "equity", "value", "ruin", "capital", "net_return", "drawdown", "gross", "gross_before_cap")
+    names += ("financing", "policy", "run_id", "differences")
     positions = [
         Position(
             symbol=name,

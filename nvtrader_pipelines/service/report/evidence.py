@@ -29,9 +29,7 @@ class Evidence:
 
     store: Store
     runs: pl.DataFrame  # completed runs, oldest first
-    latest: (
-        pl.DataFrame
-    )  # newest run of each experiment and market, best rank first: adds market, label, group and rank
+    latest: pl.DataFrame  # newest run of each experiment and market, best rank first, with its label, group and rank
     curve: pl.DataFrame  # the Sharpe ratio curve
     validation: pl.DataFrame
     overfitting: pl.DataFrame

@@ -12,20 +12,9 @@ from nvtrader_pipelines.storage.tables import RATIO_CURVE
 MAX_ROWS = 100  # of a table
 VALIDATION = "validation"  # period of a trial
 NAMES = (
-    *(
-        "kind",
-        "run_id",
-        "spec_hash",
-        "session_id",
-        "trial_id",
-        "experiment",
-        "source",
-        "period",
-        "finished_at",
-        "sharpe",
-    ),
-    *("sharpe_low", "sharpe_high", "max_drawdown", "deflated_sharpe", "best_baseline", "information_ratio"),
-    *("deflated_information_ratio", "note"),
+    *("kind", "run_id", "spec_hash", "session_id", "trial_id", "experiment", "source", "period", "finished_at"),
+    *("sharpe", "sharpe_low", "sharpe_high", "max_drawdown", "deflated_sharpe"),
+    *("best_baseline", "information_ratio", "deflated_information_ratio", "note"),
 )
 
 
