@@ -124,6 +124,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader trade": AccountActivity,
     "nvtrader plans": ListedPlan,  # rows
     "nvtrader plans show": PlanReview,
+    "nvtrader plans decide": AuditEvent,
     "nvtrader plans approve": AuditEvent,
     "nvtrader plans override": AuditEvent,
     "nvtrader plans reject": AuditEvent,

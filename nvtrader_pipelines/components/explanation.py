@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
 
 from nvtrader_pipelines.components.json_schema import Node, Place, describe_allowed, field_names, kinds, locate
@@ -22,8 +22,8 @@ _REPR = reprlib.Repr()  # of bounded length: YAML's aliases can nest a list a bi
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxstring = 4, 10, 100
 
 
-def explain(error: ValidationError, model: type[BaseModel], written: Written = lambda *_: None) -> str:
-    """Explain in one line why a document is no valid `model`: the first three problems.
+def explain(error: ValidationError, model: Any, written: Written = lambda *_: None) -> str:
+    """Explain in one line why a document is no valid `model`, a class or a union: the first three problems.
 
     `written` looks up how a value at a location is written in the document, if that is known.
     """
@@ -47,8 +47,8 @@ def problems_by_field(error: ValidationError, model: type[BaseModel]) -> dict[st
 
 
 @cache
-def _schema(model: type[BaseModel]) -> Node:
-    return model.model_json_schema()
+def _schema(model: Any) -> Node:
+    return TypeAdapter(model).json_schema()
 
 
 def _root_problems(problems: Sequence[ErrorDetails], schema: Node) -> list[ErrorDetails]:

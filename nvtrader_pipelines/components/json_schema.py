@@ -95,7 +95,10 @@ def _describe_values(schema: Node, node: Node) -> str:
 def _describe_text(node: Node) -> str:
     if node.get("format") == "date":
         return "a date such as 2001-01-31"
-    return f"text that matches {node['pattern']}" if "pattern" in node else "text"
+    if "pattern" in node:
+        return f"text that matches {node['pattern']}"
+    least, most = node.get("minLength", 0), node.get("maxLength")
+    return f"text of {least} to {most:,} characters" if most else "text"
 
 
 def _describe_list(schema: Node, node: Node) -> str:

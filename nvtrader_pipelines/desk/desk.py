@@ -16,7 +16,6 @@ from nvtrader_pipelines.desk.portfolio_rows import plan_rows
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import (
-    PlanDecision,
     record_decision,
     replacement_events,
     require_no_orders,
@@ -27,6 +26,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OTHER_NAMES, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan_decision import Approve, DecisionEvent, Override, PlanDecision
 from nvtrader_pipelines.execution.reconciliation import acceptance_event, open_differences
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.progress import Progress
@@ -206,75 +206,44 @@ class Desk:
         records = Journal(self.store.audit, self.account).records()
         return to_frame(REBALANCE_PLAN, plan_rows(records)).sort("session", descending=True, maintain_order=True)
 
-    def approve(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
-        """Acknowledge the soft findings of a plan; at a broker, its orders are placed at once.
-
-        Raises:
-            StalePlan: if the active policy, the holdings, or the prices of its session changed since it was made.
-            ExecutionError: if the plan is unknown, blocked, expired, not waiting or already decided on; or if it is
-                approved but its orders cannot be placed: trading the account retries until the exchange opens.
-        """
-        if read_account(self.store.home, self.account).kind == "simulated":
-            return self._decide_plan(plan_id, "approved", by, reason)
-        with self._locked_session() as (_, market, book):
-            market.require_last_close(_require_open(book))
-            event = self._append_decision(book, plan_id, "approved", (by, reason))
-        self.clear()
-        return event
-
-    def override(self, plan_id: str, by: str, reason: str, weights: Mapping[str, float] | None = None) -> AuditEvent:
-        """Override a plan, with a recorded reason: keep the holdings, or trade edited weights.
+    def decide(self, plan_id: str, decision: PlanDecision, by: str) -> AuditEvent:
+        """Record a person's decision on a plan; at a broker, approved or edited orders are placed at once.
 
         Edited weights pass the pipeline's limits and compliance, and become a plan of their own with this one as its
-        parent. Without soft findings it is cleared, and at a broker its orders are placed at once; else it waits.
-
-        Args:
-            plan_id: plan to override.
-            by: the person.
-            reason: why.
-            weights: target weights of names, fractions of equity; other names keep the plan's, and cash is the rest
-                unless it is given. None keeps the holdings.
+        parent. Without soft findings it is cleared, else it waits. To skip a plan, or to call it as good as the
+        holdings, judges nothing: the plan goes on as before.
 
         Raises:
-            StalePlan: if the holdings changed since it was made; for edited weights, also the policy or prices.
-            ExecutionError: if the plan is unknown, expired or already decided on, there is no reason, or the weights
-                are invalid or blocked by compliance; then nothing is recorded.
+            StalePlan: if the holdings changed since the plan was made; for an approval and for edited weights, also if
+                the active policy or the prices of its session did.
+            ExecutionError: if the plan is unknown, blocked, expired, not waiting or already decided on, a reason is
+                missing, or the weights are invalid or blocked by compliance, and nothing is recorded; or if it is
+                recorded but its orders cannot be placed: trading the account retries until the exchange opens.
         """
-        if weights is None:
-            return self._decide_plan(plan_id, "overridden", by, reason)
+        weights = decision.weights if isinstance(decision, Override) else None
+        is_live = read_account(self.store.home, self.account).kind != "simulated"
+        if weights is None and not (isinstance(decision, Approve) and is_live):
+            with lock_account(self.store.home, self.account) as book:
+                return self._append_decision(book, plan_id, decision, by)
         with self._locked_session() as (_, market, book):
-            if market.is_live:
+            if is_live:
                 market.require_last_close(_require_open(book))
-            event = self._replace_plan(market, book, plan_id, (by, reason), weights)
-        if market.is_live:
+            if weights is None:
+                event = self._append_decision(book, plan_id, decision, by)
+            else:
+                event = self._replace_plan(market, book, plan_id, (by, decision.reason), weights)
+        if is_live:
             self.clear()
         return event
-
-    def reject(self, plan_id: str, by: str, reason: str) -> AuditEvent:
-        """Reject a plan, with a reason."""
-        return self._decide_plan(plan_id, "rejected", by, reason)
-
-    def skip(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
-        """Record that a person does not judge a plan, which goes on as before."""
-        return self._decide_plan(plan_id, "skipped", by, reason)
-
-    def equal(self, plan_id: str, by: str, reason: str = "") -> AuditEvent:
-        """Record that a plan is as good as the holdings to a person; it goes on as before."""
-        return self._decide_plan(plan_id, "equal", by, reason)
 
     def mirror(self) -> None:
         """Update the account's rows of the `portfolio` tables from the audit and the book."""
         mirror(self.store, self.account)
 
-    def _decide_plan(self, plan_id: str, decision: PlanDecision, by: str, reason: str) -> AuditEvent:
-        with lock_account(self.store.home, self.account) as book:
-            return self._append_decision(book, plan_id, decision, (by, reason))
-
-    def _append_decision(
-        self, book: SqliteBook, plan_id: str, decision: PlanDecision, author: tuple[str, str]
-    ) -> AuditEvent:
-        journal = self._journal(book)
-        event, _ = self._decision_event(journal, book, plan_id, decision, author, trades=decision == "approved")
+    def _append_decision(self, book: SqliteBook, plan_id: str, decision: PlanDecision, by: str) -> AuditEvent:
+        journal, author = self._journal(book), (by, decision.reason)
+        trades = isinstance(decision, Approve)
+        event, _ = self._decision_event(journal, book, plan_id, decision.event, author, trades=trades)
         return journal.append(event)[0]
 
     def _replace_plan(
@@ -299,7 +268,7 @@ class Desk:
         journal: Journal,
         book: SqliteBook,
         plan_id: str,
-        decision: PlanDecision,
+        decision: DecisionEvent,
         author: tuple[str, str],
         *,
         trades: bool,

@@ -6,8 +6,8 @@ import polars as pl
 
 from nvtrader_pipelines.desk.desk_market import require_active
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import PlanDecision
 from nvtrader_pipelines.execution.plan import RebalancePlan
+from nvtrader_pipelines.execution.plan_decision import DecisionEvent
 from nvtrader_pipelines.execution.stale_plans import (
     RETURN_COLUMNS,
     PlanChanges,
@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.tables import RETURNS
 
 
 def require_unchanged_inputs(
-    store: Store, plan: RebalancePlan, decision: PlanDecision, state: AccountState, *, trades: bool
+    store: Store, plan: RebalancePlan, decision: DecisionEvent, state: AccountState, *, trades: bool
 ) -> None:
     """Raise if an input of the plan changed that the decision relies on.
 

@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Literal
 
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, event_id, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, block_reason, is_blocked
+from nvtrader_pipelines.execution.plan_decision import DecisionEvent
 from nvtrader_pipelines.execution.plan_records import PlanRecord
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 
-PlanDecision = Literal["approved", "overridden", "rejected", "skipped", "equal"]
 OPEN = {"waiting", "cleared"}
-DECIDABLE = {"approved": {"waiting"}, "overridden": OPEN, "rejected": OPEN, "skipped": OPEN, "equal": OPEN}
+DECIDABLE: dict[DecisionEvent, set[str]] = {
+    "approved": {"waiting"},
+    "overridden": OPEN,
+    "rejected": OPEN,
+    "skipped": OPEN,
+    "equal": OPEN,
+}
 EDITED = "edited"  # key of an override's detail: id of the plan with the weights of the person
 STATUS_REASONS = {
     "constructed": "compliance has not checked it yet",
@@ -41,7 +46,7 @@ def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
 
 def record_decision(
     record: PlanRecord,
-    decision: PlanDecision,
+    decision: DecisionEvent,
     settled_at: date,
     author: tuple[str, str],
     at: datetime,

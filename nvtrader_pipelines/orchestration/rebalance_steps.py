@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
+from nvtrader_pipelines.execution.plan_decision import Approve
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.orchestration.retries import retry_on
 from nvtrader_pipelines.promotion.active_policy import read_active
@@ -61,7 +62,7 @@ def clear_plan(desk: Desk, *, acknowledge: bool) -> None:
         plans = desk.plans()
         if acknowledge and len(plans) and plans["status"][0] == "waiting":
             reason = "soft findings acknowledged by the configuration"
-            desk.approve(plans["plan_id"][0], by="dagster", reason=reason)
+            desk.decide(plans["plan_id"][0], Approve(reason=reason), by="dagster")
 
 
 @contextmanager

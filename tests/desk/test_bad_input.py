@@ -21,6 +21,7 @@ from nvtrader_pipelines.execution.errors import AuditIncomplete, BookIncomplete,
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.execution.plan_decision import Approve, Override
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
@@ -114,13 +115,13 @@ def an_approval_twice(traded, home, monkeypatch):
     record = journal.records()[-1]
     journal.append(record_decision(record, "approved", record.plan.session, ("ann", ""), AT))
     monkeypatch.setattr(Store, "calendar_of", lambda *_: PANEL.calendar)
-    return lambda: Desk(Store(home), clock=lambda: AT).approve(record.plan.plan_id, "ann")
+    return lambda: Desk(Store(home), clock=lambda: AT).decide(record.plan.plan_id, Approve(), "ann")
 
 
 def an_answer_while_orders_are_placed(traded, home, monkeypatch):
     plan = Journal(traded.log, ACCOUNT).records()[0].plan
     traded.broker.submit(traded.broker.orders(plan, 10)[0][0])  # by an attempt that was killed right after
-    return lambda: Desk(Store(home), clock=lambda: AT).override(plan.plan_id, "ann", "earnings")
+    return lambda: Desk(Store(home), clock=lambda: AT).decide(plan.plan_id, Override(reason="earnings"), "ann")
 
 
 def an_unreadable_activation(traded, home, monkeypatch):
@@ -204,7 +205,7 @@ def test_incomplete_book_is_not_traded_on(lost, what, traded, home, desk):
     with closing(sqlite3.connect(book_path(home, ACCOUNT))) as book, book:
         for table in lost:
             book.execute(f"DELETE FROM {table}")
-    for attempt in (desk.due, lambda: list(desk.trade()), lambda: desk.approve(plan, "ann")):
+    for attempt in (desk.due, lambda: list(desk.trade()), lambda: desk.decide(plan, Approve(), "ann")):
         with pytest.raises(BookIncomplete, match=what):
             attempt()
 
@@ -223,7 +224,7 @@ def test_truncated_audit_is_not_traded_on_until_complete(traded, home, desk):
         cut(0).due()
     for left in (5, n_cleared - 1):
         begun, before = cut(left), written(home)
-        for step, *given in (("due",), ("execute",), ("clear",), ("approve", events[-1].plan_id, "ann")):
+        for step, *given in (("due",), ("execute",), ("clear",), ("decide", events[-1].plan_id, Approve(), "ann")):
             with pytest.raises(AuditIncomplete):
                 getattr(begun, step)(*given)
         assert written(home) == before

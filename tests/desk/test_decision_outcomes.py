@@ -6,6 +6,7 @@ import pytest
 
 from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
 from nvtrader_pipelines.desk.decision_rows import extract_decisions
+from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject
 from nvtrader_pipelines.storage.tables import OUTCOMES
 from tests.desk.desks import days_of, desk, evening, states
 from tests.preferences.sample_decisions import a_decision
@@ -22,10 +23,10 @@ def waiting(store):
 def answer(store, kind):
     """Answer the plan that waits; an edited one is approved, too."""
     if kind == "edited":
-        desk(store).override(waiting(store), "ann", "too much", EDITS)
-        return desk(store).approve(waiting(store), "ann")
-    decide = desk(store).reject if kind == "rejected" else desk(store).approve
-    return decide(waiting(store), "ann", "no")
+        desk(store).decide(waiting(store), Override(reason="too much", weights=EDITS), "ann")
+        return desk(store).decide(waiting(store), Approve(), "ann")
+    decision = Reject(reason="no") if kind == "rejected" else Approve(reason="no")
+    return desk(store).decide(waiting(store), decision, "ann")
 
 
 def test_month_of_answers_has_the_outcomes_that_the_account_had(trading_home):

@@ -6,6 +6,7 @@ import pytest
 from nvtrader_pipelines.desk.decision_rows import audited_decisions, decision_row, extract_decisions, write_decisions
 from nvtrader_pipelines.desk.desk import act_on_account
 from nvtrader_pipelines.execution.decisions import EDITED
+from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject, Skip
 from nvtrader_pipelines.service.cli.doctor import check_decisions
 from nvtrader_pipelines.storage.decision_file import decision_path
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
@@ -14,6 +15,7 @@ from tests.execution.plans import HELD, a_plan, decided
 
 WANTED = (0.1, 0.2, 0.3, 0.2, 0.2, 0.0)
 PLAN = a_plan(WANTED, observation_hash=-7)
+OVERRIDE = Override(reason="too much", weights={"AAA": 0.1})
 
 
 def test_row_of_a_decision_has_what_was_proposed_and_what_was_chosen():
@@ -57,10 +59,10 @@ def waiting(store):
 @pytest.mark.slow
 def test_decisions_reach_file_and_table_once_and_in_order(home):
     first = waiting(home)
-    act_on_account(home, "paper", "ann", lambda one: one.skip(first, "ann"))
-    override = act_on_account(home, "paper", "ann", lambda one: one.override(first, "ann", "too much", {"AAA": 0.1}))
+    act_on_account(home, "paper", "ann", lambda one: one.decide(first, Skip(), "ann"))
+    override = act_on_account(home, "paper", "ann", lambda one: one.decide(first, OVERRIDE, "ann"))
     DESKS.clear()
-    act_on_account(home, "paper", "bob", lambda one: one.approve(waiting(home), "bob"))
+    act_on_account(home, "paper", "bob", lambda one: one.decide(waiting(home), Approve(), "bob"))
     rows, refused = extract_decisions(home)
     assert [row.decision for row in rows] == ["skipped", "edited", "approved"]
     assert [row.plan_id for row in rows] == [first, *[override.detail[EDITED]] * 2]
@@ -76,7 +78,7 @@ def test_decisions_reach_file_and_table_once_and_in_order(home):
 
 @pytest.mark.slow
 def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
-    desk(home).reject(waiting(home), "ann", "no")  # the file would be written after the audit
+    desk(home).decide(waiting(home), Reject(reason="no"), "ann")  # the file would be written after the audit
     assert not decision_path(home.home).exists()
     assert write_decisions(home) == 1
     decision_path(home.home).write_bytes(decision_path(home.home).read_bytes()[:-20])
@@ -99,7 +101,7 @@ def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
     ids=["word", "nested", "outcome", "reason", "weights", "id"],
 )
 def test_altered_line_does_not_beat_the_audit_and_doctor_names_it(home, text, altered):
-    desk(home).reject(waiting(home), "ann", "no")
+    desk(home).decide(waiting(home), Reject(reason="no"), "ann")
     write_decisions(home)
     path = decision_path(home.home)
     path.write_bytes(path.read_bytes().replace(text, altered))
@@ -116,11 +118,11 @@ def test_altered_line_does_not_beat_the_audit_and_doctor_names_it(home, text, al
 @pytest.mark.slow
 def test_decisions_before_a_reset_stay(home):
     before = waiting(home)
-    desk(home).reject(before, "ann", "no")
+    desk(home).decide(before, Reject(reason="no"), "ann")
     desk(home).reset("ann", "anew")
     trade(home, acknowledge=False)
     assert waiting(home) == before  # the same plan, of an account opened anew
-    desk(home).override(before, "ann", "too much", {"AAA": 0.1})
+    desk(home).decide(before, OVERRIDE, "ann")
     write_decisions(home)
     rows, refused = extract_decisions(home)
     assert ([row.decision for row in rows], refused) == (["rejected", "edited"], [])

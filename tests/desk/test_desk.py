@@ -15,6 +15,7 @@ from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled, TradingHalted
+from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject
 from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.errors import StorageError
@@ -294,13 +295,13 @@ def test_plan_is_decided_once_and_its_orders_follow(home):
     assert plans["status"].to_list() == ["waiting"]
     plan = plans["plan_id"][0]
     with pytest.raises(ExecutionError, match="has no plan 0123"):
-        desk(store).approve("0123", "ann")
+        desk(store).decide("0123", Approve(), "ann")
     with pytest.raises(ExecutionError, match="with a reason"):
-        desk(store).reject(plan, "ann", "")
-    assert desk(store).approve(plan, "ann", "I looked").kind == "approved"
-    for answer in ("approve", "override", "reject"):
+        desk(store).decide(plan, Reject(reason=" "), "ann")
+    assert desk(store).decide(plan, Approve(reason="I looked"), "ann").kind == "approved"
+    for answer in (Approve(), Override(reason="again"), Reject(reason="again")):
         with pytest.raises(ExecutionError, match="decided on once, but"):
-            getattr(desk(store), answer)(plan, "bob", "again")
+            desk(store).decide(plan, answer, "bob")
     assert [event.by for event in store.audit.events("paper") if event.kind == "approved"] == ["ann"]
     try:
         land(store, N_SESSIONS + 1)

@@ -9,6 +9,7 @@ from nvtrader_pipelines.desk.account_access import AccountInUse, lock_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
 from nvtrader_pipelines.execution.stale_plans import StalePlan
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
@@ -17,6 +18,7 @@ from tests.promotion.activations import LATER
 
 pytestmark = pytest.mark.slow
 EDITS = {"AAA": 0.1, "BBB": 0.05}
+OVERRIDE = Override(reason="too much", weights=EDITS)
 
 
 @pytest.fixture
@@ -35,18 +37,18 @@ def plans(store):
 def test_edited_plan_waits_for_its_findings_beside_its_overridden_parent(home):
     store, _ = home
     (parent,) = plans(store)
-    event = desk(store).override(parent, "ann", "too much", EDITS)
+    event = desk(store).decide(parent, OVERRIDE, "ann")
     edited = event.detail[EDITED]
     assert plans(store) == {parent: "overridden", edited: "waiting"}
     assert (event.plan_id, event.detail["account_value"]) == (parent, states(store)[-1].value)
     desk(store).mirror()
     parents = store.tables.read(REBALANCE_PLAN, columns=["plan_id", "parent_id"])
     assert dict(parents.iter_rows()) == {parent: None, edited: parent}
-    desk(store).approve(edited, "ann")
+    desk(store).decide(edited, Approve(), "ann")
     assert plans(store)[edited] == "approved"
-    for decide in (desk(store).approve, desk(store).reject, desk(store).override):
+    for decision in (Approve(reason="me too"), Reject(reason="me too"), OVERRIDE):
         with pytest.raises(ExecutionError, match="decided on once"):
-            decide(parent, "bob", "me too", *([EDITS] if decide == desk(store).override else []))
+            desk(store).decide(parent, decision, "bob")
 
 
 def test_refused_weights_leave_the_plan_waiting(home):
@@ -58,9 +60,9 @@ def test_refused_weights_leave_the_plan_waiting(home):
     try:
         for weights, named in ((EDITS, "AAA would weigh 10.00%"), ({"ZZZ": 0.1}, "ZZZ"), ({"AAA": 0.9}, "they sum to")):
             with pytest.raises(ExecutionError, match=named):
-                desk(store).override(parent, "ann", "too much", weights)
+                desk(store).decide(parent, Override(reason="too much", weights=weights), "ann")
         with pytest.raises(ExecutionError, match="with a reason"):
-            desk(store).override(parent, "ann", " ", EDITS)
+            desk(store).decide(parent, Override(reason=" ", weights=EDITS), "ann")
         assert plans(store) == {parent: "waiting"}
     finally:
         limits.unlink()
@@ -71,28 +73,28 @@ def test_weights_of_a_plan_of_a_replaced_policy_are_not_edited(home):
     (parent,) = plans(store)
     make_active(store, run, f"{run.experiment}/seed-{run.seeds[0]}", at=LATER)
     with pytest.raises(StalePlan):
-        desk(store).override(parent, "ann", "too much", EDITS)
+        desk(store).decide(parent, OVERRIDE, "ann")
     assert plans(store) == {parent: "waiting"}
 
 
 def test_plan_is_skipped_once_and_still_decided_on(home):
     store, _ = home
     (parent,) = plans(store)
-    for answer in (desk(store).skip, desk(store).equal):
-        assert answer(parent, "ann").kind in {"skipped", "equal"}
+    for answer in (Skip(), Equal()):
+        assert desk(store).decide(parent, answer, "ann").kind == answer.event
         with pytest.raises(ExecutionError, match="once, and was"):
-            answer(parent, "bob")
+            desk(store).decide(parent, answer, "bob")
     assert plans(store) == {parent: "waiting"}
-    desk(store).approve(parent, "ann")
+    desk(store).decide(parent, Approve(), "ann")
     with pytest.raises(ExecutionError, match="decided on once"):
-        desk(store).skip(parent, "bob")
+        desk(store).decide(parent, Skip(), "bob")
 
 
 def test_second_person_at_the_same_time_is_told_so(home):
     store, _ = home
     (parent,) = plans(store)
     with lock_account(store.home, "paper"), pytest.raises(AccountInUse):
-        desk(store).override(parent, "bob", "too much", EDITS)
+        desk(store).decide(parent, OVERRIDE, "bob")
     assert plans(store) == {parent: "waiting"}
 
 
@@ -116,8 +118,8 @@ def test_books_of_edited_plans_equal_those_of_the_same_weights_without_a_person(
         if not waiting:
             break
         weights = dict(zip(("AAA", "BBB", "CCC"), (0.25 * share[:3]).tolist(), strict=True))
-        edited = desk(store).override(waiting[-1], "ann", "as drawn", weights).detail[EDITED]
-        desk(store).approve(edited, "ann")
+        edited = desk(store).decide(waiting[-1], Override(reason="as drawn", weights=weights), "ann").detail[EDITED]
+        desk(store).decide(edited, Approve(), "ann")
         chosen[states(store)[-1].session] = np.array([*weights.values(), 1.0 - sum(weights.values())])
     assert len(chosen) > 2
     assert states(store)[-1].session == last

@@ -1,11 +1,10 @@
 """Plans whose policy, holdings or prices changed before a person decides."""
 
-from functools import partial
-
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject
 from nvtrader_pipelines.execution.stale_plans import StalePlan, changed_holdings
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.storage.account_book import SqliteBook
@@ -18,6 +17,8 @@ from tests.runs.small_runs import N_SESSIONS, land
 
 pytestmark = pytest.mark.slow
 
+OVERRIDE = Override(reason="because")
+
 
 @pytest.fixture
 def home(trading_home):
@@ -28,10 +29,9 @@ def home(trading_home):
     land(store)
 
 
-def decisions(store):
-    """Decisions on the waiting plan, by name."""
-    plan = desk(store).plans()["plan_id"][0]
-    return {name: partial(getattr(desk(store), name), plan, "ann", "because") for name in ("approve", "override")}
+def decide(store, decision):
+    """Decide on the waiting plan."""
+    return desk(store).decide(desk(store).plans()["plan_id"][0], decision, "ann")
 
 
 def revise(store, symbol, change):
@@ -49,9 +49,9 @@ def test_plan_of_a_replaced_policy_is_overridden_and_not_approved(home):
     other = f"{run.experiment}/seed-{run.seeds[0]}"
     make_active(store, run, other, at=LATER)
     with pytest.raises(StalePlan) as raised:
-        decisions(store)["approve"]()
+        decide(store, Approve())
     assert raised.value.changes.policy == PolicyRef(run.run_id, other)
-    assert decisions(store)["override"]().kind == "overridden"
+    assert decide(store, OVERRIDE).kind == "overridden"
 
 
 def test_plan_of_other_holdings_is_only_rejected(home):
@@ -61,12 +61,12 @@ def test_plan_of_other_holdings_is_only_rejected(home):
     book.clear()
     book.settle(state.model_copy(update={"weights": (0.25, 0.0, 0.0, 0.75)}))
     plan = desk(store).plans()["plan_id"][0]
-    for decide in decisions(store).values():
+    for decision in (Approve(), OVERRIDE):
         with pytest.raises(StalePlan) as raised:
-            decide()
+            decide(store, decision)
         assert raised.value.changes.holdings == {state.symbols[0]: (0.0, 0.25), "cash": (1.0, 0.75)}
         assert (raised.value.plan_id, raised.value.changes.policy) == (plan, None)
-    assert desk(store).reject(plan, "ann", "a deposit").kind == "rejected"
+    assert decide(store, Reject(reason="a deposit")).kind == "rejected"
     assert [event.kind for event in store.audit.events("paper")][-1] == "rejected"
 
 
@@ -74,15 +74,15 @@ def test_plan_of_corrected_prices_is_overridden_and_not_approved(home):
     store, _ = home
     revise(store, "BBB", 0.02)
     with pytest.raises(StalePlan) as raised:
-        decisions(store)["approve"]()
+        decide(store, Approve())
     assert raised.value.changes.revised == ("BBB",)
-    assert decisions(store)["override"]().kind == "overridden"
+    assert decide(store, OVERRIDE).kind == "overridden"
 
 
 def test_plan_is_approved_after_later_sessions_are_delivered(home):
     store, _ = home
     land(store, N_SESSIONS + 2)
-    assert decisions(store)["approve"]().kind == "approved"
+    assert decide(store, Approve()).kind == "approved"
 
 
 def test_plans_of_an_unchanged_account_have_its_holdings_exactly(trading_home):

@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.order_placement import TOO_LATE
+from nvtrader_pipelines.execution.plan_decision import Approve
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.rebalance_steps import execute_due_sessions
@@ -96,7 +97,7 @@ def test_approved_orders_are_placed_and_reconciled_next_evening(home, exchange):
     plans = trade_live(store)
     (plan,) = plans["plan_id"]
     assert (plans["status"][0], exchange.orders) == ("waiting", [])
-    live(store).approve(plan, "ann", "I looked")
+    live(store).decide(plan, Approve(reason="I looked"), "ann")
     assert [order["client_order_id"] for order in exchange.orders] == [f"{plan}-{s}" for s in ("AAA", "BBB", "CCC")]
     assert live(store).due() == []
     exchange.open_exchange()
@@ -114,7 +115,7 @@ def test_plan_left_by_a_silent_broker_is_cancelled_later(home, exchange):
     (plan,) = trade_live(store)["plan_id"]
     exchange.faults["POST /v2/orders"].append("unavailable")
     with pytest.raises(ExecutionError, match="must answer, but did not for order"):
-        live(store).approve(plan, "ann", "I looked")
+        live(store).decide(plan, Approve(reason="I looked"), "ann")
     land(store, N_SESSIONS + 2)
     assert live(store).due() == days_of(store)[-1:]
     trade_live(store)
@@ -128,7 +129,7 @@ def test_approved_plan_without_orders_is_cancelled_later(home, exchange):
     (plan,) = trade_live(store)["plan_id"]
     exchange.faults["GET /v2/account"].append("unavailable")
     with pytest.raises(BrokerTimeout):
-        live(store).approve(plan, "ann", "I looked")
+        live(store).decide(plan, Approve(reason="I looked"), "ann")
     land(store, N_SESSIONS + 1)
     assert trade_live(store).filter(plan_id=plan)["status"].to_list() == ["cancelled"]
     assert exchange.orders == []
@@ -141,10 +142,10 @@ def test_late_approval_at_a_broker_is_refused(home, exchange):
     following = NEW_YORK.sessions(at.date() + dt.timedelta(days=1), at.date() + dt.timedelta(days=9))[0].item()
     opened = dt.datetime.combine(following, dt.time(9, 30), ZoneInfo("America/New_York"))
     with pytest.raises(ExecutionError, match=f"must be placed before the exchange opens on {following}, which it has"):
-        live(store, opened).approve(plan, "ann", "I looked")
+        live(store, opened).decide(plan, Approve(reason="I looked"), "ann")
     land(store, N_SESSIONS + 1)
     with pytest.raises(ExecutionError, match="so the fill session of its plan has passed"):
-        live(store).approve(plan, "ann", "I looked")
+        live(store).decide(plan, Approve(reason="I looked"), "ann")
     assert not [event for event in store.audit.events("live") if event.kind == "approved"]
     assert exchange.orders == []
 
@@ -175,7 +176,7 @@ def test_broker_account_cannot_open_in_the_past(home, exchange):
 def approved_live(store):
     """Place the orders of the first plan at the broker and return its id."""
     (plan,) = trade_live(store)["plan_id"]
-    live(store).approve(plan, "ann", "I looked")
+    live(store).decide(plan, Approve(reason="I looked"), "ann")
     return plan
 
 

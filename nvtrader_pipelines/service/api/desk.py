@@ -1,19 +1,21 @@
 """Routes of the desk: environment, plans, accounts, scoreboard, schedules and kill switch."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Path
 from pydantic import Field
 
+from nvtrader_pipelines.components.text import Reason
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, PlanDecision, Reject, Skip
 from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled_jobs
 from nvtrader_pipelines.orchestration.launching import run_now
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.service.api.body import Body, Text
+from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
 from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, account_snapshot
@@ -25,27 +27,6 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
-Reason = Annotated[Text, Field(min_length=1)]
-Weights = Annotated[dict[Annotated[str, Field(max_length=32)], float], Field(min_length=1, max_length=1000)]
-Answer = Literal["approve", "override", "reject", "skip", "equal"]
-
-
-class Approval(Body):
-    """Why a plan is approved, skipped, or as good as the holdings."""
-
-    reason: Text = ""
-
-
-class Refusal(Body):
-    """Why a plan is rejected."""
-
-    reason: Reason
-
-
-class Override(Refusal):
-    """Why a plan is overridden, and by which weights."""
-
-    weights: Weights | None = None  # target, fractions of equity, of edited names; null keeps the holdings
 
 
 class KillSwitchRequest(Body):
@@ -99,52 +80,46 @@ def plan(shared: Shared, plan_id: PlanId) -> Any:
     )
 
 
+@routes.post("/plans/{plan_id}/decision")
+def decide(shared: Shared, plan_id: PlanId, decision: PlanDecision) -> AuditEvent:
+    """Approve, override, reject or skip a plan, or say that it is as good as the holdings.
+
+    The address may name the kind of the decision instead, as in `/api/plans/{plan_id}/approve`.
+    """
+    from nvtrader_pipelines.desk.desk import act_on_account  # imports back-tests and numba: seconds
+
+    account = find_record(shared, plan_id).plan.account
+    return act_on_account(shared.store, account, shared.by, lambda desk: desk.decide(plan_id, decision, shared.by))
+
+
 @routes.post("/plans/{plan_id}/approve")
-def approve(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
+def approve(shared: Shared, plan_id: PlanId, body: Approve | None = None) -> AuditEvent:
     """Approve a waiting plan despite its soft findings."""
-    return decide(shared, plan_id, "approve", body.reason if body else "")
+    return decide(shared, plan_id, body or Approve())
 
 
 @routes.post("/plans/{plan_id}/override")
 def override(shared: Shared, plan_id: PlanId, body: Override) -> AuditEvent:
     """Override a plan: keep what is held, or make a plan of edited weights, whose id is in the detail as `edited`."""
-    edits = {} if body.weights is None else {"weights": body.weights}
-    return decide(shared, plan_id, "override", body.reason, **edits)
+    return decide(shared, plan_id, body)
 
 
 @routes.post("/plans/{plan_id}/reject")
-def reject(shared: Shared, plan_id: PlanId, body: Refusal) -> AuditEvent:
+def reject(shared: Shared, plan_id: PlanId, body: Reject) -> AuditEvent:
     """Reject a plan: place no order."""
-    return decide(shared, plan_id, "reject", body.reason)
+    return decide(shared, plan_id, body)
 
 
 @routes.post("/plans/{plan_id}/skip")
-def skip(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
+def skip(shared: Shared, plan_id: PlanId, body: Skip | None = None) -> AuditEvent:
     """Record that a person does not judge a plan, which goes on as before."""
-    return decide(shared, plan_id, "skip", body.reason if body else "")
+    return decide(shared, plan_id, body or Skip())
 
 
 @routes.post("/plans/{plan_id}/equal")
-def equal(shared: Shared, plan_id: PlanId, body: Approval | None = None) -> AuditEvent:
+def equal(shared: Shared, plan_id: PlanId, body: Equal | None = None) -> AuditEvent:
     """Record that a plan is as good as the holdings to a person; it goes on as before."""
-    return decide(shared, plan_id, "equal", body.reason if body else "")
-
-
-def decide(shared: Context, plan_id: str, decision: Answer, reason: str, **arguments: object) -> AuditEvent:
-    """Record a decision on a plan and return its audit event.
-
-    Raises:
-        NotFound: if there is no such plan.
-        ExecutionError: if it is not waiting, was decided on, is stale, or expired.
-    """
-    from nvtrader_pipelines.desk.desk import act_on_account  # imports back-tests and numba: seconds
-
-    return act_on_account(
-        shared.store,
-        find_record(shared, plan_id).plan.account,
-        shared.by,
-        lambda desk: getattr(desk, decision)(plan_id, shared.by, reason, **arguments),
-    )
+    return decide(shared, plan_id, body or Equal())
 
 
 def find_record(shared: Context, plan_id: str) -> PlanRecord:

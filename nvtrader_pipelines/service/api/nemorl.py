@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.text import Text
 from nvtrader_pipelines.desk.mirror import publish_home_events
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library
 from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
-from nvtrader_pipelines.service.api.body import Body, Symbols, Text
+from nvtrader_pipelines.service.api.body import Body, Symbols
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, require_source
 from nvtrader_pipelines.service.api.problems import not_found

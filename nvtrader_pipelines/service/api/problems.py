@@ -7,19 +7,19 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.runs.interruptions import RunHalted
-from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
@@ -104,11 +104,13 @@ def status_of(error: Exception) -> int:
 def _explain_body(request: Request, error: RequestValidationError) -> str:
     """Explain a mapping that is no valid body as an experiment's file is explained; empty if that is not the error."""
     field = getattr(request.scope["route"], "body_field", None)
-    model = field.field_info.annotation if field else None
-    if not (isinstance(error.body, dict) and isinstance(model, type) and issubclass(model, Body)):
+    kinds = get_args(field.field_info.annotation) or (field.field_info.annotation,) if field else ()
+    is_document = kinds and all(isinstance(kind, type) and issubclass(kind, Component) for kind in kinds)
+    if not (field and isinstance(error.body, dict) and is_document):
         return ""
+    model: Any = Annotated[field.field_info.annotation, field.field_info]
     try:
-        model.model_validate_json(json.dumps(error.body))
+        TypeAdapter(model).validate_json(json.dumps(error.body))
     except ValidationError as fault:
         is_json = fault.errors()[0]["type"] != "json_invalid"  # Python reads NaN and half characters, too
         return explain(fault, model) if is_json else ""

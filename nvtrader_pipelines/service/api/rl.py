@@ -8,10 +8,11 @@ from fastapi import Depends, HTTPException, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, model_validator
 
+from nvtrader_pipelines.components.text import Reason
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.desk import KillSwitchState, Reason, engage
+from nvtrader_pipelines.service.api.desk import KillSwitchState, engage
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register, require_plan
 from nvtrader_pipelines.service.api.problems import UNPARSED, NotFound, not_found
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members

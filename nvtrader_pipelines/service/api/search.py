@@ -5,11 +5,12 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import Field
 
+from nvtrader_pipelines.components.text import Text
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import read_session, request_stop
 from nvtrader_pipelines.research.session_spec import BUDGET, GOAL, MAX_TRIALS, MAX_WORKERS
 from nvtrader_pipelines.research.space import TIMESTEPS
-from nvtrader_pipelines.service.api.body import Body, Symbols, Text
+from nvtrader_pipelines.service.api.body import Body, Symbols
 from nvtrader_pipelines.service.api.chart_reading import ChartReading, ChartRequest, read_chart
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_search

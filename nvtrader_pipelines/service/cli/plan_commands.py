@@ -1,6 +1,6 @@
-"""`nvtrader plans`: list and show rebalance plans; approve, override or reject one."""
+"""`nvtrader plans`: list and show rebalance plans, and decide on one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="plans", help="Rebalance plans: targets, compliance findings, and your decisions on them.")
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
+Kind = Annotated[str, typer.Argument(metavar="DECISION", help="approve, override, reject, skip or equal.")]
 AccountFilter = Annotated[str | None, typer.Option("--account", help="Account; default: all accounts.")]
 Waiting = Annotated[bool, typer.Option("--waiting", help="Only plans that wait for a person.")]
 Weights = Annotated[
@@ -75,10 +76,26 @@ def show(plan: Plan, *, as_json: bool) -> None:
         print_plan(review)
 
 
+@command(
+    app.command,
+    "nvtrader plans decide 3f2a approve",
+    'nvtrader plans decide 3f2a override AAPL=0.1 MSFT=0.05 --reason "too much of one sector"',
+    'nvtrader plans decide 3f2a reject --reason "a stale price"',
+)
+def decide(
+    plan: Plan, kind: Kind, weights: Weights = None, *, file: WeightsFile = None, reason: Reason = "", as_json: bool
+) -> None:
+    """Approve, override, reject or skip a plan, or say that it is as good as the holdings.
+
+    Each kind of decision is a command, too, such as `nvtrader plans override`, whose help says what follows from it.
+    """
+    _decide(plan, kind, reason, _edits(weights, file), as_json=as_json)
+
+
 @command(app.command, 'nvtrader plans approve 3f2a --reason "the first buys"')
 def approve(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
     """Approve a waiting plan despite its soft findings; it is traded at its fill session."""
-    _record_decision("approve", plan, reason, as_json=as_json)
+    _decide(plan, "approve", reason, as_json=as_json)
 
 
 @command(
@@ -95,28 +112,33 @@ def override(
     Names that are left out keep the plan's weights, and cash is the rest. Edited weights pass the limits and compliance
     again and become a plan of their own: cleared, or waiting for your approval of its soft findings.
     """
-    if weights and file:
-        raise ValueError("edited weights must come from the command line or from a file, but are in both; keep one")
-    edits = read_weights(file) if file else parse_weights(weights or [])
-    _record_decision("override", plan, reason, as_json=as_json, **({"weights": edits} if edits else {}))
+    _decide(plan, "override", reason, _edits(weights, file), as_json=as_json)
 
 
 @command(app.command, 'nvtrader plans reject 3f2a --reason "a stale price"')
 def reject(plan: Plan, reason: RequiredReason, *, as_json: bool) -> None:
     """Reject a plan: place no order."""
-    _record_decision("reject", plan, reason, as_json=as_json)
+    _decide(plan, "reject", reason, as_json=as_json)
 
 
 @command(app.command, "nvtrader plans skip 3f2a")
 def skip(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
     """Say that you do not judge a plan: it goes on as before, and your answer counts for nothing."""
-    _record_decision("skip", plan, reason, as_json=as_json)
+    _decide(plan, "skip", reason, as_json=as_json)
 
 
 @command(app.command, "nvtrader plans equal 3f2a")
 def equal(plan: Plan, reason: Reason = "", *, as_json: bool) -> None:
     """Say that a plan is as good as the holdings: it goes on as before."""
-    _record_decision("equal", plan, reason, as_json=as_json)
+    _decide(plan, "equal", reason, as_json=as_json)
+
+
+def _edits(weights: Sequence[str] | None, file: Path | None) -> dict[str, object]:
+    """Edited weights of a command line or a file, as a field of a decision; empty if there are none."""
+    if weights and file:
+        raise ValueError("edited weights must come from the command line or from a file, but are in both; keep one")
+    edits = read_weights(file) if file else parse_weights(weights or [])
+    return {"weights": edits} if edits else {}
 
 
 def parse_weights(texts: Sequence[str]) -> dict[str, float]:
@@ -159,19 +181,21 @@ def read_weights(path: Path) -> dict[str, float]:
     return {symbol: float(weight) for symbol, weight in document.items()}
 
 
-def _record_decision(decision: str, plan_text: str, reason: str, *, as_json: bool, **arguments: object) -> None:
+def _decide(
+    plan_text: str, kind: str, reason: str, edits: Mapping[str, object] | None = None, *, as_json: bool
+) -> None:
     """Record a person's decision on a plan and print it."""
     from nvtrader_pipelines.desk.desk import act_on_account
     from nvtrader_pipelines.execution.decisions import EDITED
+    from nvtrader_pipelines.execution.plan_decision import parse_decision
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
     from nvtrader_pipelines.service.documents.plan_facts import find_plan
     from nvtrader_pipelines.service.documents.plan_review import read_plan_review
 
+    decision = parse_decision({"kind": kind, "reason": reason, **(edits or {})})
     store, by = open_store(), current_user()
     plan = find_plan(store, plan_text).plan
-    event = act_on_account(
-        store, plan.account, by, lambda desk: getattr(desk, decision)(plan.plan_id, by, reason, **arguments)
-    )
+    event = act_on_account(store, plan.account, by, lambda desk: desk.decide(plan.plan_id, decision, by))
     if as_json:
         write_json(event.model_dump(mode="json"))
         return

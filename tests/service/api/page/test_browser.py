@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.halt import stop_trading
 from nvtrader_pipelines.execution.edited_plans import edited_plan_id
+from nvtrader_pipelines.execution.plan_decision import Reject
 from nvtrader_pipelines.execution.plan_records import plan_records
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.promotion.active_policy import read_active
@@ -227,7 +228,7 @@ def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, twe
     account = page.locator("[role=tab]").first.get_attribute("data-of")
     page.keyboard.press("e")
     page.keyboard.type("9")
-    Desk(Store(home), account, by="bob").reject(plan, "bob", "too risky")
+    Desk(Store(home), account, by="bob").decide(plan, Reject(reason="too risky"), "bob")
     expect(page.locator("#notice")).to_contain_text(account)
     expect(page.locator(f"[data-tab='{following}']")).to_have_attribute("aria-selected", "true")
     expect(page.locator("[role=tabpanel]:visible")).to_have_id(f"plan-{following}")

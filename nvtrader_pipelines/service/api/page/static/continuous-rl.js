@@ -309,8 +309,8 @@ function act(what, isEdited = false) {
   if (REASONED.includes(what) && !reason) { fail(form, "Say why: the audit records it."); form.elements.reason.setAttribute("aria-invalid", "true"); return form.elements.reason.focus(); }
   fail(form, "");
   panel.dataset.sent = what;
-  const body = isEdited ? { reason, weights: Object.fromEntries(edits.map(({ symbol, after }) => [symbol, after])) } : { reason };
-  const send = () => post(`/api/plans/${id}/${what}`, body).then((event) => {
+  const weights = isEdited ? { weights: Object.fromEntries(edits.map(({ symbol, after }) => [symbol, after])) } : {};
+  const send = () => post(`/api/plans/${id}/decision`, { kind: what, reason, ...weights }).then((event) => {
     if (!JUDGES.includes(what)) { // it still waits
       delete panel.dataset.sent;
       $(`[data-do=${what}]`, panel).setAttribute("aria-disabled", "true"); // once a plan
