@@ -49,8 +49,10 @@ def serve(address: str, user: int) -> None:
 
     share_engines()
     from nvtrader_pipelines.service.cli.app import main
+    from nvtrader_pipelines.service.cli.lazy_group import LazyCommands
     from tests.forkserver import share_forkserver
 
+    dict(LazyCommands())  # imports every command
     import_module("nvtrader_pipelines.orchestration.materialize")  # with all that commands import lazily
     share_forkserver()
     gc.freeze()  # forks then copy no page of imported modules for garbage collection

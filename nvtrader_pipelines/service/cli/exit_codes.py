@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 
 from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
-from nvtrader_pipelines.service.consoles import plain_console
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
@@ -71,6 +70,8 @@ def print_error(message: str, code: int, style: str = "red") -> None:
     if _as_json.get():
         sys.stderr.write(json.dumps({"error": message, "exit_code": code}) + "\n")
         return
+    from nvtrader_pipelines.service.consoles import plain_console
+
     prefix = "" if code == INTERRUPTED else "error: "
     plain_console(stderr=True, soft_wrap=True).print(f"{prefix}{message}", style=style)
 

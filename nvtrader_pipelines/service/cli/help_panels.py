@@ -1,28 +1,43 @@
-"""Panels of the help: every command in one of them, in the order people use them."""
+"""Panels of the help: every command in one of them, in the order people use them, with its module."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from nvtrader_pipelines.service.cli.exit_codes import JsonErrorGroup
-
-PANELS: Mapping[str, Sequence[str]] = {
-    "Research": ("ingest", "components", "schema", "experiments", "train", "materialize", "mlflow", "research"),
-    "Results": ("runs", "guards", "scoreboard", "report", "tables", "sql"),
-    "Trading": ("policies", "trade", "portfolio", "plans", "preferences", "halt", "resume"),
-    "Home": ("init", "status", "ui", "serve", "doctor", "notify", "backup", "restore"),
+PANELS: Mapping[str, Mapping[str, str]] = {
+    "Research": {
+        "ingest": "home_commands",
+        "components": "component_commands",
+        "schema": "component_commands",
+        "experiments": "experiment_commands",
+        "train": "train_command",
+        "materialize": "train_command",
+        "mlflow": "home_commands",
+        "research": "research_commands",
+    },
+    "Results": {
+        "runs": "run_commands",
+        "guards": "guard_commands",
+        "scoreboard": "scoreboard_commands",
+        "report": "home_commands",
+        "tables": "home_commands",
+        "sql": "home_commands",
+    },
+    "Trading": {
+        "policies": "policy_commands",
+        "trade": "trade_command",
+        "portfolio": "portfolio_commands",
+        "plans": "plan_commands",
+        "preferences": "preference_commands",
+        "halt": "halt_commands",
+        "resume": "halt_commands",
+    },
+    "Home": {
+        "init": "home_commands",
+        "status": "home_commands",
+        "ui": "home_commands",
+        "serve": "serve_command",
+        "doctor": "home_commands",
+        "notify": "home_commands",
+        "backup": "backup_commands",
+        "restore": "backup_commands",
+    },
 }
-
-
-class PanelGroup(JsonErrorGroup):
-    """Group whose commands are listed by panel."""
-
-    def __init__(self, *, commands: Mapping[str, Any], **options: Any) -> None:
-        """Assign every command to its panel.
-
-        Raises:
-            KeyError: if a command is in no panel.
-        """
-        panels = {name: panel for panel, names in PANELS.items() for name in names}
-        for name, command in commands.items():
-            command.rich_help_panel = panels[name]
-        super().__init__(commands={name: commands[name] for name in panels}, **options)

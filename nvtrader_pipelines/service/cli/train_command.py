@@ -1,4 +1,4 @@
-"""`nvtrader train`: one training of PPO on chosen symbols, as an experiment of its own."""
+"""`nvtrader train` and `nvtrader materialize`: one training of PPO on chosen symbols, or all experiments."""
 
 from typing import Annotated
 
@@ -38,3 +38,17 @@ def train(
 
     name = store_manual_experiment(open_store(), source, parse_symbols(symbols), timesteps)
     run_experiments([name], form, yes=yes, judge=judge)
+
+
+@command(app.command, "nvtrader materialize", "nvtrader materialize ppo-growth ppo-cvar")
+def materialize(
+    experiment: Annotated[
+        list[str] | None, typer.Argument(help="Names of experiments; default: all of data/experiments.")
+    ] = None,
+    *,
+    yes: Yes = False,
+    judge: Judge = True,
+    form: Format,
+) -> None:
+    """Materialize the whole graph, recomputing only what changed, and print the results."""
+    run_experiments(experiment or [], form, yes=yes, judge=judge)

@@ -329,10 +329,3 @@ def test_sql_shell_survives_errors_and_ends_on_quit(tmp_path):
         os.close(controller)
         os.close(terminal)
     assert "SELECT 6 * 7 AS answer;" in (home.warehouse / ".sql_history").read_text()
-
-
-def test_groups_of_commands_are_unique():
-    groups = [each.typer_instance.info.name for each in app.registered_groups]
-    names = [name for name in groups if isinstance(name, str)]  # the others bring single commands
-    assert names
-    assert len(names) == len(set(names))

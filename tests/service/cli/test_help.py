@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.help_panels import PANELS
+from nvtrader_pipelines.service.cli.lazy_group import INDEX
 from nvtrader_pipelines.service.cli.options import EPILOG
+from scripts.index_commands import index
 
 ROOT = typer.main.get_command(app)
 WITHOUT_FORMAT = {("ui",), ("serve",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case
@@ -63,6 +65,7 @@ def test_command_takes_format_and_json_in_one_spelling(path):
 
 
 def test_help_lists_every_command_in_one_panel_in_order():
+    assert INDEX.read_text() == index()
     listed = [name for names in PANELS.values() for name in names]
     assert list(ROOT.commands) == listed
     shown = CliRunner().invoke(app, ["--help"]).stdout

@@ -38,7 +38,8 @@ LISTS = {  # on a home with runs and a scoreboard, each in a process of its own
     "status": {"numba", "pandas", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
 }
 STAGES = {  # in this order in one process: a stage sees the imports of earlier ones
-    "kill switch": (["--help", "halt", "resume", "trade --help"], NEVER | TABLES),
+    "help": (["--help"], NEVER | TABLES | {"pydantic", "numpy", "yaml"}),
+    "kill switch": (["halt", "resume", "trade --help"], NEVER | TABLES),
     "audit": (["plans"], NEVER | TABLES - {"polars"}),
     "tables and specs": (
         [
