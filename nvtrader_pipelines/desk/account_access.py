@@ -23,6 +23,7 @@ from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
@@ -96,16 +97,16 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
 
 
 @contextmanager
-def lock_account(home: Home, name: str) -> Iterator[SqliteBook]:
+def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
     """Lock an account against other processes and open its book.
 
     Raises:
         AccountInUse: if another process holds the lock.
         StorageError: if it has no book yet and its name or file is invalid; then nothing is written.
     """
-    path = book_path(home, name)
+    path = book_path(store.home, name)
     if path.name != f"{name}.db" or not path.exists():  # a name with a path, or a new account
-        read_account(home, name)
+        read_account(store.home, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as file:
         try:
@@ -114,7 +115,7 @@ def lock_account(home: Home, name: str) -> Iterator[SqliteBook]:
             raise AccountInUse(
                 f"the account {name} is traded by another process at this moment; wait until it has ended"
             ) from error
-        book = SqliteBook(home, name)
+        book = store.book(name)
         try:
             yield book
         finally:

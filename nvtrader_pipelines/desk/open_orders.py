@@ -89,7 +89,7 @@ def _accounts(store: Store) -> list[str]:
 
 def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple[list[str], str]:
     """Cancel an account's orders; return their ids and why others may still be open, or an empty reason."""
-    with lock_account(store.home, name) as book:
+    with lock_account(store, name) as book:
         cancelled, failure = _cancel_at_broker(store, name, book, request)
         left, missing = [each.order.order_id for each in book.open_orders()], _missing_orders(store, name, book)
         is_settled = not left + missing or _is_simulated(store, name)

@@ -189,7 +189,7 @@ class Search:
     def _drain(self, pool: TrialPool) -> Iterator[Line]:
         """Submit and finish jobs until there is none left."""
         while True:
-            require_no_halt(self._store.home)
+            require_no_halt(self._store)
             yield from self._fill(pool)
             if not self._in_flight:
                 return

@@ -1,16 +1,21 @@
 """Store of a home: tables, ledger, policies, audit and panels, opened once per process."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import Home, lock_path
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
+    from nvtrader_pipelines.storage.account_book import SqliteBook
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
+    from nvtrader_pipelines.storage.decision_file import DecisionFile
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.judgements import Judgements
+    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.medallion import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -57,6 +62,30 @@ class Store:
         from nvtrader_pipelines.storage.audit_log import JsonlAudit
 
         return JsonlAudit(self.home)
+
+    @cached_property
+    def decisions(self) -> "DecisionFile":
+        """Decisions of people."""
+        from nvtrader_pipelines.storage.decision_file import DecisionFile
+
+        return DecisionFile(self.home)
+
+    @cached_property
+    def switch(self) -> "FileKillSwitch":
+        """Kill switch of trading and runs."""
+        from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+
+        return FileKillSwitch(self.home)
+
+    def book(self, account: str) -> "SqliteBook":
+        """Open an account's book, with a connection of its own."""
+        from nvtrader_pipelines.storage.account_book import SqliteBook
+
+        return SqliteBook(self.home, account)
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Lock of work that must not run concurrently."""
+        return file_lock(lock_path(self.home, name))
 
     @cached_property
     def judgements(self) -> "Judgements":
