@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.medallion import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+    from nvtrader_pipelines.storage.research_files import SearchSessions
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,13 @@ class Store:
         from nvtrader_pipelines.storage.judgements import Judgements
 
         return Judgements(self.home)
+
+    @cached_property
+    def searches(self) -> "SearchSessions":
+        """Search sessions."""
+        from nvtrader_pipelines.storage.research_files import SearchSessions
+
+        return SearchSessions(self.home)
 
     @cached_property
     def panels(self) -> "Panels":

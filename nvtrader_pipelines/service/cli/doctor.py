@@ -100,7 +100,7 @@ def find_problems(store: Store) -> Iterator[StorageError]:
             read(home)
         except StorageError as error:
             yield error
-    yield from find_damaged_sessions(home)
+    yield from find_damaged_sessions(store)
     try:
         for problem in read_experiments(home).problems.values():
             yield StorageError(problem)

@@ -118,7 +118,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
         halted=store.switch.halt_reason(),
         has_policies=_has_completed_run(store),
         running=tuple(run for run in runs if run.status == "running"),
-        searches=running_sessions(home),
+        searches=running_sessions(store),
         waiting_plans=tuple(states.get("waiting_plan", ())),
         refused_files=_read_refused_files(store),
         failed_runs=tuple(run for run in runs if run.status in FAILED),
