@@ -17,7 +17,6 @@ from nvtrader_pipelines.desk.portfolio_rows import (
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.errors import RESTORE_STEPS
 from nvtrader_pipelines.execution.plan_records import plan_records
-from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.commits import Where
@@ -141,8 +140,7 @@ def _concerns(row: AuditRow, account: str | None) -> bool:
 def _accounts(store: Store, new: Sequence[AuditRow], account: str | None) -> list[str]:
     if account is not None:
         return [account]
-    books = {path.stem for path in book_path(store.home, "paper").parent.glob("*.db")}
-    return sorted(books | {row.account for row in new if row.account is not None})
+    return sorted(store.books().keys() | {row.account for row in new if row.account is not None})
 
 
 def _audit_changes(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEvent]) -> Iterator[TableChange]:
@@ -169,12 +167,13 @@ def _book_changes(store: Store, name: str) -> Iterator[TableChange]:
     """
     mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
     known = {session: (value, weights) for session, value, weights in mirrored.iter_rows()}
-    states = store.book(name).states()
+    book = store.book(name)
+    states = book.states()
     booked = {state.session: (state.value, list(state.weights)) for state in states}
     lost = sorted(session for session, mirrored_state in known.items() if booked.get(session) != mirrored_state)
     if lost:
         raise StorageError(
-            f"the state of {lost[0]} in the book {book_path(store.home, name)} must equal that of "
+            f"the state of {lost[0]} in the book {book.path} must equal that of "
             f"portfolio.portfolio_state, but differs: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
     years = {state.session.year for state in states if state.session not in known}

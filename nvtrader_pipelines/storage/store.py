@@ -1,4 +1,4 @@
-"""Store of a home: tables, ledger, policies, audit and panels, opened once per process."""
+"""Store of a home: the one place that opens its parts, from tables to the kill switch."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Store:
-    """Tables, ledger, policies and audit of one home.
+    """Tables, ledger, policies, audit, books and other parts of one home.
 
     Each part opens on first use, so that a command which only lists plans imports neither Iceberg nor SQLAlchemy.
     Every process opens its own store; processes share only the files.
@@ -83,6 +83,12 @@ class Store:
         from nvtrader_pipelines.storage.account_book import SqliteBook
 
         return SqliteBook(self.home, account)
+
+    def books(self) -> "dict[str, SqliteBook]":
+        """Open the books of all accounts that have one, by account."""
+        from nvtrader_pipelines.storage.account_book import open_books
+
+        return open_books(self.home)
 
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Lock of work that must not run concurrently."""
