@@ -78,22 +78,6 @@ class Store:
 
         return FileKillSwitch(self.home)
 
-    def book(self, account: str) -> "SqliteBook":
-        """Open an account's book, with a connection of its own."""
-        from nvtrader_pipelines.storage.account_book import SqliteBook
-
-        return SqliteBook(self.home, account)
-
-    def books(self) -> "dict[str, SqliteBook]":
-        """Open the books of all accounts that have one, by account."""
-        from nvtrader_pipelines.storage.account_book import open_books
-
-        return open_books(self.home)
-
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        """Lock of work that must not run concurrently."""
-        return file_lock(lock_path(self.home, name))
-
     @cached_property
     def judgements(self) -> "Judgements":
         """Results of backtests and stress tests by digest."""
@@ -114,6 +98,22 @@ class Store:
         from nvtrader_pipelines.storage.medallion import Panels
 
         return Panels(self.tables)
+
+    def book(self, account: str) -> "SqliteBook":
+        """Open an account's book, with a connection of its own."""
+        from nvtrader_pipelines.storage.account_book import SqliteBook
+
+        return SqliteBook(self.home, account)
+
+    def books(self) -> "dict[str, SqliteBook]":
+        """Open the books of all accounts that have one, by account."""
+        from nvtrader_pipelines.storage.account_book import open_books
+
+        return open_books(self.home)
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Lock of work that must not run concurrently."""
+        return file_lock(lock_path(self.home, name))
 
     def read_calendars(self) -> "Calendars":
         """Read the calendars of the sources.
