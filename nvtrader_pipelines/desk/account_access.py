@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import RootModel, SecretStr
@@ -19,10 +19,11 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
     SimulatedAccountSpec,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.brokers.alpaca import AlpacaBroker
@@ -96,29 +97,25 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
 
 
 @contextmanager
-def lock_account(home: Home, name: str) -> Iterator[SqliteBook]:
+def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
     """Lock an account against other processes and open its book.
 
     Raises:
         AccountInUse: if another process holds the lock.
         StorageError: if it has no book yet and its name or file is invalid; then nothing is written.
     """
-    path = book_path(home, name)
-    if path.name != f"{name}.db" or not path.exists():  # a name with a path, or a new account
-        read_account(home, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("a") as file:
+    book = store.book(name)
+    if book.path.name != f"{name}.db" or not book.path.exists():  # a name with a path, or a new account
+        read_account(store.home, name)
+    book.path.parent.mkdir(parents=True, exist_ok=True)
+    with book.path.with_suffix(".lock").open("a") as file, closing(book):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise AccountInUse(
                 f"the account {name} is traded by another process at this moment; wait until it has ended"
             ) from error
-        book = SqliteBook(home, name)
-        try:
-            yield book
-        finally:
-            book.close()
+        yield book
 
 
 def connect_account(name: str, spec: AlpacaAccountSpec) -> "AlpacaBroker":

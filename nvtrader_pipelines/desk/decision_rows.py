@@ -14,7 +14,6 @@ from nvtrader_pipelines.execution.trader import ACKNOWLEDGED
 from nvtrader_pipelines.preferences.decision_lines import RefusedLine, compare_lines
 from nvtrader_pipelines.preferences.decisions import MIN_CHANGE, DecisionKind, DecisionRow, ProposedOrder
 from nvtrader_pipelines.storage.audit_log import AuditRow
-from nvtrader_pipelines.storage.decision_file import append_missing, read_lines
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Row, to_frame
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
@@ -33,7 +32,7 @@ def write_decisions(store: Store) -> int:
     Raises:
         StorageError: if the audit is damaged, or the file cannot be written.
     """
-    return append_missing(store.home, lambda written: _missing_rows(store.audit.rows(), written))
+    return store.decisions.append_missing(lambda written: _missing_rows(store.audit.rows(), written))
 
 
 def extract_decisions(store: Store) -> tuple[Sequence[DecisionRow], Sequence[RefusedLine]]:
@@ -44,11 +43,11 @@ def extract_decisions(store: Store) -> tuple[Sequence[DecisionRow], Sequence[Ref
     rows = audited_decisions(store)
 
     def rows_without_line(_: set[str]) -> list[DecisionRow]:
-        intact = compare_lines(read_lines(store.home), rows)[0]
+        intact = compare_lines(store.decisions.read_lines(), rows)[0]
         return [row for row in rows if row.decision_id not in intact]
 
-    append_missing(store.home, rows_without_line)
-    _, refused = compare_lines(read_lines(store.home), rows)
+    store.decisions.append_missing(rows_without_line)
+    _, refused = compare_lines(store.decisions.read_lines(), rows)
     store.tables.replace(DECISIONS, to_frame(DECISIONS, [_table_row(row) for row in rows]), {})
     store.tables.replace(REFUSED_DECISIONS, to_frame(REFUSED_DECISIONS, [vars(line) for line in refused]), {})
     return rows, refused
@@ -60,7 +59,7 @@ def find_refused_lines(store: Store) -> list[RefusedLine]:
     Raises:
         StorageError: if the audit is damaged, or the file cannot be read.
     """
-    return compare_lines(read_lines(store.home), audited_decisions(store))[1]
+    return compare_lines(store.decisions.read_lines(), audited_decisions(store))[1]
 
 
 def audited_decisions(store: Store) -> list[DecisionRow]:

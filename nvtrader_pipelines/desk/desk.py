@@ -33,7 +33,6 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
@@ -48,7 +47,6 @@ class Desk:
     def __init__(self, store: Store, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> None:
         """Open the desk of an account; data is read on first use."""
         self.store, self.account, self._clock, self._by = store, account, clock, by
-        self._switch = FileKillSwitch(store.home)
         self._market: tuple[object, DeskMarket] | None = None
 
     def due(self) -> list[date]:
@@ -167,7 +165,7 @@ class Desk:
 
     def open_differences(self) -> tuple[str, ...]:
         """Unaccepted differences at the last close, from the book; no broker is contacted."""
-        last = SqliteBook(self.store.home, self.account).last()
+        last = self.store.book(self.account).last()
         return open_differences(last, Journal(self.store.audit, self.account))
 
     def accept(self, by: str, reason: str) -> AuditEvent:
@@ -178,7 +176,7 @@ class Desk:
             StorageError: if there is no such account.
         """
         read_account(self.store.home, self.account)
-        with lock_account(self.store.home, self.account) as book:
+        with lock_account(self.store, self.account) as book:
             journal = self._journal(book)
             event = acceptance_event(self.account, book.last(), (by, reason), self._clock())
             return (journal.append(event) or [event])[0]
@@ -193,7 +191,7 @@ class Desk:
             StorageError: if there is no such account, or its book was opened at a broker.
         """
         self.require_simulated("is reset")
-        with lock_account(self.store.home, self.account) as book:
+        with lock_account(self.store, self.account) as book:
             state, spec = _require_open(book), read_account(self.store.home, self.account)
             require_same_account(self.account, spec.model_copy(update={"capital": state.capital}), state)
             event = reset_event(self.account, state.session, (by, reason), self._clock())
@@ -223,7 +221,7 @@ class Desk:
         weights = decision.weights if isinstance(decision, Override) else None
         is_live = read_account(self.store.home, self.account).kind != "simulated"
         if weights is None and not (isinstance(decision, Approve) and is_live):
-            with lock_account(self.store.home, self.account) as book:
+            with lock_account(self.store, self.account) as book:
                 return self._append_decision(book, plan_id, decision, by)
         with self._locked_session() as (_, market, book):
             if is_live:
@@ -294,7 +292,7 @@ class Desk:
         """
         opening = market.opening(first, book.opening())
         state = book.last()
-        if state is None and (stopped := self._switch.halt_reason()):
+        if state is None and (stopped := self.store.switch.halt_reason()):
             raise ExecutionError(
                 f"an account cannot be opened while trading is stopped, but the account {self.account} is not open "
                 f"yet, and {stopped}; run `nvtrader resume` first"
@@ -313,13 +311,13 @@ class Desk:
         Raises:
             TradingHalted: with the close at which the account stays.
         """
-        if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
-            raise TradingHalted(self.account, _require_open(book).session, stopped, self._switch.remedy)
+        if t < market.n_ended - 1 and (stopped := self.store.switch.halt_reason()):
+            raise TradingHalted(self.account, _require_open(book).session, stopped, self.store.switch.remedy)
 
     @contextmanager
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
         """Lock the account and yield its trader, market and book."""
-        with lock_account(self.store.home, self.account) as book:
+        with lock_account(self.store, self.account) as book:
             market = self._load_market(require_active(self.store))
             market.require_fresh(self._clock())
             state = book.last()
@@ -327,7 +325,7 @@ class Desk:
             if state and state.in_replay and not is_replay:
                 replayed_to = market.day(market.n_ended - 1) - timedelta(days=1)
             controls = RiskControls(
-                self._switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to
+                self.store.switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to
             )
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
@@ -352,9 +350,9 @@ class Desk:
 
     def _cancel_if_halted(self) -> None:
         """Cancel open orders at a broker while trading is stopped, before anything else is read."""
-        reason = self._switch.halt_reason()
+        reason = self.store.switch.halt_reason()
         if reason is not None:
-            with lock_account(self.store.home, self.account) as book:
+            with lock_account(self.store, self.account) as book:
                 cancel_account_orders(self.store, self.account, book, CancelRequest(reason, self._by, self._clock))
 
 

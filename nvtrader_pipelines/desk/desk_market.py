@@ -33,7 +33,6 @@ from nvtrader_pipelines.promotion.active_policy import (
 )
 from nvtrader_pipelines.promotion.eligibility import market_mismatch_error
 from nvtrader_pipelines.promotion.recency import MAX_TEST_AGE, require_evaluation
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.medallion import pinned_snapshots
@@ -289,7 +288,7 @@ def require_ready(store: Store, active: ActivePolicy, account: str, at: datetime
         ExecutionError: if its tests, or at a broker its bars, are too old, or its book is incomplete.
         NotReconciled: if the account has differences that no person accepted.
     """
-    market, book = open_desk_market(store, active, account, at), SqliteBook(store.home, account)
+    market, book = open_desk_market(store, active, account, at), store.book(account)
     market.require_fresh(at)
     journal = Journal(store.audit, account)
     journal.require_book_covers_audit(book.index())

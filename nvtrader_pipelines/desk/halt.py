@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, event_id
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
+from nvtrader_pipelines.storage.kill_switch import Halt
 from nvtrader_pipelines.storage.store import Store
 
 
@@ -19,7 +19,7 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime]) -> s
     Raises:
         StorageError: if the file cannot be written; or if the audit cannot, with trading halted nevertheless.
     """
-    switch = FileKillSwitch(store.home)
+    switch = store.switch
     with switch.lock():
         order, before, earlier = Halt(reason=reason, by=by, at=clock()), switch.file_reason(), switch.read()
         if before is None:
@@ -67,7 +67,7 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) ->
     Raises:
         StorageError: if the file cannot be removed.
     """
-    switch = FileKillSwitch(store.home)
+    switch = store.switch
     variable = switch.variable_reason()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
     with switch.lock():

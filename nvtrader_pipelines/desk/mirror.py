@@ -17,11 +17,8 @@ from nvtrader_pipelines.desk.portfolio_rows import (
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.errors import RESTORE_STEPS
 from nvtrader_pipelines.execution.plan_records import plan_records
-from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.audit_log import AuditRow
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.commits import Where
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
@@ -53,7 +50,7 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
     Raises:
         StorageError: if the audit is damaged, or the audit or a book differs from the one mirrored before.
     """
-    with file_lock(lock_path(store.home, "portfolio")):
+    with store.lock("portfolio"):
         written: dict[str, int] = {}
         for table, rows, where in _changes(store, account):
             if where["year"]:
@@ -68,7 +65,7 @@ def mirror_home_events(store: Store) -> None:
     The event counts without its mirror, so a failure is logged, and the next mirror completes it.
     """
     try:
-        with file_lock(lock_path(store.home, "portfolio")):
+        with store.lock("portfolio"):
             mirrored = _read_mirrored_lines(store)
             new = [row for row in store.audit.rows() if row.account is None and row.line not in mirrored]
             table, rows, where = _audit_table_change(store, new)
@@ -143,8 +140,7 @@ def _concerns(row: AuditRow, account: str | None) -> bool:
 def _accounts(store: Store, new: Sequence[AuditRow], account: str | None) -> list[str]:
     if account is not None:
         return [account]
-    books = {path.stem for path in book_path(store.home, "paper").parent.glob("*.db")}
-    return sorted(books | {row.account for row in new if row.account is not None})
+    return sorted(store.books().keys() | {row.account for row in new if row.account is not None})
 
 
 def _audit_changes(name: str, events: Sequence[AuditEvent], fresh: Sequence[AuditEvent]) -> Iterator[TableChange]:
@@ -171,12 +167,13 @@ def _book_changes(store: Store, name: str) -> Iterator[TableChange]:
     """
     mirrored = store.tables.read(PORTFOLIO_STATE, {"account": [name]}, ["session", "value", "weights"])
     known = {session: (value, weights) for session, value, weights in mirrored.iter_rows()}
-    states = SqliteBook(store.home, name).states()
+    book = store.book(name)
+    states = book.states()
     booked = {state.session: (state.value, list(state.weights)) for state in states}
     lost = sorted(session for session, mirrored_state in known.items() if booked.get(session) != mirrored_state)
     if lost:
         raise StorageError(
-            f"the state of {lost[0]} in the book {book_path(store.home, name)} must equal that of "
+            f"the state of {lost[0]} in the book {book.path} must equal that of "
             f"portfolio.portfolio_state, but differs: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
     years = {state.session.year for state in states if state.session not in known}

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from nvtrader_pipelines.desk.account_access import (
-    DEFAULT_ACCOUNT,
     AccountChanged,
     AccountInUse,
     connect_account,
@@ -23,7 +22,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSp
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
@@ -80,7 +79,7 @@ def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], 
 
 def _accounts(store: Store) -> list[str]:
     """Accounts with a book, and accounts without one whose orders are open by the audit."""
-    books = {path.stem for path in book_path(store.home, DEFAULT_ACCOUNT).parent.glob("*.db")}
+    books = set(store.books())
     with suppress(StorageError):  # a damaged audit is reported by the halt itself
         audited = {row.account for row in store.audit.rows() if row.account is not None} - books
         books |= {name for name in audited if Journal(store.audit, name).open_order_ids()}
@@ -89,7 +88,7 @@ def _accounts(store: Store) -> list[str]:
 
 def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple[list[str], str]:
     """Cancel an account's orders; return their ids and why others may still be open, or an empty reason."""
-    with lock_account(store.home, name) as book:
+    with lock_account(store, name) as book:
         cancelled, failure = _cancel_at_broker(store, name, book, request)
         left, missing = [each.order.order_id for each in book.open_orders()], _missing_orders(store, name, book)
         is_settled = not left + missing or _is_simulated(store, name)

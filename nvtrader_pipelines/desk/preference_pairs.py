@@ -30,7 +30,6 @@ from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.preferences.pairs import counterfactual_pairs, person_pairs
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.run_tables import read_run, replace_run
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES, PREFERENCE_PAIRS
@@ -114,7 +113,7 @@ def _people_pairs(store: Store, run: SealedRun) -> pl.DataFrame:
     frames = [pl.DataFrame(schema=PREFERENCE_PAIR)]
     for account in Counter(row.account for row in rows):
         market = open_market(store, run.partition_key, account)
-        symbols, book = (*market.panel.symbols, CASH), SqliteBook(store.home, account)
+        symbols, book = (*market.panel.symbols, CASH), store.book(account)
         of_account: list[DecisionRow] = []
         drawdown: dict[str, float] = {}
         for row in rows:

@@ -12,9 +12,7 @@ from nvtrader_pipelines.desk.desk_market import require_ready
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 
@@ -59,7 +57,7 @@ def stale_reason(store: Store, active: ActivePolicy, account: str, session: date
 
 def replay_reason(store: Store, account: str) -> str | None:
     """Reason why only a person may continue an account: a replay traded it last; else None."""
-    state = SqliteBook(store.home, account).last()
+    state = store.book(account).last()
     if state is None or not state.in_replay:
         return None
     return (
@@ -74,11 +72,11 @@ def server_message(store: Store) -> str:
         active = read_active(store)
         if active is None:
             return "no policy is active, so nothing trades"
-        if halted := FileKillSwitch(store.home).halt_reason():
+        if halted := store.switch.halt_reason():
             return f"nothing trades while trading is stopped: {halted}"
         if reason := replay_reason(store, DEFAULT_ACCOUNT):
             return reason
-        if (state := SqliteBook(store.home, DEFAULT_ACCOUNT).last()) and state.ruin:
+        if (state := store.book(DEFAULT_ACCOUNT).last()) and state.ruin:
             return state.ruin
         require_ready(store, active, DEFAULT_ACCOUNT, now())
         calendar = store.calendar_of(active.partition_key)

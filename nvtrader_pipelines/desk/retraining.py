@@ -18,7 +18,6 @@ from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL, REGIMES
@@ -156,7 +155,7 @@ def _refuse_holdout(store: Store, check: RetrainingCheck) -> RetrainingCheck:
 def _traded_equity(store: Store, active: ActivePolicy, account: str) -> list[float]:
     """Equity of the account at the last closes in a row with the active policy in force, without replays."""
     in_force = active.run_id, active.policy, False
-    states = SqliteBook(store.home, account).newest_states(ROLLING_SESSIONS + 1)
+    states = store.book(account).newest_states(ROLLING_SESSIONS + 1)
     traded = takewhile(lambda state: (state.run_id, state.policy, state.in_replay) == in_force, states)
     return [state.equity for state in traded][::-1]
 

@@ -9,7 +9,6 @@ from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
 from nvtrader_pipelines.notifications.notification import CurrentStates, Kind, Notification, text_digest
 from nvtrader_pipelines.storage.code_server import REMEDY, unreachable_url
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 
 DELIVERY = timedelta(hours=2)  # of the bars of a session that ends at midnight
@@ -44,7 +43,7 @@ def stale_data(store: Store, at: datetime) -> list[Notification]:
 
 def kill_switch(store: Store, _at: datetime) -> list[Notification]:
     """Kill switch, if it is engaged."""
-    switch = FileKillSwitch(store.home)
+    switch = store.switch
     reason = switch.halt_reason()
     if reason is None:
         return []

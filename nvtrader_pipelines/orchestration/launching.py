@@ -101,7 +101,7 @@ def run_now(store: Store, schedule: str) -> tuple[str, ...]:
 
 def _require_may_run(store: Store, job: str) -> None:
     if job not in UNHALTED_JOBS:
-        require_no_halt(store.home)
+        require_no_halt(store)
 
 
 class RunningUi:

@@ -13,8 +13,6 @@ from nvtrader_pipelines.components.ids import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.policy_pointer import PolicyPointer, read_pointer, write_pointer
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
@@ -169,7 +167,7 @@ def mirror_pointer(store: Store) -> PointerDifference | None:
     try:
         if find_pointer_difference(store, last_activation(store)) is None:
             return None
-        with file_lock(lock_path(store.home, "policy_pointer")):  # a concurrent activation is no edit
+        with store.lock("policy_pointer"):  # a concurrent activation is no edit
             active = last_activation(store)
             difference = find_pointer_difference(store, active)
             if difference:

@@ -13,7 +13,6 @@ from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.portfolio.cash import CASH
-from nvtrader_pipelines.storage.account_book import last_states
 from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance, read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -77,7 +76,8 @@ def coverage_warnings(store: Store, symbols: Sequence[str]) -> list[str]:
             f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a "
             f"row per symbol to data/compliance/{SECTORS}"
         )
-    for account, state in last_states(store.home).items():
+    states = {account: state for account, book in store.books().items() if (state := book.last())}
+    for account, state in states.items():
         weights = zip(state.symbols, state.weights, strict=True)
         if foreign := [name for name, weight in weights if name not in (*symbols, CASH) and abs(weight) > MIN_HOLDING]:
             warnings.append(

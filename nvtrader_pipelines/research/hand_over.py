@@ -17,8 +17,7 @@ from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.session_store import sealed_experiment
 from nvtrader_pipelines.research.verdict import Outcome
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.files import file_lock, write_atomically
-from nvtrader_pipelines.storage.home import lock_path
+from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.specs import read_experiment, spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
@@ -40,7 +39,7 @@ def hand_over(store: Store, session: Session, lines: Sequence[Line]) -> None:
     event = event_id("NewBest", session.session_id)
     closed = next(line for line in lines if isinstance(line, SessionClosed))
     market = {"source": session.spec.base.market.source, "symbols": list(session.symbols)}
-    with file_lock(lock_path(store.home, "hand_over")):
+    with store.lock("hand_over"):
         earlier = [
             new_best.detail
             for new_best in takewhile(lambda new_best: new_best.event_id != event, _new_bests(store))

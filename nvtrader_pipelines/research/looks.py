@@ -158,7 +158,7 @@ class Close:
         results: dict[int, TrialResult] = {}
         with TrialPool(self.panel, panel_digest(self.panel), sides["base"], min(n_workers, len(waiting))) as pool:
             while len(results) < len(jobs):
-                require_no_halt(self.store.home)
+                require_no_halt(self.store)
                 while waiting and pool.n_idle:
                     pool.submit(waiting.pop(0))
                 result = pool.wait(POLL_SECONDS)

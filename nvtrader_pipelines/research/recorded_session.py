@@ -23,7 +23,8 @@ from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.store import Store
 
 WINNER, BEST = "winner", "best"  # ends of the names of experiments that are handed on
 REMEDY = "restore the session's folder from a backup, or delete it"
@@ -77,9 +78,9 @@ def handed_on(home: Home, session_id: str) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def find_damaged_sessions(home: Home) -> Iterator[StorageError]:
+def find_damaged_sessions(store: Store) -> Iterator[StorageError]:
     """Find the sessions whose settings or journal cannot be read, or are not as a session wrote them."""
-    for folder in session_folders(home):
+    for folder in store.searches.folders():
         try:
             read_session(folder)
         except StorageError as error:

@@ -151,7 +151,7 @@ class Search:
         self._space = session.spec.space()
         self._base = self._space.propose({})
         self._earlier = self._count_earlier()
-        self._elsewhere = known_results(store.home, session)
+        self._elsewhere = known_results(store, session)
         state = recorded_state(self.lines)
         self._state = replace(state, earlier=self._earlier) if state else None
         self._study = Study(session.spec.proposer, self._space.knobs, session.spec.seed)
@@ -189,7 +189,7 @@ class Search:
     def _drain(self, pool: TrialPool) -> Iterator[Line]:
         """Submit and finish jobs until there is none left."""
         while True:
-            require_no_halt(self._store.home)
+            require_no_halt(self._store)
             yield from self._fill(pool)
             if not self._in_flight:
                 return

@@ -35,8 +35,7 @@ from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.documents import validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
 JUDGEMENT = (
@@ -181,7 +180,7 @@ def configurations_in(store: Store, session: Session, first: date, end: date) ->
     """Configurations that other sessions and runs judged on names of a session, from `first` to before `end`."""
     market = session.spec.base.market
     configurations: set[str] = set()
-    for recorded in _other_sessions(store.home, session):
+    for recorded in _other_sessions(store, session):
         other, lines = recorded.session, recorded.lines
         is_same_data = other.spec.base.market.source == market.source and not set(other.symbols).isdisjoint(
             session.symbols
@@ -193,19 +192,19 @@ def configurations_in(store: Store, session: Session, first: date, end: date) ->
     return frozenset(configurations | set(_manual_configurations(store, session, first, end)))
 
 
-def known_results(home: Home, session: Session) -> dict[str, tuple[SessionFolder, TrialJudged]]:
+def known_results(store: Store, session: Session) -> dict[str, tuple[SessionFolder, TrialJudged]]:
     """Results of configurations that other sessions judged on equal folds of an equal market by equal code."""
     return {
         line.spec_hash: (recorded.folder, line)
-        for recorded in _other_sessions(home, session)
+        for recorded in _other_sessions(store, session)
         if recorded.session.validation_digest == session.validation_digest
         for line in recorded.lines
         if isinstance(line, TrialJudged) and line.status == "judged"
     }
 
 
-def _other_sessions(home: Home, session: Session) -> list[RecordedSession]:
-    return [read_session(folder) for folder in session_folders(home) if folder.session_id != session.session_id]
+def _other_sessions(store: Store, session: Session) -> list[RecordedSession]:
+    return [read_session(folder) for folder in store.searches.folders() if folder.session_id != session.session_id]
 
 
 def _manual_configurations(store: Store, session: Session, first: date, end: date) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Interruptions of runs: a halt by the kill switch, Ctrl-C, a signal, or a caller that stops early."""
 
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+from nvtrader_pipelines.storage.store import Store
 
 INTERRUPTED = "the run was interrupted; run it again to resume it"
 
@@ -15,13 +14,12 @@ def is_interruption(error: BaseException) -> bool:
     return isinstance(error, RunHalted) or not isinstance(error, Exception)
 
 
-def require_no_halt(home: Home) -> None:
+def require_no_halt(store: Store) -> None:
     """Raise if the kill switch is engaged.
 
     Raises:
         RunHalted: with the author and the reason of the halt.
     """
-    switch = FileKillSwitch(home)
-    reason = switch.halt_reason()
+    reason = store.switch.halt_reason()
     if reason:
-        raise RunHalted(f"the run was halted: {reason}; {switch.remedy}, then start it again")
+        raise RunHalted(f"the run was halted: {reason}; {store.switch.remedy}, then start it again")

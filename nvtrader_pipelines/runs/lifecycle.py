@@ -51,13 +51,13 @@ def record_run(
     ledger.begin(row)
     thinner, running, last = _ProgressThinner(), Steps(steps), None
     try:
-        require_no_halt(store.home)
+        require_no_halt(store)
         for last in running:
             if thinner.wants(last):
                 ledger.record_event(last)
             yield last
             if last.stage != "done":
-                require_no_halt(store.home)
+                require_no_halt(store)
     except BaseException as error:
         steps.close()
         if is_interruption(error):

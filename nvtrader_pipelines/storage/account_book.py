@@ -40,10 +40,9 @@ def book_path(home: Home, account: str) -> Path:
     return home.runtime / "accounts" / f"{account}.db"
 
 
-def last_states(home: Home) -> dict[str, AccountState]:
-    """Read the last state of every account that was opened, by name."""
-    books = {path.stem: SqliteBook(home, path.stem) for path in sorted(book_path(home, "").parent.glob("*.db"))}
-    return {name: state for name, book in books.items() for state in book.newest_states(1)}
+def open_books(home: Home) -> "dict[str, SqliteBook]":
+    """Open the books of all accounts that have one, by account."""
+    return {path.stem: SqliteBook(home, path.stem) for path in sorted(book_path(home, "").parent.glob("*.db"))}
 
 
 class SqliteBook:
@@ -56,7 +55,7 @@ class SqliteBook:
     """
 
     def __init__(self, home: Home, account: str) -> None:
-        self._path = book_path(home, account)
+        self.path = book_path(home, account)
 
     def index(self) -> BookIndex:
         """Sessions, orders and fills that the book holds."""
@@ -158,7 +157,7 @@ class SqliteBook:
             return model.model_validate_json(document)
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        if not self._path.exists():
+        if not self.path.exists():
             return []
         self._require_content()
         with self._storage_errors(), self._read_connection() as book:
@@ -172,7 +171,7 @@ class SqliteBook:
             yield self._book
             return
         # SQLite removes both at the last close, but not in mode `ro`
-        with closing(self._connect(self._path, "rw", PROBE)) as book:
+        with closing(self._connect(self.path, "rw", PROBE)) as book:
             yield book
 
     @contextmanager
@@ -187,21 +186,21 @@ class SqliteBook:
         except (sqlite3.Error, ValidationError) as error:
             is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
             remedy = "fix that and try again" if is_intact else REMEDY
-            raise StorageError(f"{self._path} cannot be used as the book of an account ({error}); {remedy}") from error
+            raise StorageError(f"{self.path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property
     def _book(self) -> sqlite3.Connection:
-        if not self._path.exists():
-            with create_aside(self._path) as new:
+        if not self.path.exists():
+            with create_aside(self.path) as new:
                 self._connect(new, "rwc", SETUP).close()
         self._require_content()
-        book = self._connect(self._path, "rw", SETUP)
+        book = self._connect(self.path, "rw", SETUP)
         weakref.finalize(self, book.close)
         return book
 
     def _require_content(self) -> None:
-        if not self._path.stat().st_size:
-            raise StorageError(f"{self._path}, the book of an account, is empty; {REMEDY}")
+        if not self.path.stat().st_size:
+            raise StorageError(f"{self.path}, the book of an account, is empty; {REMEDY}")
 
     def _connect(self, path: Path, mode: str, script: str) -> sqlite3.Connection:
         address = f"{path.absolute().as_uri()}?mode={mode}"

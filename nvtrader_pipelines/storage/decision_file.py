@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from nvtrader_pipelines.preferences.decision_lines import format_lines
 from nvtrader_pipelines.preferences.decisions import DecisionRow
@@ -16,38 +15,37 @@ _WHOLE = re.compile(  # line of this version, written to its end
 )
 
 
-def decision_path(home: Home) -> Path:
-    """Path of the file."""
-    return home.audit / "rebalance_decisions.jsonl"
+class DecisionFile:
+    """File of decisions of a home, which several processes may append to."""
 
+    def __init__(self, home: Home) -> None:
+        self.path = home.audit / "rebalance_decisions.jsonl"
 
-def append_missing(home: Home, missing_rows: Callable[[set[str]], Sequence[DecisionRow]]) -> int:
-    """Append decisions durably, given the ids that the file has; a torn last line stays, as a line of its own.
+    def append_missing(self, missing_rows: Callable[[set[str]], Sequence[DecisionRow]]) -> int:
+        """Append decisions durably, given the ids that the file has; a torn last line stays, as a line of its own.
 
-    Raises:
-        StorageError: if the file cannot be read or written.
-    """
-    path = decision_path(home)
-    try:
-        with file_lock(path.with_name(f".{path.name}.lock")):
-            content = read_regular_file(path)
-            rows = missing_rows({match[1].decode() for match in _WHOLE.finditer(content)})
-            if rows:
-                is_torn = not content.endswith(b"\n") and bool(content)
-                with path.open("ab") as file:
-                    file.write(b"\n" * is_torn + b"".join(line + b"\n" for line in format_lines(rows)))
-                    file.flush()
-                    os.fsync(file.fileno())
-    except OSError as error:
-        raise StorageError(f"the decisions {path} cannot be written: {error.strerror}") from error
-    return len(rows)
+        Raises:
+            StorageError: if the file cannot be read or written.
+        """
+        try:
+            with file_lock(self.path.with_name(f".{self.path.name}.lock")):
+                content = read_regular_file(self.path)
+                rows = missing_rows({match[1].decode() for match in _WHOLE.finditer(content)})
+                if rows:
+                    is_torn = not content.endswith(b"\n") and bool(content)
+                    with self.path.open("ab") as file:
+                        file.write(b"\n" * is_torn + b"".join(line + b"\n" for line in format_lines(rows)))
+                        file.flush()
+                        os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"the decisions {self.path} cannot be written: {error.strerror}") from error
+        return len(rows)
 
+    def read_lines(self) -> list[bytes]:
+        """Read the lines of the file without their ends, also those that are no decision.
 
-def read_lines(home: Home) -> list[bytes]:
-    """Read the lines of the file without their ends, also those that are no decision.
-
-    Raises:
-        StorageError: if the file cannot be read.
-    """
-    content = read_regular_file(decision_path(home))
-    return content.removesuffix(b"\n").split(b"\n") if content else []
+        Raises:
+            StorageError: if the file cannot be read.
+        """
+        content = read_regular_file(self.path)
+        return content.removesuffix(b"\n").split(b"\n") if content else []

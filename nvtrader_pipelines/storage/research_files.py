@@ -13,10 +13,12 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
+MAX_CANDIDATES = 5  # ids in a message
 LOCK_PAUSES = (0.0, 0.05, 0.05, 0.1)  # seconds before each try to lock a session, which `is_running` briefly locks
 
 
@@ -159,8 +161,38 @@ def _lock_after(pause: float, file: IO[str]) -> bool:
     return False
 
 
-def session_folders(home: Home) -> list[SessionFolder]:
-    """Folders of all sessions, oldest first."""
-    if not home.research_sessions.exists():
-        return []
-    return [SessionFolder(path.parent) for path in sorted(home.research_sessions.glob("*/session.json"))]
+class SearchSessions:
+    """Search sessions of a home, each in a folder."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.research_sessions
+
+    def folders(self) -> list[SessionFolder]:
+        """Folders of all sessions, oldest first."""
+        return [SessionFolder(path.parent) for path in sorted(self._path.glob("*/session.json"))]
+
+    def find(self, text: str | None = None) -> SessionFolder:
+        """Find a session by the beginning of its id; by default the running one, else the newest.
+
+        Raises:
+            StorageError: if no session or several sessions match.
+        """
+        folders = self.folders()
+        if not folders:
+            raise StorageError(
+                "a search session must have been started, but there is none; start one with `nvtrader research start`"
+            )
+        if text is None:
+            return next((folder for folder in reversed(folders) if folder.is_running), folders[-1])
+        ids = [folder.session_id for folder in folders]
+        found = [folder for folder in folders if text and folder.session_id.startswith(text)]
+        exact = [folder for folder in found if folder.session_id == text]
+        if len(found) == 1 or exact:
+            return (exact or found)[0]
+        if not found:
+            near = suggest(text, [name[: len(text)] for name in ids]) or ";"
+            raise StorageError(
+                f"no session's id begins with {text!r}{near} list them with `nvtrader research sessions`"
+            )
+        shown = ", ".join(folder.session_id for folder in found[-MAX_CANDIDATES:])  # the newest
+        raise StorageError(f"{len(found)} sessions begin with {text!r} ({shown}); give more of the id")

@@ -1,24 +1,30 @@
-"""Store of a home: tables, ledger, policies, audit and panels, opened once per process."""
+"""Store of a home: the one place that opens its parts, from tables to the kill switch."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import Home, lock_path
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
+    from nvtrader_pipelines.storage.account_book import SqliteBook
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
+    from nvtrader_pipelines.storage.decision_file import DecisionFile
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
     from nvtrader_pipelines.storage.judgements import Judgements
+    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
     from nvtrader_pipelines.storage.ledger import Ledger
     from nvtrader_pipelines.storage.medallion import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
+    from nvtrader_pipelines.storage.research_files import SearchSessions
 
 
 @dataclass(frozen=True)
 class Store:
-    """Tables, ledger, policies and audit of one home.
+    """Tables, ledger, policies, audit, books and other parts of one home.
 
     Each part opens on first use, so that a command which only lists plans imports neither Iceberg nor SQLAlchemy.
     Every process opens its own store; processes share only the files.
@@ -59,6 +65,20 @@ class Store:
         return JsonlAudit(self.home)
 
     @cached_property
+    def decisions(self) -> "DecisionFile":
+        """Decisions of people."""
+        from nvtrader_pipelines.storage.decision_file import DecisionFile
+
+        return DecisionFile(self.home)
+
+    @cached_property
+    def switch(self) -> "FileKillSwitch":
+        """Kill switch of trading and runs."""
+        from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+
+        return FileKillSwitch(self.home)
+
+    @cached_property
     def judgements(self) -> "Judgements":
         """Results of backtests and stress tests by digest."""
         from nvtrader_pipelines.storage.judgements import Judgements
@@ -66,11 +86,34 @@ class Store:
         return Judgements(self.home)
 
     @cached_property
+    def searches(self) -> "SearchSessions":
+        """Search sessions."""
+        from nvtrader_pipelines.storage.research_files import SearchSessions
+
+        return SearchSessions(self.home)
+
+    @cached_property
     def panels(self) -> "Panels":
         """Pinned market panels."""
         from nvtrader_pipelines.storage.medallion import Panels
 
         return Panels(self.tables)
+
+    def book(self, account: str) -> "SqliteBook":
+        """Open an account's book, with a connection of its own."""
+        from nvtrader_pipelines.storage.account_book import SqliteBook
+
+        return SqliteBook(self.home, account)
+
+    def books(self) -> "dict[str, SqliteBook]":
+        """Open the books of all accounts that have one, by account."""
+        from nvtrader_pipelines.storage.account_book import open_books
+
+        return open_books(self.home)
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Lock of work that must not run concurrently."""
+        return file_lock(lock_path(self.home, name))
 
     def read_calendars(self) -> "Calendars":
         """Read the calendars of the sources.

@@ -8,6 +8,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.storage.test_account_book import state
 
@@ -85,7 +86,7 @@ def test_refused_account_writes_nothing(tmp_path, name):
     write(home, "broken", "kind: simulated\ncapital: -5\n")
     before = sorted(tmp_path.rglob("*"))
     refused = r"an account's name must|there is no account|broken\.yaml is not a valid account"
-    with pytest.raises(StorageError, match=refused), lock_account(home, name):
+    with pytest.raises(StorageError, match=refused), lock_account(Store(home), name):
         pass
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -96,14 +97,14 @@ def test_account_name_cannot_reach_a_book_of_another_home(tmp_path):
     before = sorted(other.root.rglob("*"))
     (home.runtime / "accounts").mkdir(parents=True)
     strange = "../../../../other/data/runtime/accounts/paper"
-    with pytest.raises(StorageError, match="an account's name must be"), lock_account(home, strange):
+    with pytest.raises(StorageError, match="an account's name must be"), lock_account(Store(home), strange):
         pass
     assert sorted(other.root.rglob("*")) == before
 
 
 def test_lock_account_does_not_need_a_valid_account_file(home):
     SqliteBook(home, "gone").settle(state())
-    with lock_account(home, "gone") as book:
+    with lock_account(Store(home), "gone") as book:
         assert book.last() == state()
 
 

@@ -8,7 +8,6 @@ from nvtrader_pipelines.desk.desk import act_on_account
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject, Skip
 from nvtrader_pipelines.service.cli.doctor import check_decisions
-from nvtrader_pipelines.storage.decision_file import decision_path
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
 from tests.desk.desks import DESKS, desk, trade
 from tests.execution.plans import HELD, a_plan, decided
@@ -79,9 +78,9 @@ def test_decisions_reach_file_and_table_once_and_in_order(home):
 @pytest.mark.slow
 def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
     desk(home).decide(waiting(home), Reject(reason="no"), "ann")  # the file would be written after the audit
-    assert not decision_path(home.home).exists()
+    assert not home.decisions.path.exists()
     assert write_decisions(home) == 1
-    decision_path(home.home).write_bytes(decision_path(home.home).read_bytes()[:-20])
+    home.decisions.path.write_bytes(home.decisions.path.read_bytes()[:-20])
     ((row,), (torn,)) = extract_decisions(home)
     assert (row.decision, torn.line) == ("rejected", 1)
     assert home.tables.read(REFUSED_DECISIONS)["line"].to_list() == [1]
@@ -103,7 +102,7 @@ def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
 def test_altered_line_does_not_beat_the_audit_and_doctor_names_it(home, text, altered):
     desk(home).decide(waiting(home), Reject(reason="no"), "ann")
     write_decisions(home)
-    path = decision_path(home.home)
+    path = home.decisions.path
     path.write_bytes(path.read_bytes().replace(text, altered))
     assert check_decisions(home)[0].result.startswith("line 1 of ")
     written = path.read_bytes()

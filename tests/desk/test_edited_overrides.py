@@ -93,7 +93,7 @@ def test_plan_is_skipped_once_and_still_decided_on(home):
 def test_second_person_at_the_same_time_is_told_so(home):
     store, _ = home
     (parent,) = plans(store)
-    with lock_account(store.home, "paper"), pytest.raises(AccountInUse):
+    with lock_account(store, "paper"), pytest.raises(AccountInUse):
         desk(store).decide(parent, OVERRIDE, "bob")
     assert plans(store) == {parent: "waiting"}
 

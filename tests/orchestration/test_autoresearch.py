@@ -11,7 +11,7 @@ from nvtrader_pipelines.research.recorded_session import is_closed, read_session
 from nvtrader_pipelines.research.session_report import write_report
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RATIO_CURVE, RESEARCH_TRIALS
 from tests.homes import copy_home, run_job
@@ -61,7 +61,7 @@ def terminate(instance):
 
 def test_run_is_a_session_with_its_verdict_pictures_and_rows(home, instance):
     done = search(home, instance)
-    (folder,) = session_folders(home)
+    (folder,) = Store(home).searches.folders()
     figures = metadata_of(done)
     assert figures["session"].value == folder.session_id
     assert (figures["n_trials"].value, figures["outcome"].value) == (3, "nothing found")
@@ -93,7 +93,7 @@ def test_retry_of_a_failed_run_resumes_its_session(home, instance, monkeypatch):
         broken.setattr(autoresearch, "session_metadata", lambda *_: 1 / 0)
         failed = search(home, instance, raises=False)
     done = search(home, instance, parent=failed)
-    (folder,) = session_folders(home)
+    (folder,) = Store(home).searches.folders()
     assert metadata_of(done)["session"].value == folder.session_id
     assert len(trials_of(folder)) == 3
     again = search(home, instance, parent=done)  # a finished session is not resumed
@@ -111,7 +111,7 @@ def test_terminate_before_the_first_result_is_a_success_without_one(home, instan
     with monkeypatch.context() as terminating:
         terminating.setattr(TrialPool, "submit", submit_and_terminate)
         stopped = search(home, instance)
-    (folder,) = session_folders(home)
+    (folder,) = Store(home).searches.folders()
     assert read_session(folder).lines == ()
     assert metadata_of(stopped)["n_trials"].value == 0
 
@@ -122,7 +122,7 @@ def test_reexecution_with_other_settings_is_refused(home, instance, monkeypatch)
         failed = search(home, instance, raises=False)
     with pytest.raises(ValueError, match="budget, seed"):
         search(home, instance, parent=failed, budget=7, seed=9)
-    (folder,) = session_folders(home)
+    (folder,) = Store(home).searches.folders()
     assert read_session(folder).session.spec.budget == 3
 
 
@@ -146,7 +146,7 @@ def test_terminate_ends_after_the_current_trial_and_other_interrupts_at_once(hom
             with pytest.raises(dg.DagsterExecutionInterruptedError):
                 search(home, instance)
             stopped = instance.get_runs(limit=1)[0]
-    (folder,) = session_folders(home)
+    (folder,) = Store(home).searches.folders()
     assert not is_closed(read_session(folder).lines)
     assert len(trials_of(folder)) == 1
     if is_stopped:
@@ -158,7 +158,7 @@ def test_terminate_ends_after_the_current_trial_and_other_interrupts_at_once(hom
 def test_value_out_of_bounds_fails_in_the_run_and_leaves_no_session(home, instance):
     with pytest.raises(StorageError, match="budget"):
         search(home, instance, budget=0)
-    assert session_folders(home) == []
+    assert Store(home).searches.folders() == []
 
 
 def test_metadata_of_a_winner_can_be_stored_by_dagster(home):

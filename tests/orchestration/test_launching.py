@@ -30,7 +30,6 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
-from nvtrader_pipelines.storage.research_files import session_folders
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, small_home
 from tests.orchestration.test_ui import free_port, serving
@@ -151,7 +150,7 @@ def test_launch_of_a_valid_run_finds_its_job(job, config, tags, searched, instan
 def test_launch_of_a_search_out_of_bounds_is_refused_as_in_its_run(settings, searched):
     with pytest.raises(StorageError):
         launching._require_search(searched, "autoresearch", search_config(**settings))
-    assert session_folders(searched.home) == []
+    assert searched.searches.folders() == []
 
 
 def test_launch_in_a_ui_that_does_not_answer_or_has_no_healthy_daemon_is_refused(store):
@@ -296,7 +295,7 @@ def test_terminate_of_a_detached_search_ends_it_after_its_trials(tmp_path):
     store = Store(search_home(tmp_path / "home", market()))
     run_id = launch(store, "autoresearch", config=search_config(budget=500, workers=1))
     runs = JobRuns(store)
-    (folder,) = until(lambda: [folder for folder in session_folders(store.home) if folder.read_lines()])
+    (folder,) = until(lambda: [folder for folder in store.searches.folders() if folder.read_lines()])
     runs.terminate(run_id)
     assert ended(runs, run_id).status == "SUCCESS"
     assert not is_closed(read_session(folder).lines)

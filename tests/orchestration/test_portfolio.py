@@ -337,7 +337,7 @@ def test_account_in_use_by_another_process_is_retried(story, gate_decisions):
         lambda: portfolio.target_weights(store, second),
         lambda: portfolio.rebalance_plan(store, second),
     )
-    with lock_account(gate_decisions[0].home, "paper"):
+    with lock_account(gate_decisions[0], "paper"):
         for step in steps:
             with pytest.raises(dg.RetryRequested):
                 step()

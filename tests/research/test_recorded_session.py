@@ -6,6 +6,7 @@ from nvtrader_pipelines.research.journal import SessionClosed
 from nvtrader_pipelines.research.recorded_session import find_damaged_sessions, read_session, recorded_state
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.store import Store
 from tests.research.sessions import BASE_SHARPES, JournalBuilder, a_journal, a_session, write_session
 
 
@@ -53,7 +54,7 @@ def test_damaged_sessions_are_found_but_torn_lines_are_no_damage(home):
     no_line, no_settings = SessionFolder.of(home, "b").journal, SessionFolder.of(home, "d").settings
     no_line.write_bytes(b"{}\n" + no_line.read_bytes())
     no_settings.write_bytes(b"")
-    assert [error.path for error in find_damaged_sessions(home)] == [no_line, no_settings]
+    assert [error.path for error in find_damaged_sessions(Store(home))] == [no_line, no_settings]
 
 
 def damaged(lines):
@@ -106,7 +107,7 @@ def write_with_returns(home, lines):
 @pytest.mark.parametrize("damage", damaged(a_small_journal()))
 def test_journal_that_no_session_wrote_is_refused_and_found(home, damage):
     write_with_returns(home, damaged(a_small_journal())[damage])
-    (error,) = find_damaged_sessions(home)
+    (error,) = find_damaged_sessions(Store(home))
     assert (type(error), error.path.name) == (DamagedFileError, "journal.jsonl")
 
 

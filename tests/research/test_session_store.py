@@ -104,14 +104,14 @@ def test_validation_digest_has_the_code_that_decides_trials(monkeypatch, changes
 
 def test_results_are_known_of_judged_trials_on_equal_data_only(store):
     folder = other_session(store.home, digest=SESSION.validation_digest)
-    ((key, (owner, line)),) = known_results(store.home, SESSION).items()
+    ((key, (owner, line)),) = known_results(store, SESSION).items()
     assert (key, owner, line.status) == ("t1", folder, "judged")
     assert isinstance(line, TrialJudged)
 
 
 def test_results_on_other_data_are_not_known(store):
     other_session(store.home)
-    assert known_results(store.home, SESSION) == {}
+    assert known_results(store, SESSION) == {}
 
 
 def test_sealed_experiment_trades_through_cufolio_within_the_risk_limits():

@@ -4,7 +4,7 @@ import pytest
 
 from nvtrader_pipelines.preferences.decision_lines import compare_lines
 from nvtrader_pipelines.preferences.decisions import DecisionRow
-from nvtrader_pipelines.storage.decision_file import append_missing, decision_path, read_lines
+from nvtrader_pipelines.storage.decision_file import DecisionFile
 from nvtrader_pipelines.storage.home import Home
 from tests.preferences.sample_decisions import a_decision
 
@@ -15,11 +15,11 @@ def home(tmp_path):
 
 
 def append(home, *rows):
-    return append_missing(home, lambda written: [row for row in rows if row.decision_id not in written])
+    return DecisionFile(home).append_missing(lambda written: [row for row in rows if row.decision_id not in written])
 
 
 def compare(home, *rows):
-    return compare_lines(read_lines(home), rows)
+    return compare_lines(DecisionFile(home).read_lines(), rows)
 
 
 def test_rows_are_written_once_and_equal_the_audit(home):
@@ -31,14 +31,14 @@ def test_rows_are_written_once_and_equal_the_audit(home):
 def test_home_without_the_file_has_no_decisions(home):
     assert compare(home) == (set(), [])
     assert append(home) == 0
-    assert not decision_path(home).exists()
+    assert not DecisionFile(home).path.exists()
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
 def test_torn_last_line_is_refused_and_its_decision_written_again(home, cut):
     rows = [a_decision(n) for n in range(3)]
     append(home, *rows[:2])
-    path = decision_path(home)
+    path = DecisionFile(home).path
     path.write_bytes(path.read_bytes()[: -1 - cut])
     assert append(home, *rows) == 2
     intact, (refused,) = compare(home, *rows)
@@ -65,7 +65,7 @@ def test_torn_last_line_is_refused_and_its_decision_written_again(home, cut):
 )
 def test_line_that_is_no_decision_is_refused_and_the_others_stay(home, line, named):
     append(home, a_decision(0))
-    with decision_path(home).open("ab") as file:
+    with DecisionFile(home).path.open("ab") as file:
         file.write(line + b"\n")
     append(home, a_decision(1))
     intact, (refused,) = compare(home, *map(a_decision, (0, 1, 7)))

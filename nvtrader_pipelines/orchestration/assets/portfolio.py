@@ -26,7 +26,6 @@ from nvtrader_pipelines.orchestration.rebalance_steps import (
 )
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ORDERS,
@@ -124,7 +123,7 @@ def event_rows(events: Sequence[AuditEvent]) -> pl.DataFrame:
 
 def account_result(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
     """Report the rows of the account, and whether trading is stopped."""
-    halted = FileKillSwitch(desk.store.home).halt_reason()
+    halted = desk.store.switch.halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return table_result(desk.store, table, len(read_account_rows(desk, table)), {**switch, **extra})
 

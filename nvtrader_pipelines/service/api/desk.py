@@ -23,7 +23,6 @@ from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.service.documents.plan_review import PlanReview, read_plan_review
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
@@ -177,7 +176,7 @@ def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> L
 @routes.get("/kill-switch")
 def kill_switch(shared: Shared) -> KillSwitchState:
     """Whether trading is stopped, and why."""
-    return KillSwitchState(halted=FileKillSwitch(shared.home).halt_reason())
+    return KillSwitchState(halted=shared.store.switch.halt_reason())
 
 
 @routes.post("/kill-switch")
@@ -192,7 +191,7 @@ def engage(shared: Context, reason: str) -> KillSwitchState:
     if outcome.failure is not None:
         raise outcome.failure
     return KillSwitchState(
-        halted=FileKillSwitch(shared.home).halt_reason(),
+        halted=shared.store.switch.halt_reason(),
         message=outcome.message,
         cancelled=tuple(outcome.cancelled),
         still_open=outcome.still_open,
@@ -202,4 +201,4 @@ def engage(shared: Context, reason: str) -> KillSwitchState:
 def release(shared: Context, reason: str) -> KillSwitchState:
     """Release the kill switch."""
     message = resume(shared.store, shared.by, reason, now)
-    return KillSwitchState(halted=FileKillSwitch(shared.home).halt_reason(), message=message)
+    return KillSwitchState(halted=shared.store.switch.halt_reason(), message=message)

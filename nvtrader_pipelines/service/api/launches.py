@@ -11,8 +11,6 @@ from nvtrader_pipelines.service.api.problems import Conflict, NotFound, not_foun
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import lock_path
 
 
 class Launched(Document):
@@ -55,7 +53,7 @@ def register(shared: Context, spec: ExperimentSpec) -> bool:
     Raises:
         Conflict: if the market cannot run it.
     """
-    with file_lock(lock_path(shared.home, "registration")):  # of equal ones posted at once, one is new
+    with shared.store.lock("registration"):  # of equal ones posted at once, one is new
         is_new = spec.partition_key not in set(shared.store.ledger.versions()["partition_key"])
         problem = register_experiments(shared.store, [spec]).problems.get(spec.name)
     if problem is not None:

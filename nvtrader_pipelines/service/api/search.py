@@ -19,12 +19,10 @@ from nvtrader_pipelines.service.documents.search_facts import (
     JournalRow,
     SessionDocument,
     SessionSummary,
-    find_session,
     journal_rows,
     list_sessions,
     session_document,
 )
-from nvtrader_pipelines.storage.research_files import session_folders
 
 routes = router("autoresearch")
 PREFIX = "/api/nemorl-autoresearch"
@@ -66,7 +64,7 @@ def start(shared: Shared, body: SearchRequest) -> Launched:
 def stop(shared: Shared, body: StopRequest | None = None) -> Stopping:
     """End a running session after its current trials."""
     with not_found():
-        folder = find_session(shared.home, body.session_id if body else None)
+        folder = shared.store.searches.find(body.session_id if body else None)
     with conflict():
         request_stop(folder)
     return Stopping(session_id=folder.session_id)
@@ -77,7 +75,7 @@ def status(shared: Shared) -> Any:
     """State of the running session, else of the newest; null where there is none."""
 
     def read() -> object:
-        return session_document(shared.home) if session_folders(shared.home) else None
+        return session_document(shared.store) if shared.store.searches.folders() else None
 
     return shared.answer("search/status", read, shared.searches, shared.experiments, of=_running(shared))
 
@@ -86,7 +84,7 @@ def status(shared: Shared) -> Any:
 def journal(shared: Shared, sid: SessionId) -> Any:
     """Proposals of a session with their results, reruns and the verdict."""
     with not_found():
-        folder = find_session(shared.home, sid)
+        folder = shared.store.searches.find(sid)
 
     def read() -> object:
         return journal_rows(read_session(folder))
@@ -97,7 +95,9 @@ def journal(shared: Shared, sid: SessionId) -> Any:
 @routes.get(f"{PREFIX}/sessions", response_model=list[SessionSummary])
 def sessions(shared: Shared) -> Any:
     """List sessions, newest first; those that cannot be read are left out."""
-    return shared.answer("search/sessions", lambda: list_sessions(shared.home)[0], shared.searches, of=_running(shared))
+    return shared.answer(
+        "search/sessions", lambda: list_sessions(shared.store)[0], shared.searches, of=_running(shared)
+    )
 
 
 @routes.post("/api/continuous-rl/interpret-chart")
@@ -108,4 +108,4 @@ def interpret_chart(shared: Shared, body: ChartRequest) -> ChartReading:
 
 def _running(shared: Context) -> tuple[str, ...]:
     """Sessions in progress; no file changes when the process of one is killed."""
-    return tuple(folder.session_id for folder in session_folders(shared.home) if folder.is_running)
+    return tuple(folder.session_id for folder in shared.store.searches.folders() if folder.is_running)

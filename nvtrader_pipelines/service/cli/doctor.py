@@ -100,7 +100,7 @@ def find_problems(store: Store) -> Iterator[StorageError]:
             read(home)
         except StorageError as error:
             yield error
-    yield from find_damaged_sessions(home)
+    yield from find_damaged_sessions(store)
     try:
         for problem in read_experiments(home).problems.values():
             yield StorageError(problem)
@@ -131,9 +131,7 @@ def _run_check(check: Callable[[Store], list[CheckResult]], store: Store) -> lis
 
 def check_kill_switch(store: Store) -> CheckResult:
     """Check the kill switch; an engaged one is no problem, since a person engaged it."""
-    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
-
-    switch = FileKillSwitch(store.home)
+    switch = store.switch
     reason = switch.halt_reason()
     return CheckResult("kill switch", f"engaged: {reason}; {switch.remedy}" if reason else "not engaged")
 
@@ -230,7 +228,6 @@ def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
     from nvtrader_pipelines.desk.desk_market import require_ready
     from nvtrader_pipelines.promotion.active_policy import last_activation
     from nvtrader_pipelines.runs.lifecycle import now
-    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
     check = f"account {account}"
     try:
@@ -240,9 +237,8 @@ def check_tradable(store: Store, account: str, kind: str) -> CheckResult:
         require_ready(store, active, account, now())
     except (StorageError, ValueError) as error:
         return CheckResult(check, f"{kind}, may not be traded", " ".join(str(error).split()))
-    switch = FileKillSwitch(store.home)
-    if reason := switch.halt_reason():
-        return CheckResult(check, f"{kind}, not traded: {reason}; {switch.remedy}")
+    if reason := store.switch.halt_reason():
+        return CheckResult(check, f"{kind}, not traded: {reason}; {store.switch.remedy}")
     return CheckResult(check, f"{kind}, may be traded")
 
 
@@ -292,9 +288,8 @@ def check_audit(store: Store) -> CheckResult:
 def check_decisions(store: Store) -> list[CheckResult]:
     """Check that every line of the decisions' file is as in the audit; without a line there is no check."""
     from nvtrader_pipelines.desk.decision_rows import find_refused_lines
-    from nvtrader_pipelines.storage.decision_file import decision_path
 
-    path = decision_path(store.home)
+    path = store.decisions.path
     if not path.exists():
         return []
     refused = find_refused_lines(store)

@@ -36,7 +36,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
 
         document = HaltDocument(
             message=outcome.message,
-            kill_switch=_halt_reason(store),
+            kill_switch=store.switch.halt_reason(),
             cancelled=tuple(outcome.cancelled),
             still_open=outcome.still_open,
         )
@@ -62,7 +62,7 @@ def resume(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     if as_json:
         from nvtrader_pipelines.service.documents.home_facts import KillSwitchDocument
 
-        write_json(KillSwitchDocument(message=message, kill_switch=_halt_reason(store)).model_dump(mode="json"))
+        write_json(KillSwitchDocument(message=message, kill_switch=store.switch.halt_reason()).model_dump(mode="json"))
     else:
         _print_message(store, message)
 
@@ -72,15 +72,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _halt_reason(store: Store) -> str | None:
-    from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
-
-    return FileKillSwitch(store.home).halt_reason()
-
-
 def _print_message(store: Store, message: str) -> None:
     """Print the outcome: red while trading is stopped, green otherwise."""
-    print_line(message, "bold white on red" if _halt_reason(store) else "bold white on green")
+    print_line(message, "bold white on red" if store.switch.halt_reason() else "bold white on green")
 
 
 def _print_cancelled(cancelled: Sequence[str], still_open: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from nvtrader_pipelines.service.cli.options import require_file_path, with_examp
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.cli.search_commands import AnySession
 from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.storage.store import Store
 
 app = typer.Typer(
     name="research",
@@ -70,7 +71,7 @@ def status(session: AnySession = None, *, as_json: bool) -> None:
     from nvtrader_pipelines.service.cli.pages.search_pages import print_session
     from nvtrader_pipelines.service.documents.search_facts import session_document
 
-    document = session_document(require_home(), session)
+    document = session_document(Store(require_home()), session)
     if as_json:
         write_json(document.model_dump(mode="json"))
     else:
@@ -83,7 +84,7 @@ def sessions(*, form: Format) -> None:
     from nvtrader_pipelines.service.cli.pages.search_pages import print_sessions, session_rows
     from nvtrader_pipelines.service.documents.search_facts import SessionSummary, list_sessions
 
-    summaries, problems = list_sessions(require_home())
+    summaries, problems = list_sessions(Store(require_home()))
     if form is Format.TABLE:
         print_sessions(summaries, problems)
     else:
@@ -97,9 +98,9 @@ def journal(session: AnySession = None, *, form: Format) -> None:
     """List proposals of a session with their results, reruns and the verdict."""
     from nvtrader_pipelines.research.recorded_session import read_session
     from nvtrader_pipelines.service.cli.pages.search_pages import journal_table, print_journal
-    from nvtrader_pipelines.service.documents.search_facts import find_session, journal_rows, session_notes
+    from nvtrader_pipelines.service.documents.search_facts import journal_rows, session_notes
 
-    recorded = read_session(find_session(require_home(), session))
+    recorded = read_session(Store(require_home()).searches.find(session))
     rows = journal_rows(recorded)
     if form is Format.TABLE:
         print_journal(rows, session_notes(recorded))
@@ -114,7 +115,7 @@ def report(session: AnySession = None, *, as_json: bool) -> None:
     """Print the report of a session as Markdown, and write it with its picture."""
     from nvtrader_pipelines.service.documents.search_facts import report_document
 
-    document = report_document(require_home(), session)
+    document = report_document(Store(require_home()), session)
     if as_json:
         write_json(document.model_dump(mode="json"))
         return
@@ -126,9 +127,9 @@ def report(session: AnySession = None, *, as_json: bool) -> None:
 def stop(session: AnySession = None, *, as_json: bool) -> None:
     """End a running session after its current trials; `resume` continues it."""
     from nvtrader_pipelines.research.recorded_session import request_stop
-    from nvtrader_pipelines.service.documents.search_facts import StoppingSession, find_session
+    from nvtrader_pipelines.service.documents.search_facts import StoppingSession
 
-    folder = find_session(require_home(), session)
+    folder = Store(require_home()).searches.find(session)
     request_stop(folder)
     if as_json:
         document = StoppingSession(session_id=folder.session_id, stop_request=folder.stop_request)
@@ -147,10 +148,10 @@ def export(
     """Write the trials of a session as a study of Optuna."""
     from nvtrader_pipelines.research.recorded_session import read_session
     from nvtrader_pipelines.research.study import export_study
-    from nvtrader_pipelines.service.documents.search_facts import ExportedSession, find_session
+    from nvtrader_pipelines.service.documents.search_facts import ExportedSession
 
     path = require_file_path(optuna.expanduser())
-    recorded = read_session(find_session(require_home(), session))
+    recorded = read_session(Store(require_home()).searches.find(session))
     export_study(recorded.lines, recorded.session.spec.space().knobs, path)
     if as_json:
         write_json(ExportedSession(session_id=recorded.session.session_id, file=path).model_dump(mode="json"))

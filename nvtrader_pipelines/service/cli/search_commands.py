@@ -126,10 +126,8 @@ def _parse_proposer(text: str) -> dict[str, Any]:
 @command(app.command, "nvtrader research resume", "nvtrader research resume 2026 --workers 1")
 def resume(session: AnySession = None, *, workers: Workers = None, as_json: bool) -> None:
     """Continue a session that was stopped or killed; no finished trial is repeated."""
-    from nvtrader_pipelines.service.documents.search_facts import find_session
-
     store = open_store()
-    _run(store, find_session(store.home, session).session_id, workers, as_json=as_json)
+    _run(store, store.searches.find(session).session_id, workers, as_json=as_json)
 
 
 def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -> None:
@@ -158,7 +156,7 @@ def _run(store: Store, session_id: str, workers: int | None, *, as_json: bool) -
             if interruption:
                 folder.stop_request.touch()  # a session that begins removes an earlier request
     publish(store)
-    document = session_document(store.home, session_id)
+    document = session_document(store, session_id)
     if as_json:
         write_json(document.model_dump(mode="json"))
     else:

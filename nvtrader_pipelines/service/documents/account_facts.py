@@ -23,8 +23,6 @@ from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.short_samples import sharpe_interval
-from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 
 ORDERS: Mapping[str, EventKind] = {"n_orders": "placed", "n_fills": "filled", "n_cancelled": "cancelled"}
@@ -177,10 +175,10 @@ class AccountFacts:
             StorageError: if the book or the audit is damaged.
             ExecutionError: if the book lacks events that the audit has: it is missing or an older copy.
         """
-        book = SqliteBook(store.home, name)
+        book = store.book(name)
         events = store.audit.events(name)
         Journal(store.audit, name).require_book_covers_audit(book.index())
-        return cls(name, book.states(), events, plan_records(events), FileKillSwitch(store.home).halt_reason())
+        return cls(name, book.states(), events, plan_records(events), store.switch.halt_reason())
 
     @property
     def halted_sessions(self) -> list[date]:

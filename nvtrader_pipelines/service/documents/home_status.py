@@ -14,9 +14,7 @@ from nvtrader_pipelines.notifications.notification import Kind, Notification
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS, WALK_FORWARD
 from nvtrader_pipelines.service.documents.search_facts import SessionSummary, running_sessions
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.code_server import running_url
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.ledger.database import Database, ledger_url
 from nvtrader_pipelines.storage.ledger.ledger import death_reason
@@ -117,10 +115,10 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
         home=str(home.root),
         active=read_active(store),
         accounts=_read_accounts(store),
-        halted=FileKillSwitch(home).halt_reason(),
+        halted=store.switch.halt_reason(),
         has_policies=_has_completed_run(store),
         running=tuple(run for run in runs if run.status == "running"),
-        searches=running_sessions(home),
+        searches=running_sessions(store),
         waiting_plans=tuple(states.get("waiting_plan", ())),
         refused_files=_read_refused_files(store),
         failed_runs=tuple(run for run in runs if run.status in FAILED),
@@ -131,7 +129,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
 
 
 def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
-    closes = ((name, SqliteBook(store.home, name).last()) for name in account_names(store.home))
+    closes = ((name, store.book(name).last()) for name in account_names(store.home))
     return tuple(AccountClose(name, last.session, last.value, last.equity, last.ruin) for name, last in closes if last)
 
 

@@ -14,7 +14,6 @@ from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.service.documents.short_samples import sharpe_interval
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
 
@@ -72,7 +71,7 @@ def read_plan_review(store: Store, record: PlanRecord) -> PlanReview:
         StorageError: if the account's book or the tables cannot be read.
     """
     plan = record.plan
-    orders = plan_orders(plan, SqliteBook(store.home, plan.account).at(plan.session))
+    orders = plan_orders(plan, store.book(plan.account).at(plan.session))
     return PlanReview(**dict(plan_document(record)), orders=orders, record=read_monthly_record(store, plan))
 
 

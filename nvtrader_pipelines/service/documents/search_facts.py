@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
 from nvtrader_pipelines.research.journal import (
@@ -42,9 +41,8 @@ from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.store import Store
 
-MAX_CANDIDATES = 5  # ids in a message
 Activity = Literal["running", "stopped", "finished"]
 
 
@@ -134,36 +132,11 @@ class JournalRow(Document):
     message: str = ""
 
 
-def find_session(home: Home, text: str | None = None) -> SessionFolder:
-    """Find a session by the beginning of its id; by default the running one, else the newest.
-
-    Raises:
-        StorageError: if no session or several sessions match.
-    """
-    folders = session_folders(home)
-    if not folders:
-        raise StorageError(
-            "a search session must have been started, but there is none; start one with `nvtrader research start`"
-        )
-    if text is None:
-        return next((folder for folder in reversed(folders) if folder.is_running), folders[-1])
-    ids = [folder.session_id for folder in folders]
-    found = [folder for folder in folders if text and folder.session_id.startswith(text)]
-    exact = [folder for folder in found if folder.session_id == text]
-    if len(found) == 1 or exact:
-        return (exact or found)[0]
-    if not found:
-        near = suggest(text, [name[: len(text)] for name in ids]) or ";"
-        raise StorageError(f"no session's id begins with {text!r}{near} list them with `nvtrader research sessions`")
-    shown = ", ".join(folder.session_id for folder in found[-MAX_CANDIDATES:])  # the newest
-    raise StorageError(f"{len(found)} sessions begin with {text!r} ({shown}); give more of the id")
-
-
-def list_sessions(home: Home) -> tuple[list[SessionSummary], list[str]]:
+def list_sessions(store: Store) -> tuple[list[SessionSummary], list[str]]:
     """Summaries of all sessions, newest first, and the problems of those that cannot be read."""
     summaries: list[SessionSummary] = []
     problems: list[str] = []
-    for folder in reversed(session_folders(home)):
+    for folder in reversed(store.searches.folders()):
         try:
             summaries.append(_summary(read_session(folder)))
         except StorageError as error:
@@ -171,22 +144,22 @@ def list_sessions(home: Home) -> tuple[list[SessionSummary], list[str]]:
     return summaries, problems
 
 
-def running_sessions(home: Home) -> tuple[SessionSummary, ...]:
+def running_sessions(store: Store) -> tuple[SessionSummary, ...]:
     """Summaries of the sessions that processes run, oldest first.
 
     Raises:
         StorageError: if the files of one cannot be read.
     """
-    return tuple(_summary(read_session(folder)) for folder in session_folders(home) if folder.is_running)
+    return tuple(_summary(read_session(folder)) for folder in store.searches.folders() if folder.is_running)
 
 
-def session_document(home: Home, text: str | None = None) -> SessionDocument:
-    """Describe a session, found as by `find_session`.
+def session_document(store: Store, text: str | None = None) -> SessionDocument:
+    """Describe a session, found as by `SearchSessions.find`.
 
     Raises:
         StorageError: if no session or several match, or its files cannot be read.
     """
-    return describe_session(home, read_session(find_session(home, text)))
+    return describe_session(store.home, read_session(store.searches.find(text)))
 
 
 def describe_session(home: Home, recorded: RecordedSession) -> SessionDocument:
@@ -211,13 +184,13 @@ def describe_session(home: Home, recorded: RecordedSession) -> SessionDocument:
     )
 
 
-def report_document(home: Home, text: str | None = None) -> ReportDocument:
-    """Return the report of a session, found as by `find_session`, and write its files where they are out of date.
+def report_document(store: Store, text: str | None = None) -> ReportDocument:
+    """Return a session's report, found as by `SearchSessions.find`, and write its files where they are out of date.
 
     Raises:
         StorageError: if no session or several match, or its files cannot be read.
     """
-    recorded = read_session(find_session(home, text))
+    recorded = read_session(store.searches.find(text))
     folder, is_running = recorded.folder, recorded.folder.is_running
     markdown = session_report(recorded.session, recorded.lines, is_running=is_running)
     if not folder.report.exists() or folder.report.read_text() != markdown:

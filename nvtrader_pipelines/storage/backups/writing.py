@@ -20,7 +20,6 @@ from typing import BinaryIO
 
 from pyiceberg.table import StaticTable
 
-from nvtrader_pipelines.storage.account_book import book_path
 from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, open_sqlite
@@ -62,7 +61,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         writer.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
         writer.add_tables()
         with store.audit.lock():  # a trader writes to both in turns
-            writer.add_files([store.audit.path, *book_path(home, "any").parent.glob("*.db")])
+            writer.add_files([store.audit.path, *(book.path for book in store.books().values())])
         writer.add_files(_walk(home))
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),

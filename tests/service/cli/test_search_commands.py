@@ -12,7 +12,7 @@ from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session_spec import BUDGET
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.research_files import SessionFolder, session_folders
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import NVTRADER, copy_home, environment
 from tests.research.search_homes import bars_of, land, market, search_home, trials_of
@@ -73,7 +73,7 @@ def test_bad_option_exits_with_3_and_leaves_no_session(searched, start, tmp_path
     refused = start(*(str(tmp_path / "space.yaml") if part == "SPACE" else part for part in arguments))
     assert refused.exit_code == BAD_INPUT, refused.output
     assert is_one_line_error(refused.stderr)
-    assert session_folders(searched) == []
+    assert Store(searched).searches.folders() == []
     assert not searched.research_sessions.exists()
 
 
@@ -94,7 +94,7 @@ def test_short_market_exits_with_3_and_leaves_no_session(searched, start):
 def test_budget_is_20_trials_unless_time_is_limited(searched, start, limits, budget, max_seconds):
     finished = start(*limits)
     assert finished.exit_code == OK, finished.output
-    (folder,) = session_folders(searched)
+    (folder,) = Store(searched).searches.folders()
     spec = read_session(folder).session.spec
     assert (spec.budget, spec.max_seconds) == (budget, max_seconds)
     if budget:
@@ -113,7 +113,7 @@ def test_interrupt_before_the_first_trial_ends_the_session(searched, start, comm
         early.setattr(mlflow_search, "track_session", interrupt_first)
         ended = start("--budget", "3")
     assert ended.exit_code == INTERRUPTED
-    (folder,) = session_folders(searched)
+    (folder,) = Store(searched).searches.folders()
     assert trials_of(folder) == []
     assert command(searched)("research", "resume", "--workers", "1").exit_code == OK
     assert len(trials_of(folder)) == 3
@@ -167,10 +167,10 @@ def test_first_interrupt_ends_after_current_trials(searched):
     process = start_process(
         searched, "--eval-mode", "cufolio_only", "--proposer", "random", "--budget", "100000", "--workers", "2"
     )
-    wait_until(lambda: any(len(each.read_lines()) > 2 for each in session_folders(searched)), process)
+    wait_until(lambda: any(len(each.read_lines()) > 2 for each in Store(searched).searches.folders()), process)
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=SECONDS)
-    (folder,) = session_folders(searched)
+    (folder,) = Store(searched).searches.folders()
     assert process.returncode == INTERRUPTED
     assert not isinstance(read_session(folder).lines[-1], SessionClosed)
     assert not folder.stop_request.exists()
@@ -180,9 +180,9 @@ def test_first_interrupt_ends_after_current_trials(searched):
 @pytest.mark.usefixtures("interruptible")
 def test_second_interrupt_ends_at_once(searched):
     process = start_process(searched, "--eval-mode", "ppo_only", "--total-timesteps", "100000000", "--workers", "1")
-    wait_until(lambda: any(each.is_running for each in session_folders(searched)), process)
+    wait_until(lambda: any(each.is_running for each in Store(searched).searches.folders()), process)
     wait_until(lambda: has_working_grandchild(process), process)
-    (folder,) = session_folders(searched)
+    (folder,) = Store(searched).searches.folders()
     children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGINT)
     time.sleep(1.0)

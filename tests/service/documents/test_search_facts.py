@@ -6,13 +6,13 @@ from nvtrader_pipelines.research.session_tables import session_row
 from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.service.documents.plan_facts import find_plan
 from nvtrader_pipelines.service.documents.search_facts import (
-    find_session,
     journal_rows,
     list_sessions,
     session_document,
 )
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
+from nvtrader_pipelines.storage.store import Store
 from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
 
 
@@ -24,7 +24,7 @@ def folders(home):
 
 
 def test_sessions_are_listed_newest_first_with_their_figures(home, folders):
-    (last, stopped, finished), problems = list_sessions(home)
+    (last, stopped, finished), problems = list_sessions(Store(home))
     assert not problems
     assert (last.session_id, last.state, last.n_trials, last.base_sharpe, last.standing) == (
         "b",
@@ -51,50 +51,50 @@ def test_best_sharpe_of_a_rerun_trial_is_one_number_in_sql_and_json(home):
     builder = JournalBuilder().trial(0.4, lookback=7).rerun("t1", (0.8, 0.8), 0.2)
     write_session(home, a_session("one"), builder.lines)
     recorded = read_session(SessionFolder.of(home, "one"))
-    (summary,), _ = list_sessions(home)
+    (summary,), _ = list_sessions(Store(home))
     assert summary.best_sharpe == pytest.approx(0.9)
     assert session_row(recorded.session, recorded.lines)["best_sharpe"] == summary.best_sharpe
 
 
 def test_list_names_the_problem_of_a_damaged_session(home, folders):
     folders["aa2"].journal.write_bytes(b"{}\n")
-    found, (problem,) = list_sessions(home)
+    found, (problem,) = list_sessions(Store(home))
     assert [summary.session_id for summary in found] == ["b", "aa1"]
     assert str(folders["aa2"].journal) in problem
 
 
 @pytest.mark.parametrize(("text", "session_id"), [("aa1", "aa1"), ("b", "b"), (None, "b")])
 def test_session_is_found_by_prefix_or_is_the_last(home, folders, text, session_id):
-    assert find_session(home, text).session_id == session_id
+    assert Store(home).searches.find(text).session_id == session_id
 
 
 def test_empty_id_finds_nothing_even_where_there_is_one(home, store):
     write_session(home, a_session("one"), a_journal(2).lines)
     with pytest.raises(StorageError, match="no session's id begins with ''"):
-        find_session(home, "")
+        store.searches.find("")
     with pytest.raises(ValueError, match="no plan's id begins with ''"):
         find_plan(store, "")
 
 
 def test_running_session_is_found_before_the_last_one(home, folders):
     with folders["aa1"].lock():
-        assert find_session(home).session_id == "aa1"
+        assert Store(home).searches.find().session_id == "aa1"
 
 
 @pytest.mark.parametrize("text", ["aa", "c", ""])
 def test_session_of_no_single_match_is_an_error(home, folders, text):
     with pytest.raises(StorageError):
-        find_session(home, text)
+        Store(home).searches.find(text)
 
 
 def test_home_without_sessions_has_none(home):
-    assert list_sessions(home) == ([], [])
+    assert list_sessions(Store(home)) == ([], [])
     with pytest.raises(StorageError):
-        find_session(home)
+        Store(home).searches.find()
 
 
 def test_document_has_sentence_windows_and_lines(home, folders):
-    document = session_document(home, "aa2")
+    document = session_document(Store(home), "aa2")
     assert document.sentence == format_progress(a_journal(12).state)
     assert document.n_lines == {"base": 1, "trial": 13}
     assert str(document.windows.sealed_from) == "2010-01-04"
@@ -105,7 +105,7 @@ def test_document_has_sentence_windows_and_lines(home, folders):
 
 def test_document_of_a_running_session_estimates_the_time_left(home, folders):
     with folders["aa2"].lock():
-        document = session_document(home)
+        document = session_document(Store(home))
     assert document.summary.state == "running"
     assert document.seconds_left == pytest.approx(18 * 13 * 6.0 / 12 / 2)  # a known proposal takes time, too
 
@@ -113,12 +113,12 @@ def test_document_of_a_running_session_estimates_the_time_left(home, folders):
 def test_session_limited_by_seconds_alone_ends_with_them(home):
     session = a_session(budget=None, max_seconds=100.0, workers=3)
     with write_session(home, session, JournalBuilder().trial(0.1).lines).lock():
-        assert session_document(home).seconds_left == pytest.approx(100.0 - 12.0 / 3)
+        assert session_document(Store(home)).seconds_left == pytest.approx(100.0 - 12.0 / 3)
 
 
 def test_torn_last_line_is_a_note(home):
     write_session(home, a_session(), a_journal(2).lines, torn=b"{")
-    assert len(session_document(home).notes) == 1
+    assert len(session_document(Store(home)).notes) == 1
 
 
 def test_journal_has_a_row_per_line_with_changed_knobs(home):
@@ -149,4 +149,4 @@ def test_journal_has_a_row_per_answer_of_the_model(home):
 
 def test_time_until_a_model_answers_is_no_work_of_trials(home):
     write_session(home, a_session(), JournalBuilder().answer("late", seconds=100.0).trial(0.1).lines)
-    assert session_document(home).summary.seconds == 12.0
+    assert session_document(Store(home)).summary.seconds == 12.0

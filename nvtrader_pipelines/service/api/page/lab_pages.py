@@ -32,7 +32,6 @@ from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
@@ -200,7 +199,7 @@ def show(shared: Context, template: str, status: int = 200, here: str = "", **va
     page = render(
         f"lab/{template}",
         here=here,
-        halted=FileKillSwitch(shared.home).halt_reason(),
+        halted=shared.store.switch.halt_reason(),
         release=version("nvtrader-pipelines"),
         plotly=PLOTLY,
         ui=running_url(shared.home.dagster),

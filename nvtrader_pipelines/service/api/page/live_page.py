@@ -31,7 +31,6 @@ from nvtrader_pipelines.service.api.page.sections.setup import read_setup
 from nvtrader_pipelines.service.api.page.sections.training import read_trainings
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import VARIABLE
-from nvtrader_pipelines.storage.research_files import session_folders
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
@@ -63,8 +62,8 @@ SECTIONS: Mapping[str, Section] = {
     "search": Section(
         "search",
         read_search,
-        lambda shared: (shared.home.experiments, *(folder.journal for folder in session_folders(shared.home))),
-        lambda shared: [folder.session_id for folder in session_folders(shared.home) if folder.is_running],
+        lambda shared: (shared.home.experiments, *(folder.journal for folder in shared.store.searches.folders())),
+        lambda shared: [folder.session_id for folder in shared.store.searches.folders() if folder.is_running],
         seconds=0.2,
     ),
     "training": Section(

@@ -21,9 +21,7 @@ from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.service.api.page.formats import position
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts
 from nvtrader_pipelines.service.documents.plan_review import MonthlyRecord, plan_orders, read_monthly_record
-from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
 SPARK = (300, 32)  # pixels
 N_SPARK = 150  # points
@@ -48,7 +46,7 @@ class Account:
 
 def read_switch(shared: Context) -> Content:
     """Read the kill switch."""
-    switch = FileKillSwitch(shared.home)
+    switch = shared.store.switch
     values = {"halt": switch.read(), "halted": switch.halt_reason()}
     return Content({name: render(name, **values) for name in ("switch", "band")})
 
@@ -69,7 +67,7 @@ def read_desk(shared: Context) -> Content:
         "active": active,
         "problem": problem,
         "may_trade": may_trade,
-        "halted": FileKillSwitch(shared.home).halt_reason(),
+        "halted": shared.store.switch.halt_reason(),
         "waiting": waiting,
         "plans": [plan_rows(shared, account, record, active) for account, record in waiting],
     }
@@ -116,7 +114,7 @@ def spark(equity: Sequence[float]) -> str:
 def plan_rows(shared: Context, account: Account, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
     """Rows of a plan: weights before and after, change, orders in shares and money, and the record of its policy."""
     plan, last = record.plan, account.last
-    state = SqliteBook(shared.home, account.name).at(plan.session)
+    state = shared.store.book(account.name).at(plan.session)
     *names, cash = plan_orders(plan, state)
     changes = [order.change for order in names]
     return {

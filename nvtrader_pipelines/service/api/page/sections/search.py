@@ -8,8 +8,7 @@ from nvtrader_pipelines.research.recorded_session import RecordedSession, read_s
 from nvtrader_pipelines.research.verdict import SearchState, SearchTrial, Standing
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
-from nvtrader_pipelines.service.documents.search_facts import SessionDocument, describe_session, find_session
-from nvtrader_pipelines.storage.research_files import session_folders
+from nvtrader_pipelines.service.documents.search_facts import SessionDocument, describe_session
 
 LEVEL = 0.025  # of each side of an interval
 N_TRIALS = 14  # rows
@@ -18,11 +17,11 @@ N_KNOBS = 3  # of a row before it is opened
 
 def read_search(shared: Context) -> Content:
     """Read the session."""
-    folders = session_folders(shared.home)
+    folders = shared.store.searches.folders()
     values = {"document": None, "state": None, "best": None, "bar": None, "counts": {}, "n_sessions": len(folders)}
     if not folders:
         return _content(values, [], Series(""), {"trials": "", "said_search": ""})
-    recorded = read_session(find_session(shared.home))
+    recorded = read_session(shared.store.searches.find())
     state = recorded_state(recorded.lines)
     document = describe_session(shared.home, recorded)
     rows = trial_rows(state, recorded.lines) if state else []
