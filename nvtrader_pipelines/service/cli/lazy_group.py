@@ -21,10 +21,13 @@ class LazyCommands(Mapping[str, Any]):
     def __init__(self) -> None:
         """Read the index."""
         self.index: Mapping[str, Mapping[str, str]] = json.loads(INDEX.read_text())
+        self._imported: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        """Import a command."""
-        return import_command(self.index[name]["module"], name)
+        """Import a command, once."""
+        if name not in self._imported:
+            self._imported[name] = import_command(self.index[name]["module"], name)
+        return self._imported[name]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""
