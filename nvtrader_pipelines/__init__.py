@@ -4,13 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
     from nvtrader_pipelines.service.python_api import Pipeline
     from nvtrader_pipelines.storage.errors import StorageError
 
-__all__ = ["ExperimentSpec", "Pipeline", "PipelineError", "StorageError"]
+__all__ = [
+    "Approve",
+    "Equal",
+    "ExperimentSpec",
+    "Override",
+    "Pipeline",
+    "PipelineError",
+    "Reject",
+    "Skip",
+    "StorageError",
+]
 _MODULES = {  # imported on first use: importing the package costs nothing
+    **dict.fromkeys(("Approve", "Equal", "Override", "Reject", "Skip"), "execution.plan_decision"),
     "ExperimentSpec": "experiments.spec",
     "Pipeline": "service.python_api",
     "PipelineError": "orchestration.pipeline_error",

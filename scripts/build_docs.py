@@ -48,9 +48,9 @@ from nvtrader_pipelines.service.documents.market_facts import MarketDocument
 from nvtrader_pipelines.service.documents.plan_facts import ListedPlan
 from nvtrader_pipelines.service.documents.plan_review import PlanReview
 from nvtrader_pipelines.service.documents.policy_facts import (
+    NewDecision,
     PolicyDocument,
     PolicyList,
-    PromotionDecision,
     TearSheetDocument,
 )
 from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
@@ -116,8 +116,8 @@ DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with 
     "nvtrader policies": PolicyList,
     "nvtrader policies show": PolicyDocument,
     "nvtrader policies tear-sheet": TearSheetDocument,
-    "nvtrader policies activate": PromotionDecision,
-    "nvtrader policies promote": PromotionDecision,
+    "nvtrader policies activate": NewDecision,
+    "nvtrader policies promote": NewDecision,
     "nvtrader portfolio": AccountSnapshot,
     "nvtrader portfolio accept-differences": AuditEvent,
     "nvtrader portfolio reset": AuditEvent,

@@ -1,10 +1,32 @@
-"""Choice of the home that a command or a program works on, and its store."""
+"""Choice of the home that a command or a program works on, its store, and who acts."""
 
+import getpass
+import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+
+
+@dataclass(frozen=True)
+class OpenHome:
+    """Store of a home, and the person who acts."""
+
+    store: Store
+    by: str
+
+    @classmethod
+    def find(cls) -> Self:
+        """Open the home of $NVTRADER_HOME, the checkout or the current folder for the current user.
+
+        Raises:
+            ValueError: if there is no home.
+            DamagedFileError: if a file that every command depends on is damaged.
+        """
+        return cls(open_store(), current_user())
 
 
 def require_home(folder: Path | None = None) -> Home:
@@ -42,3 +64,11 @@ def open_store(folder: Path | None = None) -> Store:
     home = require_home(folder)
     require_intact(home)
     return Store(home)
+
+
+def current_user() -> str:
+    """Name of the user for the audit; the user's number if there is no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # which of them depends on the version of Python
+        return f"user {os.getuid()}"

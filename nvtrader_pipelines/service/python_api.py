@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from nvtrader_pipelines.service.library_noise import silence_libraries
-from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.open_home import OpenHome, current_user, open_store
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.run_comparison import RunComparison
+    from nvtrader_pipelines.service.operations.plans import Plans
+    from nvtrader_pipelines.service.operations.policies import Policies
 
 
 class Pipeline:
@@ -58,6 +61,20 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({str(self.home.root)!r})"
+
+    @cached_property
+    def plans(self) -> "Plans":
+        """Rebalance plans: list and show them, and decide on one."""
+        from nvtrader_pipelines.service.operations.plans import Plans
+
+        return Plans(OpenHome(self.store, current_user()))
+
+    @cached_property
+    def policies(self) -> "Policies":
+        """Trained policies: list and show them, activate one, or let the gate judge it."""
+        from nvtrader_pipelines.service.operations.policies import Policies
+
+        return Policies(OpenHome(self.store, current_user()))
 
     @property
     def home(self) -> Home:

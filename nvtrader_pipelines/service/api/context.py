@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from nvtrader_pipelines.service.api.answers import Answers
+from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -35,6 +36,11 @@ class Context:
         from nvtrader_pipelines.orchestration.job_runs import JobRuns  # imports Dagster: a second
 
         return JobRuns(self.store)
+
+    @property
+    def opened(self) -> OpenHome:
+        """Home with the person who acts."""
+        return OpenHome(self.store, self.by)
 
     @property
     def home(self) -> Home:

@@ -23,6 +23,7 @@ from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.service.documents.plan_review import PlanReview, read_plan_review
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
+from nvtrader_pipelines.service.operations import plans as operations
 
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
@@ -85,10 +86,8 @@ def decide(shared: Shared, plan_id: PlanId, decision: PlanDecision) -> AuditEven
 
     The address may name the kind of the decision instead, as in `/api/plans/{plan_id}/approve`.
     """
-    from nvtrader_pipelines.desk.desk import act_on_account  # imports back-tests and numba: seconds
-
-    account = find_record(shared, plan_id).plan.account
-    return act_on_account(shared.store, account, shared.by, lambda desk: desk.decide(plan_id, decision, shared.by))
+    find_record(shared, plan_id)
+    return operations.decide(shared.opened, plan_id, decision)
 
 
 @routes.post("/plans/{plan_id}/approve")

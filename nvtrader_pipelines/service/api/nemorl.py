@@ -6,11 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nvtrader_pipelines.components.text import Text
-from nvtrader_pipelines.desk.mirror import publish_home_events
-from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library
-from nvtrader_pipelines.promotion.promote import activate_manually
-from nvtrader_pipelines.promotion.rounds import newer_run_message
-from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.service.api.body import Body, Symbols
 from nvtrader_pipelines.service.api.context import Shared, router
@@ -18,7 +14,8 @@ from nvtrader_pipelines.service.api.launches import Launched, launch_named, requ
 from nvtrader_pipelines.service.api.problems import not_found
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.home_status import running_runs
-from nvtrader_pipelines.service.documents.policy_facts import PolicyList, PromotionDecision, policy_list
+from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyList
+from nvtrader_pipelines.service.operations import policies as operations
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
 
@@ -110,21 +107,15 @@ def ratio_curve(shared: Shared) -> Any:
 @routes.get("/policies", response_model=PolicyList)
 def policies(shared: Shared, *, seeds: bool = False) -> Any:
     """Trained policies with their cards, newest run first; with `seeds`, those of single seeds, too."""
-
-    def read() -> object:
-        library = read_library(shared.store, seeds=seeds)
-        newer = newer_run_message(shared.store, library.active) if library.active else None
-        return policy_list(library, newer)
-
     sources = shared.runs, shared.desk, shared.experiments, (shared.home.policies,)
-    return shared.answer("nemorl/policies", read, *sources, of=(seeds,))
+    return shared.answer(
+        "nemorl/policies", lambda: operations.list_policies(shared.opened, seeds=seeds), *sources, of=(seeds,)
+    )
 
 
 @routes.post("/policies/activate")
-def activate(shared: Shared, body: Activation) -> PromotionDecision:
+def activate(shared: Shared, body: Activation) -> NewDecision:
     """Activate a policy from the next close on; the gate's verdict is only recorded."""
     with not_found():
         find_policy(shared.store, body.policy)
-    decision = activate_manually(shared.store, body.policy, shared.by, body.reason, now)
-    publish_home_events(shared.store)
-    return PromotionDecision.model_validate(decision.row())
+    return operations.activate(shared.opened, body.policy, body.reason)

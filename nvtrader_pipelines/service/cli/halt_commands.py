@@ -8,9 +8,9 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
-from nvtrader_pipelines.service.cli.options import Reason, current_user
+from nvtrader_pipelines.service.cli.options import Reason
 from nvtrader_pipelines.service.cli.output import print_line, write_json
-from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.service.open_home import current_user, require_home
 from nvtrader_pipelines.storage.store import Store
 
 NO_REASON = "no reason was given"

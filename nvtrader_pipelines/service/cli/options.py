@@ -1,7 +1,5 @@
-"""Options shared by the commands, and the person who runs them."""
+"""Options shared by the commands."""
 
-import getpass
-import os
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
@@ -71,11 +69,3 @@ def choose_picture_path(output: Path | None, default: Path) -> Path:
     from nvtrader_pipelines.storage.picture_files import require_picture_path
 
     return require_picture_path(require_file_path(output.expanduser())) if output else default
-
-
-def current_user() -> str:
-    """Name of the user for the audit; the user's number if there is no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # which of them depends on the version of Python
-        return f"user {os.getuid()}"

@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nvtrader_pipelines.components.explanation import KEY, unquoted
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import Reason, current_user
+from nvtrader_pipelines.service.cli.options import Reason
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
-from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.open_home import OpenHome
+from nvtrader_pipelines.service.operations import plans
 from nvtrader_pipelines.storage.documents import read_document
-from nvtrader_pipelines.storage.store import Store
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.execution.audit import AuditEvent
 
 app = typer.Typer(name="plans", help="Rebalance plans: targets, compliance findings, and your decisions on them.")
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, or its beginning.")]
@@ -45,11 +42,9 @@ def list_(*, account: AccountFilter = None, waiting: Waiting = False, form: Form
     A table begins with the plans that wait for you, and ends with the ranges of halted sessions.
     """
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plans
-    from nvtrader_pipelines.service.documents.plan_facts import ListedPlan, list_plans
+    from nvtrader_pipelines.service.documents.plan_facts import ListedPlan
 
-    rows = list_plans(_events(open_store(), account))
-    if waiting:
-        rows = rows.filter(status="waiting")
+    rows = plans.list_plans(OpenHome.find(), account=account, waiting=waiting)
     if form is not Format.TABLE:
         write_rows(rows, form, model=ListedPlan)
     elif rows.is_empty():
@@ -65,11 +60,8 @@ def show(plan: Plan, *, as_json: bool) -> None:
     The record has the last six months of the policy's tests beside the best baseline of its run.
     """
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
-    from nvtrader_pipelines.service.documents.plan_facts import find_plan
-    from nvtrader_pipelines.service.documents.plan_review import read_plan_review
 
-    store = open_store()
-    review = read_plan_review(store, find_plan(store, plan))
+    review = plans.show_plan(OpenHome.find(), plan)
     if as_json:
         write_json(review.model_dump(mode="json"))
     else:
@@ -185,35 +177,18 @@ def _decide(
     plan_text: str, kind: str, reason: str, edits: Mapping[str, object] | None = None, *, as_json: bool
 ) -> None:
     """Record a person's decision on a plan and print it."""
-    from nvtrader_pipelines.desk.desk import act_on_account
     from nvtrader_pipelines.execution.decisions import EDITED
     from nvtrader_pipelines.execution.plan_decision import parse_decision
     from nvtrader_pipelines.service.cli.pages.plan_pages import print_plan
-    from nvtrader_pipelines.service.documents.plan_facts import find_plan
-    from nvtrader_pipelines.service.documents.plan_review import read_plan_review
 
     decision = parse_decision({"kind": kind, "reason": reason, **(edits or {})})
-    store, by = open_store(), current_user()
-    plan = find_plan(store, plan_text).plan
-    event = act_on_account(store, plan.account, by, lambda desk: desk.decide(plan.plan_id, decision, by))
+    home = OpenHome.find()
+    event = plans.decide(home, plan_text, decision)
     if as_json:
         write_json(event.model_dump(mode="json"))
         return
-    message = f"plan {plan.plan_id} of {plan.session} is {event.kind} by {by}"
+    message = f"plan {event.plan_id} of {event.session} is {event.kind} by {event.by}"
     print_line(f"{message}: {reason}" if reason else message)
     if EDITED in event.detail:
         print_line("the plan of the edited weights:")
-        print_plan(read_plan_review(store, find_plan(store, event.detail[EDITED])))
-
-
-def _events(store: Store, account: str | None) -> "Sequence[AuditEvent]":
-    """Read the audit events of an account, or of all accounts.
-
-    Raises:
-        StorageError: if the account does not exist.
-    """
-    from nvtrader_pipelines.desk.account_access import read_account
-
-    if account is not None:
-        read_account(store.home, account)
-    return store.audit.events(account)
+        print_plan(plans.show_plan(home, event.detail[EDITED]))

@@ -1,15 +1,19 @@
 """`nvtrader policies`: list and show trained policies; activate or promote one."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
-from nvtrader_pipelines.service.cli.options import Reason, choose_picture_path, current_user
+from nvtrader_pipelines.service.cli.options import Reason, choose_picture_path
 from nvtrader_pipelines.service.cli.output import print_line, write_json
-from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.open_home import OpenHome, open_store
+from nvtrader_pipelines.service.operations import policies
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.service.documents.policy_facts import NewDecision
 
 app = typer.Typer(name="policies", help="Trained policies: their cards, the active one, and the promotion gate.")
 Policy = Annotated[
@@ -33,35 +37,25 @@ All = Annotated[
 @command(app.command, "nvtrader policies list", "nvtrader policies list --all", name="list")
 def list_(*, everything: All = False, as_json: bool) -> None:
     """List all trained policies, newest first, the active one marked."""
-    from nvtrader_pipelines.promotion.policy_cards import read_library
-    from nvtrader_pipelines.promotion.rounds import newer_run_message
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_library
-    from nvtrader_pipelines.service.documents.policy_facts import policy_list
 
-    store = open_store()
-    library = read_library(store, seeds=everything)
-    newer = newer_run_message(store, library.active) if library.active else None
+    library = policies.list_policies(OpenHome.find(), seeds=everything)
     if as_json:
-        write_json(policy_list(library, newer).model_dump(mode="json"))
+        write_json(library.model_dump(mode="json"))
     else:
-        print_library(library, newer, everything=everything)
+        print_library(library, everything=everything)
 
 
 @command(app.command, "nvtrader policies show ppo-residual", "nvtrader policies show ppo-residual/seed-0")
 def show(policy: Policy, *, as_json: bool) -> None:
     """Show the card of a policy: scores, files, origin, and decisions of the promotion gate."""
-    from nvtrader_pipelines.promotion.decision_log import read_promotions_of
-    from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
     from nvtrader_pipelines.service.cli.pages.policy_pages import print_card
-    from nvtrader_pipelines.service.documents.policy_facts import policy_document
 
-    store = open_store()
-    card = read_library_card(store, find_policy(store, policy))
-    promotions = read_promotions_of(store, card.ref)
+    card = policies.show_policy(OpenHome.find(), policy)
     if as_json:
-        write_json(policy_document(card, promotions).model_dump(mode="json"))
+        write_json(card.model_dump(mode="json"))
     else:
-        print_card(card, promotions)
+        print_card(card)
 
 
 @command(
@@ -105,7 +99,8 @@ def activate(policy: Policy, reason: Reason = "", *, as_json: bool) -> None:
 
     A policy that is already active is checked again, and nothing is recorded.
     """
-    _decide(policy, reason, through_gate=False, as_json=as_json)
+    home = OpenHome.find()
+    _print(home, policies.activate(home, policy, reason), trades=True, as_json=as_json)
 
 
 @command(app.command, "nvtrader policies promote ppo-residual")
@@ -114,31 +109,21 @@ def promote(policy: Policy, *, as_json: bool) -> None:
 
     If the gate rejects it, the command exits with 1.
     """
-    _decide(policy, "", through_gate=True, as_json=as_json)
-
-
-def _decide(policy: str, reason: str, *, through_gate: bool, as_json: bool) -> None:
-    """Let the gate or the person decide, and print the decision."""
-    from nvtrader_pipelines.desk.mirror import publish_home_events
-    from nvtrader_pipelines.desk.rebalancing import server_message
-    from nvtrader_pipelines.promotion.promote import activate_manually, evaluate_candidate
-    from nvtrader_pipelines.runs.lifecycle import now
-    from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
-    from nvtrader_pipelines.service.documents.policy_facts import PromotionDecision
-
-    store = open_store()
-    by = current_user()
-    decision = (
-        evaluate_candidate(store, policy, by, now)
-        if through_gate
-        else activate_manually(store, policy, by, reason, now)
-    )
-    publish_home_events(store)
-    if as_json:
-        write_json(PromotionDecision.model_validate(decision.row()).model_dump(mode="json"))
-    else:
-        print_decision(decision)
-    if through_gate and not decision.activated:
+    home = OpenHome.find()
+    decision = policies.promote(home, policy)
+    _print(home, decision, trades=decision.activated, as_json=as_json)
+    if not decision.activated:
         raise typer.Exit(FAILED)
-    if not as_json:
-        print_line(server_message(store), "dim")
+
+
+def _print(home: OpenHome, decision: "NewDecision", *, trades: bool, as_json: bool) -> None:
+    """Print a decision and, if the policy trades from then on, whether the schedules can trade it."""
+    if as_json:
+        write_json(decision.model_dump(mode="json"))
+        return
+    from nvtrader_pipelines.desk.rebalancing import server_message
+    from nvtrader_pipelines.service.cli.pages.policy_pages import print_decision
+
+    print_decision(decision)
+    if trades:
+        print_line(server_message(home.store), "dim")

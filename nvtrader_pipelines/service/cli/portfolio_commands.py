@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import Account, Reason, current_user
+from nvtrader_pipelines.service.cli.options import Account, Reason
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 from nvtrader_pipelines.service.cli.trade_command import format_halted
-from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.open_home import current_user, open_store
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan

@@ -13,9 +13,8 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import current_user
 from nvtrader_pipelines.service.cli.output import print_line
-from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.open_home import current_user, open_store
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 

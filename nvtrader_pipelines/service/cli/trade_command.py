@@ -9,10 +9,10 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import Account, current_user, parse_day
+from nvtrader_pipelines.service.cli.options import Account, parse_day
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, write_json
 from nvtrader_pipelines.service.consoles import wide_console
-from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.open_home import current_user, open_store
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:

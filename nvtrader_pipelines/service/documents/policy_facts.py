@@ -24,6 +24,12 @@ class PromotionDecision(row_model(PROMOTION_DECISIONS.schema)):
     """Decision on a policy, by the gate or a person."""
 
 
+class NewDecision(PromotionDecision):
+    """Decision that was just made, with what the candidate's run warns of."""
+
+    warning: str | None  # null if there is none
+
+
 class YearlyReturn(row_model(TableSchema(YEAR, RETURN))):
     """Return of a policy in a year."""
 

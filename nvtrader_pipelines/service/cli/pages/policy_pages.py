@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.promotion.decision_log import PromotionRow
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.findings import describe_period
-from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard, Row
+from nvtrader_pipelines.promotion.policy_cards import LibraryCard, Row
 from nvtrader_pipelines.promotion.promote import activation_command, label
 from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
+from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyDocument, PolicyList
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
@@ -23,25 +24,25 @@ LEGEND = (
 )
 
 
-def print_library(library: Library, newer: str | None, *, everything: bool) -> None:
+def print_library(library: PolicyList, *, everything: bool) -> None:
     """Print a line per policy, the obstacles of those that cannot trade, and the message on a newer run.
 
     Unless `everything` is to be listed, policies of outdated versions are only counted.
     """
-    shown = [card for card in library.cards if everything or card.active or not card.outdated]
+    shown = [card for card in library.policies if everything or card.active or not card.outdated]
     if shown:
         write_rows(pl.DataFrame([_library_row(card) for card in shown]), Format.TABLE)
         print_line(LEGEND, "dim")
     if note := short_note(card.score["n_sessions"] for card in shown if card.score):
         print_line(note, "dim")
-    if not library.cards:
+    if not library.policies:
         print_line("no trained policy yet: nvtrader materialize", "dim")
     for card in shown:
         _print_state(card)
-    if newer:
-        print_line(newer, "yellow")
-    if len(shown) < len(library.cards):
-        print_line(_outdated_note(len(library.cards) - len(shown)), "dim")
+    if library.newer:
+        print_line(library.newer, "yellow")
+    if len(shown) < len(library.policies):
+        print_line(_outdated_note(len(library.policies) - len(shown)), "dim")
     for problem in library.problems:
         print_line(problem, "yellow")
 
@@ -64,7 +65,7 @@ def _outdated_note(n_policies: int) -> str:
     )
 
 
-def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
+def print_card(card: PolicyDocument) -> None:
     """Print the card of a policy: facts, scores, folds, files, gate decisions and warnings."""
     for name, value in _facts(card).items():
         print_line(f"{name:<16} {value}")
@@ -88,7 +89,8 @@ def print_card(card: LibraryCard, promotions: pl.DataFrame) -> None:
         for file in card.files
     ]
     print_part("files", pl.DataFrame(files), "")
-    decisions = promotions.select("considered_at", "decision", "sentence", "passed", "activated", "by", "reason")
+    columns = "considered_at", "decision", "sentence", "passed", "activated", "by", "reason"
+    decisions = pl.DataFrame([{name: getattr(row, name) for name in columns} for row in card.promotions])
     print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote", ["sentence", "reason"])
     for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         print_line(f"note: {warning}", "yellow")
@@ -106,20 +108,22 @@ def print_tear_sheet(sheet: "TearSheet", picture: Path) -> None:
     print_line(f"picture  {picture}")
 
 
-def print_decision(row: PromotionRow) -> None:
+def print_decision(row: NewDecision) -> None:
     """Print the gate's verdict and which policy trades now."""
-    print_line(row.verdict.sentence if row.decision == "gate" else f"gate: {row.verdict.sentence}")
+    print_line(row.sentence if row.decision == "gate" else f"gate: {row.sentence}")
+    candidate = PolicyRef(row.run_id, row.policy)
+    active = PolicyRef(row.active_run_id, row.active_policy) if row.active_run_id else None
     if row.activated:
-        replaced = f", in place of {label(row.active)}" if row.active and row.active != row.candidate else ""
-        print_line(f"{label(row.candidate)} decides from the next close on{replaced}", "bold")
+        replaced = f", in place of {label(active)}" if active and active != candidate else ""
+        print_line(f"{label(candidate)} decides from the next close on{replaced}", "bold")
         if row.warning:
             print_line(f"note: {row.warning}", "bold yellow")
-    elif row.active is None:
+    elif active is None:
         print_line("no policy trades", "dim")
     else:
-        print_line(f"{row.active.policy} of run {short_id(row.active.run_id)} keeps trading", "dim")
-    if row.verdict.differences and not row.activated:
-        print_line(f"to activate it all the same: {activation_command(row.candidate)}", "dim")
+        print_line(f"{active.policy} of run {short_id(active.run_id)} keeps trading", "dim")
+    if row.sharpe is not None and not row.activated:
+        print_line(f"to activate it all the same: {activation_command(candidate)}", "dim")
 
 
 def _library_row(card: LibraryCard) -> Row:

@@ -1,0 +1,1 @@
+"""Use cases, each once: command line, routes and Python call them."""
