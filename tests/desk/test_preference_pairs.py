@@ -47,7 +47,7 @@ def write_alternating_pairs(store, run):
 
 
 @pytest.fixture(scope="module")
-def tuned(judged):
+def tuned_run(judged):
     """Run that is tuned to the pairs of the evaluated run."""
     store, run = Store(judged[0].home), judged[1]
     write_alternating_pairs(store, run)
@@ -55,7 +55,13 @@ def tuned(judged):
     spec = whole.model_copy(update={"agent": whole.agent.model_copy(update={"total_timesteps": 3000})})
     store.ledger.register(spec)
     drain(train_run(store, read_plan(store, spec.partition_key), Launch("task")))
-    return store, store.policies.read_latest(spec.partition_key)
+    return store.policies.read_latest(spec.partition_key)
+
+
+@pytest.fixture
+def tuned(judged, tuned_run):
+    """The tuned run and a store that has not read the audit, which other tests write anew."""
+    return Store(judged[0].home), tuned_run
 
 
 def test_pairs_lie_in_the_training_of_their_fold_and_are_written_once(trading_home):

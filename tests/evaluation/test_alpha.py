@@ -90,7 +90,7 @@ def test_residual_returns_over_a_constant_reference_are_active():
     ("returns", "reference", "sentence"),
     [
         (np.zeros(5), np.zeros(6), r"\(5,\) and \(6,\)"),
-        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "1 of the returns"),
+        (np.array([0.1, np.nan, 0.1, 0.2]), np.zeros(4), "1 of the pairs"),
         (np.zeros(3), np.zeros(3), r"got shape \(3,\)"),
         (np.zeros((5, 2)), np.zeros((5, 2)), "on one axis"),
         (np.arange(5.0), np.full(5, 0.01), r"all 5 returns of the reference are 0\.01"),
