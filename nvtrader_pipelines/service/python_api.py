@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.run_comparison import RunComparison
+    from nvtrader_pipelines.service.operations.accounts import Accounts
     from nvtrader_pipelines.service.operations.plans import Plans
     from nvtrader_pipelines.service.operations.policies import Policies
 
@@ -61,6 +62,13 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({str(self.home.root)!r})"
+
+    @cached_property
+    def accounts(self) -> "Accounts":
+        """Accounts: show one, accept its differences, or empty it."""
+        from nvtrader_pipelines.service.operations.accounts import Accounts
+
+        return Accounts(OpenHome(self.store, current_user()))
 
     @cached_property
     def plans(self) -> "Plans":

@@ -18,12 +18,13 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
-from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, account_snapshot
+from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot
 from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
 from nvtrader_pipelines.service.documents.plan_review import PlanReview, read_plan_review
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
-from nvtrader_pipelines.service.operations import plans as operations
+from nvtrader_pipelines.service.operations import accounts
+from nvtrader_pipelines.service.operations import plans as plan_operations
 
 routes = router("desk", "/api")
 PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
@@ -87,7 +88,7 @@ def decide(shared: Shared, plan_id: PlanId, decision: PlanDecision) -> AuditEven
     The address may name the kind of the decision instead, as in `/api/plans/{plan_id}/approve`.
     """
     find_record(shared, plan_id)
-    return operations.decide(shared.opened, plan_id, decision)
+    return plan_operations.decide(shared.opened, plan_id, decision)
 
 
 @routes.post("/plans/{plan_id}/approve")
@@ -139,7 +140,7 @@ def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DE
         read_account(shared.home, account)
 
     def read() -> object:
-        return account_snapshot(shared.store, account).model_dump(mode="json", exclude_unset=True)
+        return accounts.show_account(shared.opened, account).model_dump(mode="json", exclude_unset=True)
 
     sources = shared.desk, shared.runs, shared.experiments, (shared.home.policies,)
     return shared.answer("portfolio", read, *sources, of=(account,))

@@ -8,7 +8,8 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.options import Account, Reason
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part, write_json
 from nvtrader_pipelines.service.cli.trade_command import format_halted
-from nvtrader_pipelines.service.open_home import current_user, open_store
+from nvtrader_pipelines.service.open_home import OpenHome
+from nvtrader_pipelines.service.operations import accounts
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan
@@ -20,9 +21,7 @@ app = typer.Typer(name="portfolio", help="State of an account, differences from 
 @command(app.callback, "nvtrader portfolio", "nvtrader portfolio --account paper --json", invoke_without_command=True)
 def portfolio(account: Account = "paper", *, as_json: bool) -> None:
     """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch."""
-    from nvtrader_pipelines.service.documents.account_facts import account_snapshot
-
-    snapshot = account_snapshot(open_store(), account)
+    snapshot = accounts.show_account(OpenHome.find(), account)
     if as_json:
         write_json(snapshot.model_dump(mode="json", exclude_unset=True))
     else:
@@ -32,15 +31,12 @@ def portfolio(account: Account = "paper", *, as_json: bool) -> None:
 @command(app.command, 'nvtrader portfolio accept-differences --reason "bought ten by hand"', name="accept-differences")
 def accept_differences(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
     """Accept holdings that differ from what was expected; trading then resumes."""
-    from nvtrader_pipelines.desk.desk import act_on_account
-
-    by = current_user()
-    event = act_on_account(open_store(), account, by, lambda desk: desk.accept(by, reason))
+    event = accounts.accept_differences(OpenHome.find(), reason, account)
     if as_json:
         write_json(event.model_dump(mode="json"))
     else:
         differences = "; ".join(event.detail["differences"])
-        print_line(f"holdings of {account} at the close of {event.session} are accepted by {by}: {differences}")
+        print_line(f"holdings of {account} at the close of {event.session} are accepted by {event.by}: {differences}")
 
 
 @command(app.command, 'nvtrader portfolio reset --reason "begin with another capital"')
@@ -50,14 +46,12 @@ def reset(reason: Reason, account: Account = "paper", *, as_json: bool) -> None:
     `portfolio`, `plans` and the portfolio tables but the audit then begin anew, too. An account at a broker cannot be
     reset.
     """
-    from nvtrader_pipelines.desk.desk import act_on_account
-
-    by = current_user()
-    event = act_on_account(open_store(), account, by, lambda desk: desk.reset(by, reason))
+    event = accounts.reset(OpenHome.find(), reason, account)
     if as_json:
         write_json(event.model_dump(mode="json"))
     else:
-        print_line(f"{account} is emptied by {by} at the close of {event.session}; `nvtrader trade` opens it anew")
+        close = f"the close of {event.session}"
+        print_line(f"{account} is emptied by {event.by} at {close}; `nvtrader trade` opens it anew")
 
 
 def print_snapshot(snapshot: "AccountSnapshot") -> None:

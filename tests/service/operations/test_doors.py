@@ -29,10 +29,6 @@ def home(built_home, tmp_path_factory):
     return home
 
 
-def as_json(document):
-    return document.model_dump(mode="json")
-
-
 def test_documents_are_equal_at_every_door(home, command):
     pipeline, invoke, client = Pipeline(home.root), command(home), client_of(home)
     (plan,) = pipeline.plans.list(waiting=True)["plan"]
@@ -41,10 +37,11 @@ def test_documents_are_equal_at_every_door(home, command):
         ("policies", "list"): (pipeline.policies.list(), "/api/nemorl/policies"),
         ("policies", "show", policy): (pipeline.policies.show(policy), None),
         ("plans", "show", plan[:8]): (pipeline.plans.show(plan[:8]), f"/api/plans/{plan}"),
+        ("portfolio",): (pipeline.accounts.show(), "/api/portfolio"),
     }
     for words, (document, route) in asked.items():
         printed = json.loads(invoke(*words, "--json").stdout)
-        assert printed == as_json(document), words
+        assert printed == document.model_dump(mode="json", exclude_unset=True), words
         assert route is None or client.get(route).json() == printed, words
     assert json.loads(invoke("plans", "--json").stdout)[0]["plan"] == pipeline.plans.list()["plan"][0]
 
@@ -59,10 +56,12 @@ def test_decisions_from_python_are_recorded_and_published(home, tmp_path):
         pipeline.plans.decide(plan, Reject(reason="no"))
     pipeline.plans.decide(edited, Approve())
     assert (skipped.kind, skipped.by, skipped.reason) == ("skipped", getpass.getuser(), "later")
+    emptied = pipeline.accounts.reset("another capital")
+    assert (emptied.kind, pipeline.accounts.show().session) == ("reset", None)
     rows = pipeline.sql(
-        "SELECT kind FROM portfolio.audit WHERE kind IN ('skipped', 'overridden', 'approved') ORDER BY line"
+        "SELECT kind FROM portfolio.audit WHERE kind IN ('skipped', 'overridden', 'approved', 'reset') ORDER BY line"
     )
-    assert rows["kind"].to_list() == ["skipped", "overridden", "approved"]
+    assert rows["kind"].to_list() == ["skipped", "overridden", "approved", "reset"]
 
 
 def test_method_of_a_family_has_the_signature_and_the_docstring_of_its_function(home):
