@@ -83,8 +83,9 @@ def _publish_again(store: Store, root: Path | None) -> None:
 
     try:
         publish(store)
-    except OSError as error:
+    except (OSError, duckdb.IOException) as error:
+        reason = error.strerror if isinstance(error, OSError) else one_line(error)
         raise StorageError(
             f"the views of this home must be published again, since they read {root or 'an earlier folder'}, but "
-            f"{store.home.warehouse} cannot be written ({error.strerror}); make it writable, or copy the home"
+            f"{store.home.warehouse} cannot be written ({reason}); make it writable, or copy the home"
         ) from error

@@ -12,6 +12,7 @@ import pytest
 from nvtrader_pipelines.storage.damage.home_check import find_damage
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.views.publishing import publish
 from tests.homes import KEY, NVTRADER, copy_home, environment, nvtrader, table_contents
 
 DAMAGES = {
@@ -187,6 +188,7 @@ def test_removed_warehouse_is_built_again_with_its_training_episodes(built_home,
 @pytest.mark.nightly
 def test_read_only_home_answers(built_home, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
+    publish(Store(home))  # views name the folder of the home
     steps = f"mount --bind {home.root} {home.root} && mount -o remount,ro,bind {home.root} && exec "
     for words in ("doctor --json", "status --json", "runs --json", "sql --json 'SELECT kind FROM portfolio.audit'"):
         shell = ["unshare", "-m", "sh", "-c", f"{steps}{NVTRADER} {words}"]
