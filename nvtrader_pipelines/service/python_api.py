@@ -64,25 +64,29 @@ class Pipeline:
         return f"Pipeline({str(self.home.root)!r})"
 
     @cached_property
+    def _opened(self) -> OpenHome:
+        return OpenHome(self.store, current_user())
+
+    @cached_property
     def accounts(self) -> "Accounts":
         """Accounts: show one, accept its differences, or empty it."""
         from nvtrader_pipelines.service.operations.accounts import Accounts
 
-        return Accounts(OpenHome(self.store, current_user()))
+        return Accounts(self._opened)
 
     @cached_property
     def plans(self) -> "Plans":
         """Rebalance plans: list and show them, and decide on one."""
         from nvtrader_pipelines.service.operations.plans import Plans
 
-        return Plans(OpenHome(self.store, current_user()))
+        return Plans(self._opened)
 
     @cached_property
     def policies(self) -> "Policies":
         """Trained policies: list and show them, activate one, or let the gate judge it."""
         from nvtrader_pipelines.service.operations.policies import Policies
 
-        return Policies(OpenHome(self.store, current_user()))
+        return Policies(self._opened)
 
     @property
     def home(self) -> Home:
