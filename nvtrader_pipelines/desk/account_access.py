@@ -21,7 +21,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.documents import read_document, validate_document
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -49,10 +49,11 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
     """Read the spec of an account; `paper` exists without a file, with defaults.
 
     Raises:
-        StorageError: if the name is invalid, there is no such account, or its file is not a valid account.
+        NotFoundError: if the name is invalid, or there is no such account.
+        StorageError: if its file is not a valid account.
     """
     if not ACCOUNT_NAME.fullmatch(name):
-        raise StorageError(
+        raise NotFoundError(
             f"an account's name must be up to 63 lowercase letters, digits and -, not starting with -, but is {name!r}"
         )
     path = home.accounts / f"{name}.yaml"
@@ -60,7 +61,7 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
         if name == DEFAULT_ACCOUNT:
             return SimulatedAccountSpec()
         known = account_names(home)
-        raise StorageError(
+        raise NotFoundError(
             f"there is no account {name!r}; write data/accounts/{path.name}, or use one of: {', '.join(known)}"
             f"{suggest(name, known)}"
         )

@@ -36,7 +36,6 @@ from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
-from nvtrader_pipelines.storage.views.publishing import publish
 
 Clock = Callable[[], datetime]
 
@@ -357,12 +356,11 @@ class Desk:
 
 
 def act_on_account(store: Store, account: str, by: str, action: Callable[[Desk], AuditEvent]) -> AuditEvent:
-    """Let a person act on an account, and publish what follows from it."""
+    """Let a person act on an account, and mirror what follows from it."""
     desk = Desk(store, account, by=by)
     event = action(desk)
     write_decisions(store)
     desk.mirror()
-    publish(store)
     return event
 
 

@@ -55,7 +55,7 @@ def stop_trading(
     request = CancelRequest(f"trading was stopped by {by}: {reason}", by, clock)
     cancelled, still_open = cancel_all_orders(store, request)
     if failure is None:
-        _update_views(store)
+        _mirror(store)
     return StopOutcome(message, failure, cancelled, still_open)
 
 
@@ -80,16 +80,16 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime]) ->
             failed = f"the kill switch {switch.path} cannot be removed ({error.strerror}), so trading stays stopped"
             store.audit.append([_event("halted", Halt(reason=failed, by=by, at=clock()))])
             raise StorageError(f"{failed}; remove it by hand") from error
-    _update_views(store)
+    _mirror(store)
     return f"trading may resume{still}"
 
 
-def _update_views(store: Store) -> None:
-    """Show the newest event in `portfolio.audit`, if there are views."""
+def _mirror(store: Store) -> None:
+    """Write the newest event to `portfolio.audit`, if there are views."""
     if store.home.duckdb_file.exists():
-        from nvtrader_pipelines.desk.mirror import publish_home_events
+        from nvtrader_pipelines.desk.mirror import mirror_home_events
 
-        publish_home_events(store)
+        mirror_home_events(store)
 
 
 def _record(store: Store, *halts: Halt) -> None:

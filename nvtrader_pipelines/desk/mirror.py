@@ -31,7 +31,6 @@ from nvtrader_pipelines.storage.tables import (
     TARGET_WEIGHTS,
     Table,
 )
-from nvtrader_pipelines.storage.views.publishing import publish
 
 _LOG = logging.getLogger(__name__)
 YEARS_AROUND = 2  # a plan is filled in its year or the next, beside orders of the year before
@@ -73,12 +72,6 @@ def mirror_home_events(store: Store) -> None:
                 store.tables.replace(table, rows, where)
     except (StorageError, OSError) as error:
         _LOG.warning("portfolio.audit lacks the newest events until the next update: %s", error)
-
-
-def publish_home_events(store: Store) -> None:
-    """Show events of no account in the views."""
-    mirror_home_events(store)
-    publish(store)
 
 
 def _changes(store: Store, account: str | None) -> Iterator[TableChange]:

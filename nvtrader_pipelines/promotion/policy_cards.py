@@ -21,7 +21,7 @@ from nvtrader_pipelines.promotion.eligibility import (
 )
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.runs.run_tables import suggest_run
-from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
+from nvtrader_pipelines.storage.errors import CodeMismatchError, NotFoundError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
@@ -133,20 +133,20 @@ def find_policy(store: Store, text: str) -> PolicyRef:
     For an experiment or version it is the policy of its newest sealed run.
 
     Raises:
-        StorageError: if there is none, or several run ids have the prefix.
+        NotFoundError: if there is none, or several run ids have the prefix.
     """
     name, slash, seed = text.partition("/")
     runs, library = store.ledger.runs().filter(pl.col("parent_run_id").is_null()), store.policies
     named = runs.filter((pl.col("partition_key") == name) | pl.col("partition_key").str.starts_with(f"{name}@"))
     sealed = [pair for pair in named.select("partition_key", "run_id").iter_rows() if library.is_sealed(*pair)]
     if len(named) and not sealed:
-        raise StorageError(
+        raise NotFoundError(
             f"{name} has no run whose policies are all trained; `nvtrader experiments run {name.partition('@')[0]}`"
         )
     known = store.ledger.runs()
     if not sealed and not (name and known["run_id"].str.starts_with(name).any()):
         near = suggest_run(known, name) or ";"
-        raise StorageError(
+        raise NotFoundError(
             f"{name!r} is neither an experiment that was run nor the prefix of a run id{near} see `nvtrader policies`"
         )
     if not sealed:

@@ -13,20 +13,26 @@ from nvtrader_pipelines.storage.store import Store
 
 @dataclass(frozen=True)
 class OpenHome:
-    """Store of a home, and the person who acts."""
+    """Store of a home, the person who acts, and whether long work shows its progress."""
 
     store: Store
     by: str
+    is_quiet: bool = False
 
     @classmethod
-    def find(cls) -> Self:
-        """Open the home of $NVTRADER_HOME, the checkout or the current folder for the current user.
+    def find(cls, folder: Path | None = None, *, is_quiet: bool = False, is_intact: bool = True) -> Self:
+        """Open a home, chosen as by `require_home`, for the current user.
+
+        Args:
+            folder: folder of the home.
+            is_quiet: whether to show no progress.
+            is_intact: whether the home must have no damaged file.
 
         Raises:
             ValueError: if there is no home.
             DamagedFileError: if a file that every command depends on is damaged.
         """
-        return cls(open_store(), current_user())
+        return cls(open_store(folder) if is_intact else Store(require_home(folder)), current_user(), is_quiet)
 
 
 def require_home(folder: Path | None = None) -> Home:

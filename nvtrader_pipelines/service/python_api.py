@@ -2,27 +2,25 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from nvtrader_pipelines.service.library_noise import silence_libraries
-from nvtrader_pipelines.service.open_home import OpenHome, current_user, open_store
+from nvtrader_pipelines.service.open_home import OpenHome
+from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.plans import Plans
+from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
     import polars as pl
 
-    from nvtrader_pipelines.experiments.deployment import Deployment
     from nvtrader_pipelines.experiments.progress import Progress
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.run_comparison import RunComparison
-    from nvtrader_pipelines.service.operations.accounts import Accounts
-    from nvtrader_pipelines.service.operations.plans import Plans
-    from nvtrader_pipelines.service.operations.policies import Policies
 
 
 class Pipeline:
@@ -41,7 +39,9 @@ class Pipeline:
             ValueError: if there is no home.
             DamagedFileError: if a file that every command depends on is damaged.
         """
-        self.store = open_store(None if home is None else Path(home))
+        opened = OpenHome.find(None if home is None else Path(home))
+        self.store = opened.store
+        self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False) -> Self:
@@ -62,31 +62,6 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({str(self.home.root)!r})"
-
-    @cached_property
-    def _opened(self) -> OpenHome:
-        return OpenHome(self.store, current_user())
-
-    @cached_property
-    def accounts(self) -> "Accounts":
-        """Accounts: show one, accept its differences, or empty it."""
-        from nvtrader_pipelines.service.operations.accounts import Accounts
-
-        return Accounts(self._opened)
-
-    @cached_property
-    def plans(self) -> "Plans":
-        """Rebalance plans: list and show them, and decide on one."""
-        from nvtrader_pipelines.service.operations.plans import Plans
-
-        return Plans(self._opened)
-
-    @cached_property
-    def policies(self) -> "Policies":
-        """Trained policies: list and show them, activate one, or let the gate judge it."""
-        from nvtrader_pipelines.service.operations.policies import Policies
-
-        return Policies(self._opened)
 
     @property
     def home(self) -> Home:
@@ -261,22 +236,6 @@ class Pipeline:
         run_id = require_trained_run(self.store, run).run_id
         steps = forward_run(self.store, run_id, Launch(uuid4().hex), MlflowTracking.at(self.home).track)
         return self._walk(steps, quiet=quiet)
-
-    def open_policy(self, policy: str) -> "Deployment":
-        """Open a trained policy on the current market; its `decide` returns target weights.
-
-        Args:
-            policy: an experiment, for its newest run, or the beginning of a run's id; with `/seed-K`, a single seed.
-
-        Raises:
-            StorageError: if there is none, or its files changed.
-            ValueError: if it cannot decide on this market.
-        """
-        from nvtrader_pipelines.desk.account_backtests import open_deployment
-        from nvtrader_pipelines.promotion.policy_cards import find_policy
-
-        found = find_policy(self.store, policy)
-        return open_deployment(self.store, found.run_id, found.policy)
 
     def scoreboard(self) -> "pl.DataFrame":
         """Read the ranking of all entrants as of the last judgement, a row each, by contest.

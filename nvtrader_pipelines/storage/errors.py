@@ -7,6 +7,14 @@ class StorageError(Exception):
     """Problem with stored data or with a person's file; the message says what to do."""
 
 
+class NotFoundError(StorageError):
+    """Name of something that does not exist, or the beginning of several names."""
+
+
+class ConflictError(StorageError):
+    """State of a home that forbids what is asked for."""
+
+
 class DamagedFileError(StorageError):
     """File of a home that is empty, torn or missing."""
 

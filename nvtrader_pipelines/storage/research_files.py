@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
@@ -175,11 +175,11 @@ class SearchSessions:
         """Find a session by the beginning of its id; by default the running one, else the newest.
 
         Raises:
-            StorageError: if no session or several sessions match.
+            NotFoundError: if no session or several sessions match.
         """
         folders = self.folders()
         if not folders:
-            raise StorageError(
+            raise NotFoundError(
                 "a search session must have been started, but there is none; start one with `nvtrader research start`"
             )
         if text is None:
@@ -191,8 +191,8 @@ class SearchSessions:
             return (exact or found)[0]
         if not found:
             near = suggest(text, [name[: len(text)] for name in ids]) or ";"
-            raise StorageError(
+            raise NotFoundError(
                 f"no session's id begins with {text!r}{near} list them with `nvtrader research sessions`"
             )
         shown = ", ".join(folder.session_id for folder in found[-MAX_CANDIDATES:])  # the newest
-        raise StorageError(f"{len(found)} sessions begin with {text!r} ({shown}); give more of the id")
+        raise NotFoundError(f"{len(found)} sessions begin with {text!r} ({shown}); give more of the id")

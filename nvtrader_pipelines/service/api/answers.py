@@ -18,6 +18,11 @@ MAX_BYTES = 64 << 20  # of all answers
 MAX_KEPT = 500  # answers; the names of things are part of their keys
 
 
+def answer_with(document: object) -> Response:
+    """Answer with a document, or rows, as JSON."""
+    return Response(JSON.dump_json(document), media_type="application/json")
+
+
 class Answers:
     """Answers of one home by name and arguments, as bytes of JSON."""
 

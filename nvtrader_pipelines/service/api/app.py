@@ -19,11 +19,13 @@ from starlette.responses import RedirectResponse, Response
 from nvtrader_pipelines.service.api import desk, lab, nemorl, progress_stream, rl, search
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
+from nvtrader_pipelines.service.api.mount import operation_routes
 from nvtrader_pipelines.service.api.page import lab_pages
 from nvtrader_pipelines.service.api.page import routes as page_routes
 from nvtrader_pipelines.service.api.page.live_page import LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
+from nvtrader_pipelines.service.operations.families import FAMILIES
 from nvtrader_pipelines.storage.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ TAGS = {
     "nemorl": "Manual training, learning curve, Sharpe ratio curve and policy library, as in NVTrader's Continuous RL.",
     "autoresearch": "Search sessions and readings of charts, as in NVTrader's Continuous RL.",
     "rl": "Experiments, runs, components, progress and the stop of everything, as in AlphaSwarm's RL framework.",
+    **{family.command or "home": str(family.__doc__).partition("\n")[0] for family in FAMILIES},
     "desk": "Ours: environment, plans, accounts, scoreboard, schedules and the kill switch.",
 }
 DESCRIPTION = """Use cases of the command line over HTTP.
@@ -87,8 +90,9 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
-    for module in (nemorl, search, rl, lab, progress_stream, desk, page_routes, lab_pages):
-        app.include_router(module.routes)
+    modules = (nemorl, search, rl, lab, progress_stream, desk, page_routes, lab_pages)
+    for routes in (*map(operation_routes, FAMILIES), *(module.routes for module in modules)):
+        app.include_router(routes)
 
     swagger = _page_of_routes()
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from nvtrader_pipelines.service.api.answers import Answers
+from nvtrader_pipelines.service.api.answers import Answers, answer_with
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -50,7 +50,7 @@ class Context:
     def answer(
         self, name: str, read: Callable[[], object], *sources: tuple[Path, ...], of: tuple[object, ...] = ()
     ) -> Response:
-        """Answer with what `read` returns, kept until a source changes.
+        """Answer with what `read` returns, kept until a source changes; without one, it is not kept.
 
         Args:
             name: name of the answer.
@@ -58,7 +58,8 @@ class Context:
             sources: groups of files and folders that it comes from.
             of: arguments that it depends on.
         """
-        return self.answers.get((name, *of), [path for group in sources for path in group], read)
+        paths = [path for group in sources for path in group]
+        return self.answers.get((name, *of), paths, read) if paths else answer_with(read())
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -69,6 +70,11 @@ class Context:
     def desk(self) -> tuple[Path, ...]:
         """Files of accounts, plans and the kill switch."""
         return self.home.audit, self.home.runtime, self.home.accounts, self.home.compliance
+
+    @property
+    def policies(self) -> tuple[Path, ...]:
+        """Files of trained policies."""
+        return (self.home.policies,)
 
     @property
     def searches(self) -> tuple[Path, ...]:

@@ -6,28 +6,21 @@ from fastapi import Path
 from pydantic import Field
 
 from nvtrader_pipelines.components.text import Reason
-from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
-from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, PlanDecision, Reject, Skip
-from nvtrader_pipelines.execution.plan_records import PlanRecord, plan_records
+from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
 from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled_jobs
 from nvtrader_pipelines.orchestration.launching import run_now
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
-from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot
 from nvtrader_pipelines.service.documents.document import Document, rows_of
-from nvtrader_pipelines.service.documents.plan_facts import PlanDocument, plan_document
-from nvtrader_pipelines.service.documents.plan_review import PlanReview, read_plan_review
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
-from nvtrader_pipelines.service.operations import accounts
-from nvtrader_pipelines.service.operations import plans as plan_operations
+from nvtrader_pipelines.service.operations.plans import PlanId, Plans
 
 routes = router("desk", "/api")
-PlanId = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z-]+$")]
 
 
 class KillSwitchRequest(Body):
@@ -58,92 +51,20 @@ def environment() -> EnvSpec:
     return EnvSpec()
 
 
-@routes.get("/plans", response_model=list[PlanDocument])
-def plans(shared: Shared, account: Annotated[str, Field(max_length=63)] | None = None) -> Any:
-    """Rebalance plans with findings and status, newest first."""
-    if account is not None:
-        with not_found():
-            read_account(shared.home, account)
+def _decision_route(model: Any) -> None:
+    """Route of one kind of decision, which its address names instead of the body."""
 
-    def read() -> object:
-        records = plan_records(shared.store.audit.events(account))
-        return [plan_document(record) for record in reversed(records.values())]
+    def decide(shared: Shared, plan: PlanId, body: Any) -> AuditEvent:
+        return Plans(shared.opened).decide(plan, body or model())
 
-    return shared.answer("plans", read, shared.desk, of=(account,))
+    needs_reason = model.model_fields["reason"].is_required()
+    decide.__annotations__["body"] = model if needs_reason else model | None
+    decide.__defaults__, decide.__doc__ = None if needs_reason else (None,), model.__doc__
+    routes.post(f"/plans/{{plan}}/{model.model_fields['kind'].default}")(decide)
 
 
-@routes.get("/plans/{plan_id}", response_model=PlanReview)
-def plan(shared: Shared, plan_id: PlanId) -> Any:
-    """Rebalance plan with its orders in money, and the record of its policy beside the baseline's."""
-    sources = shared.desk, shared.runs
-    return shared.answer(
-        "plan", lambda: read_plan_review(shared.store, find_record(shared, plan_id)), *sources, of=(plan_id,)
-    )
-
-
-@routes.post("/plans/{plan_id}/decision")
-def decide(shared: Shared, plan_id: PlanId, decision: PlanDecision) -> AuditEvent:
-    """Approve, override, reject or skip a plan, or say that it is as good as the holdings.
-
-    The address may name the kind of the decision instead, as in `/api/plans/{plan_id}/approve`.
-    """
-    find_record(shared, plan_id)
-    return plan_operations.decide(shared.opened, plan_id, decision)
-
-
-@routes.post("/plans/{plan_id}/approve")
-def approve(shared: Shared, plan_id: PlanId, body: Approve | None = None) -> AuditEvent:
-    """Approve a waiting plan despite its soft findings."""
-    return decide(shared, plan_id, body or Approve())
-
-
-@routes.post("/plans/{plan_id}/override")
-def override(shared: Shared, plan_id: PlanId, body: Override) -> AuditEvent:
-    """Override a plan: keep what is held, or make a plan of edited weights, whose id is in the detail as `edited`."""
-    return decide(shared, plan_id, body)
-
-
-@routes.post("/plans/{plan_id}/reject")
-def reject(shared: Shared, plan_id: PlanId, body: Reject) -> AuditEvent:
-    """Reject a plan: place no order."""
-    return decide(shared, plan_id, body)
-
-
-@routes.post("/plans/{plan_id}/skip")
-def skip(shared: Shared, plan_id: PlanId, body: Skip | None = None) -> AuditEvent:
-    """Record that a person does not judge a plan, which goes on as before."""
-    return decide(shared, plan_id, body or Skip())
-
-
-@routes.post("/plans/{plan_id}/equal")
-def equal(shared: Shared, plan_id: PlanId, body: Equal | None = None) -> AuditEvent:
-    """Record that a plan is as good as the holdings to a person; it goes on as before."""
-    return decide(shared, plan_id, body or Equal())
-
-
-def find_record(shared: Context, plan_id: str) -> PlanRecord:
-    """Find a plan by its whole id.
-
-    Raises:
-        NotFound: if there is no such plan.
-    """
-    record = plan_records(shared.store.audit.events()).get(plan_id)
-    if record is None:
-        raise NotFound(f"there is no plan {plan_id}; list them with GET /api/plans")
-    return record
-
-
-@routes.get("/portfolio", response_model=AccountSnapshot)
-def portfolio(shared: Shared, account: Annotated[str, Field(max_length=63)] = DEFAULT_ACCOUNT) -> Any:
-    """State of an account: positions, cash, equity, last plan, waiting plans."""
-    with not_found():
-        read_account(shared.home, account)
-
-    def read() -> object:
-        return accounts.show_account(shared.opened, account).model_dump(mode="json", exclude_unset=True)
-
-    sources = shared.desk, shared.runs, shared.experiments, (shared.home.policies,)
-    return shared.answer("portfolio", read, *sources, of=(account,))
+for decision in (Approve, Override, Reject, Skip, Equal):
+    _decision_route(decision)
 
 
 @routes.get("/scoreboard", response_model=tuple[RankedEntrant, ...])

@@ -1,5 +1,6 @@
 """Launches through Dagster, and what the answer to a launch says."""
 
+from collections.abc import Callable
 from typing import Any
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -98,3 +99,6 @@ def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
     """Start a search session."""
     task_id = launch(shared.store, "autoresearch", config={"ops": {"autoresearch_session": {"config": settings}}})
     return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id))
+
+
+LAUNCHES: dict[str, Callable[..., Launched]] = {}  # by the route of a long operation

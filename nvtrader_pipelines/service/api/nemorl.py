@@ -5,17 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nvtrader_pipelines.components.text import Text
-from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.service.api.body import Body, Symbols
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, require_source
-from nvtrader_pipelines.service.api.problems import not_found
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.home_status import running_runs
-from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyList
-from nvtrader_pipelines.service.operations import policies as operations
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
 
@@ -28,13 +23,6 @@ class TrainingRequest(Body):
     symbols: Symbols = ()  # none: all of the source
     total_timesteps: Annotated[int, Field(ge=1, le=10**9)] | None = None  # of each fold and seed; null: the agent's
     source: Annotated[str, Field(max_length=32)] = "sample"  # as data/market.yaml names it
-
-
-class Activation(Body):
-    """Policy to activate."""
-
-    policy: Annotated[str, Field(min_length=1, max_length=200)]  # experiment or beginning of a run's id; with /seed-K
-    reason: Text = ""
 
 
 class RatioPoint(row_model(RATIO_CURVE.schema)):
@@ -102,20 +90,3 @@ def ratio_curve(shared: Shared) -> Any:
         return rows_of(RatioPoint, shared.store.tables.read(RATIO_CURVE).sort("finished_at"))
 
     return shared.answer("nemorl/ratio-curve", read, shared.runs)
-
-
-@routes.get("/policies", response_model=PolicyList)
-def policies(shared: Shared, *, seeds: bool = False) -> Any:
-    """Trained policies with their cards, newest run first; with `seeds`, those of single seeds, too."""
-    sources = shared.runs, shared.desk, shared.experiments, (shared.home.policies,)
-    return shared.answer(
-        "nemorl/policies", lambda: operations.list_policies(shared.opened, seeds=seeds), *sources, of=(seeds,)
-    )
-
-
-@routes.post("/policies/activate")
-def activate(shared: Shared, body: Activation) -> NewDecision:
-    """Activate a policy from the next close on; the gate's verdict is only recorded."""
-    with not_found():
-        find_policy(shared.store, body.policy)
-    return operations.activate(shared.opened, body.policy, body.reason)

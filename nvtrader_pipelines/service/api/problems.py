@@ -20,7 +20,13 @@ from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.runs.interruptions import RunHalted
-from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
+from nvtrader_pipelines.storage.errors import (
+    ConflictError,
+    DamagedFileError,
+    NotFoundError,
+    StorageError,
+    UnavailableError,
+)
 
 MEDIA_TYPE = "application/problem+json"
 DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
@@ -91,9 +97,9 @@ def status_of(error: Exception) -> int:
     match error:
         case _ if is_disk_fault(error):
             return 503
-        case NotFound():
+        case NotFound() | NotFoundError():
             return 404
-        case Conflict() | AccountInUse() | ExecutionError() | RunHalted():
+        case Conflict() | ConflictError() | AccountInUse() | ExecutionError() | RunHalted():
             return 409
         case DamagedFileError() | UnavailableError():
             return 503

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import require_file_path
 from nvtrader_pipelines.service.cli.output import print_line, write_json
 from nvtrader_pipelines.service.consoles import plain_console
 from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 

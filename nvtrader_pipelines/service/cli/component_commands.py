@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import require_file_path
 from nvtrader_pipelines.service.cli.output import Format, write_json, write_rows
 from nvtrader_pipelines.service.consoles import wide_console
+from nvtrader_pipelines.service.output_paths import require_file_path
 
 app = typer.Typer()
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import choose_picture_path, with_examples
+from nvtrader_pipelines.service.cli.options import with_examples
 from nvtrader_pipelines.service.cli.output import write_json
 from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.output_paths import picture_path
 
 EXAMPLE = "nvtrader guards compare data/experiments/guards-initial.yaml"
 app = typer.Typer(
@@ -44,7 +45,7 @@ def compare(
     from nvtrader_pipelines.service.progress_display import show_progress
 
     store = open_store()
-    picture = choose_picture_path(output, output) if output else None
+    picture = picture_path(output, output) if output else None
     steps = walk_guards(store, read_named_experiment(store.home, file), sessions)
     with show_progress(wide_console(), quiet=as_json) as on_progress:
         walk = drain(steps, on_progress)

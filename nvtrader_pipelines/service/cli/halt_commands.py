@@ -43,7 +43,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
         write_json(document.model_dump(mode="json"))
     else:
         _print_cancelled(outcome.cancelled, outcome.still_open)
-    from nvtrader_pipelines.service.cli.notify_at_end import notify
+    from nvtrader_pipelines.service.due_notifications import notify
 
     notify(store)
     if outcome.failure is not None:

@@ -9,10 +9,10 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.exit_codes import FAILED
-from nvtrader_pipelines.service.cli.options import require_file_path
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store, require_home
+from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.home import VARIABLE, Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -200,7 +200,7 @@ def notify(
         results = send_test(store.home, channels, datetime.now(UTC))
         rows = [(name, "test message", problem) for name, problem in results.items()]
     else:
-        from nvtrader_pipelines.service.cli.notify_at_end import send_now
+        from nvtrader_pipelines.service.due_notifications import send_now
 
         sending = send_now(store, with_runs=True)
         rows = [(name, each.subject, "") for name, sent in sending.sent.items() for each in sent]

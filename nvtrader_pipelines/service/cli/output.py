@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -164,3 +165,19 @@ def print_lines(lines: Mapping[str, str], width: int = 16) -> None:
     for name, value in lines.items():
         if value:
             print_line(f"{name:<{width}} {value}")
+
+
+def print_facts(document: BaseModel) -> None:
+    """Print a document: its values as lines, its rows as tables."""
+    facts = {name: getattr(document, name) for name in type(document).model_fields}
+    tables = {
+        name: rows
+        for name, rows in facts.items()
+        if isinstance(rows, tuple) and rows and isinstance(rows[0], BaseModel)
+    }
+    lines = {name.replace("_", " "): format_cell(value) for name, value in facts.items() if name not in tables}
+    print_lines(lines)
+    for name, rows in tables.items():
+        from nvtrader_pipelines.service.documents.document import frame_of
+
+        print_part(name.replace("_", " "), frame_of(rows), "")

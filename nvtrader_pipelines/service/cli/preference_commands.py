@@ -7,9 +7,10 @@ import typer
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.experiment_commands import Yes, run_experiments
-from nvtrader_pipelines.service.cli.options import Judge, require_file_path, with_examples
+from nvtrader_pipelines.service.cli.options import Judge, with_examples
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json
 from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.output_paths import require_file_path
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.desk.preference_check import TuningCheck

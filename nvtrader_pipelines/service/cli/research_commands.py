@@ -8,10 +8,11 @@ import typer
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.service.cli import search_commands
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.options import require_file_path, with_examples
+from nvtrader_pipelines.service.cli.options import with_examples
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.cli.search_commands import AnySession
 from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.store import Store
 
 app = typer.Typer(

@@ -13,10 +13,11 @@ import typer
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
-from nvtrader_pipelines.service.cli.options import choose_picture_path, parse_day
+from nvtrader_pipelines.service.cli.options import parse_day
 from nvtrader_pipelines.service.cli.output import Format, print_part, write_json, write_rows
 from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.open_home import open_store
+from nvtrader_pipelines.service.output_paths import picture_path
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def compare(
     from nvtrader_pipelines.service.documents.run_comparison import compare_named_runs, comparison_document
 
     store = _current_store()
-    comparison = compare_named_runs(store, run, choose_picture_path(output, store.home.comparison_picture))
+    comparison = compare_named_runs(store, run, picture_path(output, store.home.comparison_picture))
     if as_json:
         write_json(comparison_document(comparison).model_dump(mode="json"))
     else:
@@ -119,7 +120,7 @@ def windows(
 
     store = _current_store()
     ledger_run = find_run_by_name(store.ledger, run)
-    path = choose_picture_path(output, session_windows_path(store, ledger_run))
+    path = picture_path(output, session_windows_path(store, ledger_run))
     distribution = draw_session_windows(store, ledger_run, sessions, path)
     if as_json:
         write_json(windows_document(ledger_run, sessions, distribution, path).model_dump(mode="json"))

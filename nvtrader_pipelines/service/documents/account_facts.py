@@ -21,7 +21,7 @@ from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.promotion.rounds import newer_run_message
-from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.service.documents.document import Document, PartialDocument
 from nvtrader_pipelines.service.documents.short_samples import sharpe_interval
 from nvtrader_pipelines.storage.store import Store
 
@@ -67,7 +67,7 @@ class LastPlan(Document):
     findings: tuple[str, ...]
 
 
-class AccountSnapshot(Document):
+class AccountSnapshot(PartialDocument):
     """Current state of an account; the fields with defaults are set once it is opened."""
 
     kind: str  # simulated, or a broker's
@@ -121,7 +121,7 @@ class NoBacktest(Document):
     missing: str
 
 
-class AccountActivity(Document):
+class AccountActivity(PartialDocument):
     """Activity of an account between two days; figures are set if a session was traded.
 
     Annualized figures are null for a short sample.

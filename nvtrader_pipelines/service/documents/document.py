@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 from polars.datatypes import DataTypeClass
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
 from nvtrader_pipelines.components.columns import TableSchema
 
@@ -14,6 +14,14 @@ class Document(BaseModel):
     """Facts for the command line, `Pipeline`, the report and other programs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PartialDocument(Document):
+    """Facts of which some need not be there: a field that was not set is left out."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_unset(self, serialize: SerializerFunctionWrapHandler):  # noqa: ANN202 - the schema stays that of the fields
+        return {name: value for name, value in serialize(self).items() if name in self.model_fields_set}
 
 
 Row = TypeVar("Row", bound=Document)

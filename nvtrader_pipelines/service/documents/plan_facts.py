@@ -11,6 +11,7 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, WeightCut, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus, halted_session_events, plan_records
 from nvtrader_pipelines.service.documents.document import row_model
+from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.store import Store
 
 LEVELS = ("hard", "soft", "warn")
@@ -76,7 +77,7 @@ def find_plan(store: Store, text: str) -> PlanRecord:
     """Find the plan whose id begins with a text.
 
     Raises:
-        ValueError: if no plan or several plans match.
+        NotFoundError: if no plan or several plans match.
     """
     records = plan_records(store.audit.events())
     plan_ids = [plan_id for plan_id in records if text and plan_id.startswith(text)]
@@ -84,9 +85,9 @@ def find_plan(store: Store, text: str) -> PlanRecord:
         return records[plan_ids[0]]
     if not plan_ids:
         near = suggest(text, [plan_id[: len(text)] for plan_id in records]) or ";"
-        raise ValueError(f"no plan's id begins with {text!r}{near} list them with `nvtrader plans`")
+        raise NotFoundError(f"no plan's id begins with {text!r}{near} list them with `nvtrader plans`")
     shown = ", ".join(plan_ids[-MAX_CANDIDATES:])  # the newest
-    raise ValueError(f"{len(plan_ids)} plans begin with {text!r} ({shown}); give more of the id")
+    raise NotFoundError(f"{len(plan_ids)} plans begin with {text!r} ({shown}); give more of the id")
 
 
 def plan_document(record: PlanRecord) -> PlanDocument:

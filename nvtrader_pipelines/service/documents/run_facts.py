@@ -17,7 +17,7 @@ from nvtrader_pipelines.service.documents.document import Document, row_model, r
 from nvtrader_pipelines.service.documents.run_verdict import run_verdict
 from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.service.documents.universes import with_market
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, LedgerRun, RunStatus, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
@@ -138,10 +138,10 @@ def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
     A deleted run of an experiment is found only if it has no other.
 
     Raises:
-        StorageError: if no run or several runs match.
+        NotFoundError: if no run or several runs match.
     """
     if not text.strip():
-        raise StorageError("a run is named by its id or an experiment, but the name is empty; see `nvtrader runs`")
+        raise NotFoundError("a run is named by its id or an experiment, but the name is empty; see `nvtrader runs`")
     runs = ledger.runs(with_deleted=True).sort(pl.col("deleted_at").is_not_null(), maintain_order=True)
     named = (pl.col("partition_key") == text) | pl.col("partition_key").str.starts_with(f"{text}@")
     found = runs.filter(named, pl.col("parent_run_id").is_null())
@@ -149,7 +149,7 @@ def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
         return ledger.run(found["run_id"][0])
     if not runs["run_id"].str.starts_with(text).any():
         near = suggest_run(runs, text) or ";"
-        raise StorageError(
+        raise NotFoundError(
             f"no run's id begins with {text!r}, and no experiment of that name has a run{near} see `nvtrader runs`"
         )
     return ledger.find_run(text)

@@ -1,97 +1,138 @@
 """Trained policies: their cards, the active one, and the promotion gate."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from nvtrader_pipelines.service.open_home import OpenHome
-from nvtrader_pipelines.service.operations.operation import Family, operation
+from pydantic import Field
+
+from nvtrader_pipelines.service.operations.arguments import AuditNote, Picture, PolicyName
+from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
+from nvtrader_pipelines.service.output_paths import picture_path
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.experiments.deployment import Deployment
     from nvtrader_pipelines.promotion.decision_log import PromotionRow
-    from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyDocument, PolicyList
+    from nvtrader_pipelines.service.documents.policy_facts import (
+        NewDecision,
+        PolicyDocument,
+        PolicyList,
+        TearSheetDocument,
+    )
 
-
-@operation
-def list_policies(home: OpenHome, *, seeds: bool = False) -> "PolicyList":
-    """List all trained policies, newest run first, the active one marked.
-
-    Args:
-        home: the home.
-        seeds: also single seeds, archived experiments, and versions that must be run again.
-    """
-    from nvtrader_pipelines.promotion.policy_cards import read_library
-    from nvtrader_pipelines.promotion.rounds import newer_run_message
-    from nvtrader_pipelines.service.documents.policy_facts import policy_list
-
-    library = read_library(home.store, seeds=seeds)
-    return policy_list(library, newer_run_message(home.store, library.active) if library.active else None)
-
-
-@operation
-def show_policy(home: OpenHome, policy: str) -> "PolicyDocument":
-    """Show the card of a policy: scores, files, origin, and decisions of the promotion gate.
-
-    Args:
-        home: the home.
-        policy: experiment (its latest run) or beginning of a run's id; with /seed-K, a single seed.
-
-    Raises:
-        StorageError: if there is no such policy.
-    """
-    from nvtrader_pipelines.promotion.decision_log import read_promotions_of
-    from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
-    from nvtrader_pipelines.service.documents.policy_facts import policy_document
-
-    card = read_library_card(home.store, find_policy(home.store, policy))
-    return policy_document(card, read_promotions_of(home.store, card.ref))
-
-
-@operation
-def activate(home: OpenHome, policy: str, reason: str = "") -> "NewDecision":
-    """Activate a policy from the next close on; the gate's verdict is only recorded.
-
-    A policy that is already active is checked again, and nothing is recorded.
-
-    Args:
-        home: the home.
-        policy: experiment (its latest run) or beginning of a run's id; with /seed-K, a single seed.
-        reason: why; recorded in the audit.
-
-    Raises:
-        StorageError: if there is no such policy, or it cannot trade.
-    """
-    from nvtrader_pipelines.promotion.promote import activate_manually
-    from nvtrader_pipelines.runs.lifecycle import now
-
-    return _publish(home, activate_manually(home.store, policy, home.by, reason, now))
-
-
-@operation
-def promote(home: OpenHome, policy: str) -> "NewDecision":
-    """Submit a policy to the promotion gate; if it passes, it is active from the next close on.
-
-    Args:
-        home: the home.
-        policy: experiment (its latest run) or beginning of a run's id; with /seed-K, a single seed.
-
-    Raises:
-        StorageError: if there is no such policy.
-    """
-    from nvtrader_pipelines.promotion.promote import evaluate_candidate
-    from nvtrader_pipelines.runs.lifecycle import now
-
-    return _publish(home, evaluate_candidate(home.store, policy, home.by, now))
-
-
-def _publish(home: OpenHome, row: "PromotionRow") -> "NewDecision":
-    """Show a decision in the views, and describe it."""
-    from nvtrader_pipelines.desk.mirror import publish_home_events
-    from nvtrader_pipelines.service.documents.policy_facts import NewDecision
-
-    publish_home_events(home.store)
-    return NewDecision.model_validate({**row.row(), "warning": row.warning})
+READS = ("runs", "desk", "experiments", "policies")
 
 
 class Policies(Family):
     """Trained policies: their cards, the active one, and the promotion gate."""
 
-    list, show, activate, promote = list_policies, show_policy, activate, promote
+    command, alone = "policies", "list"
+    examples = ("nvtrader policies", "nvtrader policies --all --json", "nvtrader policies show ppo-residual")
+
+    @operation("nvtrader policies list", "nvtrader policies list --all", route="GET /api/policies", reads=READS)
+    def list(
+        self,
+        *,
+        seeds: Annotated[
+            bool,
+            Field(description="Also single seeds, archived experiments, and versions that must be run again."),
+            Flags(("--all",)),
+        ] = False,
+    ) -> "PolicyList":
+        """List all trained policies, newest first, the active one marked."""
+        from nvtrader_pipelines.promotion.policy_cards import read_library
+        from nvtrader_pipelines.promotion.rounds import newer_run_message
+        from nvtrader_pipelines.service.documents.policy_facts import policy_list
+
+        library = read_library(self.store, seeds=seeds)
+        return policy_list(library, newer_run_message(self.store, library.active) if library.active else None)
+
+    @operation(
+        "nvtrader policies show ppo-residual",
+        "nvtrader policies show ppo-residual/seed-0",
+        route="GET /api/policies/{policy:path}",
+        reads=READS,
+    )
+    def show(self, policy: PolicyName) -> "PolicyDocument":
+        """Show the card of a policy: scores, files, origin, and decisions of the promotion gate.
+
+        Raises:
+            NotFoundError: if there is no such policy.
+        """
+        from nvtrader_pipelines.promotion.decision_log import read_promotions_of
+        from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library_card
+        from nvtrader_pipelines.service.documents.policy_facts import policy_document
+
+        card = read_library_card(self.store, find_policy(self.store, policy))
+        return policy_document(card, read_promotions_of(self.store, card.ref))
+
+    @operation(
+        "nvtrader policies tear-sheet ppo-residual",
+        "nvtrader policies tear-sheet ppo-residual/seed-0 -o seed-0.svg",
+    )
+    def tear_sheet(self, policy: PolicyName, *, output: Picture = None) -> "TearSheetDocument":
+        """Draw a policy's tear sheet: returns by month, rolling figures, worst drawdowns.
+
+        Raises:
+            NotFoundError: if there is no such policy.
+        """
+        from nvtrader_pipelines.promotion.policy_cards import find_policy
+        from nvtrader_pipelines.runs.run_pictures import draw_tear_sheet, tear_sheet_path
+        from nvtrader_pipelines.service.documents.policy_facts import tear_sheet_document
+
+        ref = find_policy(self.store, policy)
+        path = picture_path(output, tear_sheet_path(self.store, ref))
+        return tear_sheet_document(ref, draw_tear_sheet(self.store, ref, path), path)
+
+    @operation(
+        "nvtrader policies activate ppo-residual",
+        'nvtrader policies activate 3f2a --reason "a longer history"',
+        route="POST /api/policies/activate",
+        writes=True,
+    )
+    def activate(self, policy: PolicyName, *, reason: AuditNote = "") -> "NewDecision":
+        """Activate a policy from the next close on; the gate's verdict is only recorded.
+
+        A policy that is already active is checked again, and nothing is recorded.
+
+        Raises:
+            NotFoundError: if there is no such policy.
+            StorageError: if it cannot trade.
+        """
+        from nvtrader_pipelines.promotion.promote import activate_manually
+        from nvtrader_pipelines.runs.lifecycle import now
+
+        return self._record(activate_manually(self.store, policy, self.home.by, reason, now))
+
+    @operation("nvtrader policies promote ppo-residual", route="POST /api/policies/promote", writes=True)
+    def promote(self, policy: PolicyName) -> "NewDecision":
+        """Submit a policy to the promotion gate; if it passes, it is active from the next close on.
+
+        If the gate rejects it, the command exits with 1.
+
+        Raises:
+            NotFoundError: if there is no such policy.
+        """
+        from nvtrader_pipelines.promotion.promote import evaluate_candidate
+        from nvtrader_pipelines.runs.lifecycle import now
+
+        return self._record(evaluate_candidate(self.store, policy, self.home.by, now))
+
+    def open(self, policy: PolicyName) -> "Deployment":
+        """Open a trained policy on the current market; its `decide` returns target weights.
+
+        Raises:
+            NotFoundError: if there is no such policy.
+            StorageError: if its files changed.
+            ValueError: if it cannot decide on this market.
+        """
+        from nvtrader_pipelines.desk.account_backtests import open_deployment
+        from nvtrader_pipelines.promotion.policy_cards import find_policy
+
+        return open_deployment(self.store, *find_policy(self.store, policy))
+
+    def _record(self, row: "PromotionRow") -> "NewDecision":
+        """Write a decision to the tables, and describe it."""
+        from nvtrader_pipelines.desk.mirror import mirror_home_events
+        from nvtrader_pipelines.service.documents.policy_facts import NewDecision
+
+        mirror_home_events(self.store)
+        return NewDecision.model_validate({**row.row(), "warning": row.warning})

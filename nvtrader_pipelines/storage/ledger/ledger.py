@@ -18,7 +18,7 @@ from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
-from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
+from nvtrader_pipelines.storage.errors import CodeMismatchError, NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.look_rows import (
@@ -278,14 +278,14 @@ class Ledger:
         """Find the run whose id begins with a prefix.
 
         Raises:
-            StorageError: if no run or several runs match.
+            NotFoundError: if no run or several runs match.
         """
         found = self._read_runs(RUNS.c.run_id.startswith(prefix, autoescape=True)) if prefix else []
         if not found:
-            raise StorageError(f"no run's id begins with {prefix!r}; `nvtrader runs` lists them")
+            raise NotFoundError(f"no run's id begins with {prefix!r}; `nvtrader runs` lists them")
         if len(found) > 1:
             ids = ", ".join(run.run_id for run in found)
-            raise StorageError(f"{len(found)} runs begin with {prefix!r} ({ids}); give more of the id")
+            raise NotFoundError(f"{len(found)} runs begin with {prefix!r} ({ids}); give more of the id")
         return found[0]
 
     def runs(self, *, with_deleted: bool = False) -> pl.DataFrame:

@@ -36,12 +36,12 @@ def test_plan_of_two_writers_is_decided_once_and_the_other_gets_409(waiting, tmp
     assert plan["status"] == "waiting"
 
     def approve(client):
-        return client.post(f"/api/plans/{plan['plan_id']}/approve", headers=AUTHORIZED).status_code
+        return client.post(f"/api/plans/{plan['plan']}/approve", headers=AUTHORIZED).status_code
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(approve, clients)) == [200, 409]
     assert clients[1].get("/api/plans").json()[0]["status"] == "approved"
-    reject = {"url": f"/api/plans/{plan['plan_id']}/reject", "headers": AUTHORIZED}
+    reject = {"url": f"/api/plans/{plan['plan']}/reject", "headers": AUTHORIZED}
     assert clients[0].post(**reject, json={"reason": "late"}).status_code == 409
     assert clients[0].post(**reject, json={}).status_code == 422
 
@@ -54,7 +54,7 @@ def test_plan_of_changed_holdings_is_409_naming_them_and_can_be_rejected(waiting
     book.settle(state.model_copy(update={"weights": (0.25, *state.weights[1:-1], 0.75)}))
 
     def decide(decision):
-        url = f"/api/plans/{plan['plan_id']}/{decision}"
+        url = f"/api/plans/{plan['plan']}/{decision}"
         return client.post(url, json={"reason": "because"}, headers=AUTHORIZED)
 
     for answer in (decide("approve"), decide("override")):
@@ -66,8 +66,10 @@ def test_plan_of_changed_holdings_is_409_naming_them_and_can_be_rejected(waiting
 def test_plan_has_its_orders_and_the_record_of_the_page(waiting):
     client = client_of(waiting)
     (listed,) = client.get("/api/plans").json()
-    plan = client.get(f"/api/plans/{listed['plan_id']}").json()
-    assert listed.items() <= plan.items()
+    plan = client.get(f"/api/plans/{listed['plan']}").json()
+    assert [plan[name] for name in ("plan_id", "session", "status")] == [
+        listed[name] for name in ("plan", "session", "status")
+    ]
     assert sum(order["amount"] for order in plan["orders"]) == pytest.approx(0.0, abs=1e-6)
     record = plan["record"]
     assert [len(record["months"]), record["months"][-1]["month"]] == [6, record["last_session"][:7]]
@@ -121,8 +123,8 @@ def test_kill_switch_stops_and_resumes(waiting, tmp_path):
 def test_override_with_weights_makes_a_plan_of_them(waiting, tmp_path):
     client = client_of(copy_home(waiting, tmp_path / "home"))
     (plan,) = client.get("/api/plans").json()
-    url = f"/api/plans/{plan['plan_id']}"
-    name = plan["symbols"][0]
+    url = f"/api/plans/{plan['plan']}"
+    name = client.get(url).json()["symbols"][0]
 
     def override(weights):
         body = {"reason": "too much", "weights": weights}
@@ -135,6 +137,7 @@ def test_override_with_weights_makes_a_plan_of_them(waiting, tmp_path):
     assert client.post(f"{url}/skip", headers=AUTHORIZED).json()["kind"] == "skipped"
     edited = override({name: 0.01}).json()["detail"]["edited"]
     newest, parent = client.get("/api/plans").json()
-    assert (newest["plan_id"], newest["parent_id"], newest["status"]) == (edited, plan["plan_id"], "waiting")
-    assert (newest["stages"][-1]["weights"][0], parent["status"]) == (0.01, "overridden")
+    child = client.get(f"/api/plans/{edited}").json()
+    assert (newest["plan"], child["parent_id"], newest["status"]) == (edited, plan["plan"], "waiting")
+    assert (child["stages"][-1]["weights"][0], parent["status"]) == (0.01, "overridden")
     assert client.post(f"/api/plans/{edited}/approve", headers=AUTHORIZED).status_code == 200

@@ -23,7 +23,7 @@ def home(built_home, tmp_path_factory):
     """Home whose account has a plan that waits, of a policy that Python activated."""
     home = copy_home(built_home, tmp_path_factory.mktemp("doors") / "home")
     policies = Pipeline(home.root).policies
-    decision = policies.activate(policies.list().policies[0].policy, "a test")
+    decision = policies.activate(policies.list().policies[0].policy, reason="a test")
     assert (decision.activated, decision.by, decision.reason) == (True, getpass.getuser(), "a test")
     drain(Desk(Store(home), by="ann").trade(until_waiting=True))
     return home
@@ -35,13 +35,13 @@ def test_documents_are_equal_at_every_door(home, command):
     policy = pipeline.policies.list().policies[0].policy
     asked = {
         ("policies", "list"): (pipeline.policies.list(), "/api/nemorl/policies"),
-        ("policies", "show", policy): (pipeline.policies.show(policy), None),
-        ("plans", "show", plan[:8]): (pipeline.plans.show(plan[:8]), f"/api/plans/{plan}"),
+        ("policies", "show", policy): (pipeline.policies.show(policy), f"/api/policies/{policy}"),
+        ("plans", "show", plan[:8]): (pipeline.plans.show(plan[:8]), f"/api/plans/{plan[:8]}"),
         ("portfolio",): (pipeline.accounts.show(), "/api/portfolio"),
     }
     for words, (document, route) in asked.items():
         printed = json.loads(invoke(*words, "--json").stdout)
-        assert printed == document.model_dump(mode="json", exclude_unset=True), words
+        assert printed == document.model_dump(mode="json"), words
         assert route is None or client.get(route).json() == printed, words
     assert json.loads(invoke("plans", "--json").stdout)[0]["plan"] == pipeline.plans.list()["plan"][0]
 
@@ -56,7 +56,7 @@ def test_decisions_from_python_are_recorded_and_published(home, tmp_path):
         pipeline.plans.decide(plan, Reject(reason="no"))
     pipeline.plans.decide(edited, Approve())
     assert (skipped.kind, skipped.by, skipped.reason) == ("skipped", getpass.getuser(), "later")
-    emptied = pipeline.accounts.reset("another capital")
+    emptied = pipeline.accounts.reset(reason="another capital")
     assert (emptied.kind, pipeline.accounts.show().session) == ("reset", None)
     rows = pipeline.sql(
         "SELECT kind FROM portfolio.audit WHERE kind IN ('skipped', 'overridden', 'approved', 'reset') ORDER BY line"

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, WeightCut
+from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
 from nvtrader_pipelines.service.documents.plan_facts import LEVELS
 
 if TYPE_CHECKING:  # imports Iceberg, which the list does not need
     from nvtrader_pipelines.service.documents.plan_review import MonthlyRecord, PlannedOrder, PlanReview
+    from nvtrader_pipelines.service.operations.plans import Plans
 
 
 def print_plans(rows: pl.DataFrame) -> None:
@@ -141,3 +145,23 @@ def weight_rows(plan: RebalancePlan) -> pl.DataFrame:
     numbers = [pl.col(name) for name in columns]
     shown = table.filter(pl.any_horizontal(number != 0.0 for number in numbers))
     return shown.with_columns(number.round(2) for number in numbers)
+
+
+def print_list(answer: Answer) -> None:
+    """Print plans, or that there are none."""
+    if answer.document.is_empty():
+        print_line("no plan waits for you" if answer.arguments["waiting"] else "no plan yet: nvtrader trade", "dim")
+    else:
+        print_plans(answer.document)
+
+
+def print_event(event: AuditEvent, plans: "Plans") -> None:
+    """Print a decision, and the plan of edited weights."""
+    message = f"plan {event.plan_id} of {event.session} is {event.kind} by {event.by}"
+    print_line(f"{message}: {event.reason}" if event.reason else message)
+    if EDITED in event.detail:
+        print_line("the plan of the edited weights:")
+        print_plan(plans.show(event.detail[EDITED]))
+
+
+PAGES = {"list": print_list, "show": lambda answer: print_plan(answer.document)}

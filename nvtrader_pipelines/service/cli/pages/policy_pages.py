@@ -1,22 +1,19 @@
 """Pages of policies: the list, a card, and a promotion decision."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.desk.rebalancing import server_message
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import LibraryCard, Row
 from nvtrader_pipelines.promotion.promote import activation_command, label
 from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
-from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyDocument, PolicyList
+from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyDocument, PolicyList, TearSheetDocument
 from nvtrader_pipelines.service.documents.short_samples import short_note
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 
 LEGEND = (
     "net Sharpe and difference: in the reported period of the run's tests; deflated: probability that the information "
@@ -96,16 +93,26 @@ def print_card(card: PolicyDocument) -> None:
         print_line(f"note: {warning}", "yellow")
 
 
-def print_tear_sheet(sheet: "TearSheet", picture: Path) -> None:
+def print_tear_sheet(sheet: TearSheetDocument) -> None:
     """Print yearly returns, the worst drawdowns and the path of the picture."""
-    yearly = sheet.yearly.select("year", pl.col("return").map_elements("{:+.1%}".format, pl.String))
+    yearly = frame_of(sheet.yearly).select("year", pl.col("return").map_elements("{:+.1%}".format, pl.String))
     print_part("returns by year, net of costs", yearly, "")
-    drawdowns = sheet.drawdowns.with_columns(
-        pl.col("depth").map_elements("{:.1%}".format, pl.String),
-        pl.col("recovery").cast(pl.String).fill_null("not yet"),
-    ).rename({"n_sessions": "sessions"})
+    drawdowns = frame_of(sheet.drawdowns)
+    if len(drawdowns):
+        drawdowns = drawdowns.with_columns(
+            pl.col("depth").map_elements("{:.1%}".format, pl.String),
+            pl.col("recovery").cast(pl.String).fill_null("not yet"),
+        ).rename({"n_sessions": "sessions"})
     print_part("worst drawdowns", drawdowns, "none")
-    print_line(f"picture  {picture}")
+    print_line(f"picture  {sheet.picture}")
+
+
+def print_new_decision(answer: Answer) -> None:
+    """Print a decision and, if the policy trades from then on, whether the schedules can trade it."""
+    decision = answer.document
+    print_decision(decision)
+    if decision.activated or decision.decision != "gate":
+        print_line(server_message(answer.home.store), "dim")
 
 
 def print_decision(row: NewDecision) -> None:
@@ -194,3 +201,12 @@ def _sharpe_columns(row: Row | None) -> dict[str, str]:
     names = ("net Sharpe", "Sharpe 95 %", "less best baseline", "difference 95 %")
     cells = dict(zip(names, (*sharpe_cells(own), *difference_cells(difference)), strict=True))
     return {**cells, "best baseline": difference["best_baseline"]}
+
+
+PAGES = {
+    "list": lambda answer: print_library(answer.document, everything=answer.arguments["seeds"]),
+    "show": lambda answer: print_card(answer.document),
+    "tear_sheet": lambda answer: print_tear_sheet(answer.document),
+    "activate": print_new_decision,
+    "promote": print_new_decision,
+}

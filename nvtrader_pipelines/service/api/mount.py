@@ -1,0 +1,105 @@
+"""Routes of operations: queries and bodies from parameters, answers from documents."""
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from fastapi import APIRouter
+from fastapi import Path as InPath
+from pydantic import BaseModel, create_model
+
+from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.service.api.context import Context, Shared, router
+from nvtrader_pipelines.service.api.launches import LAUNCHES, Launched
+from nvtrader_pipelines.service.documents.document import rows_of
+from nvtrader_pipelines.service.operations.operation import Family, Operation, Parameter, operations_of
+
+Endpoint = Callable[..., Any]
+ALIASES = {  # routes of NVTrader's Continuous RL and of AlphaSwarm's RL framework, and of earlier versions
+    "GET /api/nemorl/policies": "GET /api/policies",
+    "POST /api/nemorl/policies/activate": "POST /api/policies/activate",
+}
+
+
+def operation_routes(family: type[Family]) -> APIRouter:
+    """Make the routes of a family, and those by which the sources call them."""
+    routes = router(family.command or "home")
+    for name, one in operations_of(family).items():
+        for route in (one.route, *(alias for alias, own in ALIASES.items() if own == one.route)):
+            if route:
+                _mount(routes, family, name, one, route)
+    return routes
+
+
+def _mount(routes: APIRouter, family: type[Family], name: str, one: Operation, route: str) -> None:
+    method, path = route.split(" ")
+    routes.add_api_route(
+        path,
+        _endpoint(family, name, one, route),
+        name=f"{family.__name__} {name}",
+        methods=[method],
+        response_model=Launched if one.is_long else one.returns,
+        status_code=202 if one.is_long else 200,
+    )
+
+
+def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> Endpoint:
+    """Make the function that answers a route of an operation."""
+    method, path = route.split(" ")
+    public = [each for each in one.parameters if each.kind is not Path]  # a path is of this machine
+    in_path = [each for each in public if each.name in re.findall(r"{(\w+)", path)]
+    others = [each for each in public if each not in in_path]
+    whole = others[0] if len(others) == 1 and _is_content(others[0]) else None  # the body itself
+    own: dict[str, tuple[Any, Any]] = {
+        each.name: (Annotated[each.kind, InPath(), *each.marks], ...) for each in in_path
+    }
+    if method == "GET":
+        own |= {each.name: _field(each) for each in others}
+    elif whole:
+        own["body"] = Annotated[whole.kind, *whole.marks], ...
+    elif others:
+        fields: Any = {each.name: _field(each) for each in others}
+        model: Any = create_model(f"{family.__name__}{name.title()}", __base__=Body, **fields)
+        is_optional = not any(each.is_required for each in others)
+        own["body"] = (model | None, None) if is_optional else (model, ...)
+
+    def endpoint(shared: Context, body: BaseModel | None = None, **values: Any) -> Any:
+        fields = {each.name: getattr(body, each.name) for each in others} if body and not whole else {}
+        arguments = {**values, **fields, **({whole.name: body} if whole else {})}
+        if one.is_long:
+            return LAUNCHES[one.route](shared, **arguments)
+
+        def read() -> object:
+            document = getattr(family(shared.opened), name)(**arguments)
+            return rows_of(get_args(one.returns)[0], document) if one.is_frame else document
+
+        sources = [getattr(shared, group) for group in one.reads]
+        return shared.answer(one.route, read, *sources, of=tuple(values.values()))
+
+    parameters = [inspect.Parameter("shared", inspect.Parameter.KEYWORD_ONLY, annotation=Shared)]
+    parameters += [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=annotation,
+            default=inspect.Parameter.empty if default is ... else default,
+        )
+        for name, (annotation, default) in own.items()
+    ]
+    endpoint.__signature__, endpoint.__doc__ = inspect.Signature(parameters), one.text  # pyright: ignore[reportFunctionMemberAccess]
+    return endpoint
+
+
+def _is_content(parameter: Parameter) -> bool:
+    """Whether a parameter is a model or a union of models."""
+    kinds = get_args(parameter.kind) or (parameter.kind,)
+    return all(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
+
+
+def _field(parameter: Parameter) -> tuple[Any, Any]:
+    """Annotation and default of a field of a body, or of a query."""
+    kind = parameter.kind if parameter.default is not None else parameter.kind | None
+    annotation = Annotated[kind, *parameter.marks] if parameter.marks else kind
+    return annotation, ... if parameter.is_required else parameter.default

@@ -1,0 +1,33 @@
+"""Paths of files that a person asks to be written."""
+
+from pathlib import Path
+
+
+def require_file_path(path: Path) -> Path:
+    """Return the path of a file to write.
+
+    Raises:
+        ValueError: if it is a folder or a device, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise ValueError(f"the output must be a file, but {path} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"the output must be a regular file, but {path} is a device; name another path")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "missing"
+        raise ValueError(
+            f"the output must lie in an existing folder, but {folder} is {found}; create it, or name another path"
+        )
+    return path
+
+
+def picture_path(output: Path | None, default: Path) -> Path:
+    """Return the path of a picture to write.
+
+    Raises:
+        ValueError: if it does not end in .png or .svg, is a folder or a device, or its folder does not exist.
+    """
+    from nvtrader_pipelines.storage.picture_files import require_picture_path
+
+    return require_picture_path(require_file_path(output.expanduser())) if output else default
