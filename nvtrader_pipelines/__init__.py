@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+    from nvtrader_pipelines.service.documents.document import frame_of
     from nvtrader_pipelines.service.python_api import Pipeline
     from nvtrader_pipelines.storage.errors import StorageError
 
@@ -20,6 +21,7 @@ __all__ = [
     "Reject",
     "Skip",
     "StorageError",
+    "frame_of",
 ]
 _MODULES = {  # imported on first use: importing the package costs nothing
     **dict.fromkeys(("Approve", "Equal", "Override", "Reject", "Skip"), "execution.plan_decision"),
@@ -27,6 +29,7 @@ _MODULES = {  # imported on first use: importing the package costs nothing
     "Pipeline": "service.python_api",
     "PipelineError": "orchestration.pipeline_error",
     "StorageError": "storage.errors",
+    "frame_of": "service.documents.document",
 }
 
 

@@ -29,7 +29,7 @@ KINDS = ("approved", "edited", "rejected", "overridden", "skipped")
 def main() -> None:
     """Write the decisions to the audit of a home with the sample market, then refresh both tables in every round."""
     with scratch_store() as (_, store):
-        Pipeline.create(store.home.root).ingest(quiet=True)
+        Pipeline.create(store.home.root, quiet=True).ingest()
         spec = ExperimentSpec(name="feedback")
         store.ledger.register(spec)
         store.audit.append(list(_events(store.panels.read(spec.market), spec)))

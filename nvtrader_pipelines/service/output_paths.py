@@ -3,12 +3,13 @@
 from pathlib import Path
 
 
-def require_file_path(path: Path) -> Path:
+def require_file_path(path: str | Path) -> Path:
     """Return the path of a file to write.
 
     Raises:
         ValueError: if it is a folder or a device, or its folder does not exist.
     """
+    path = Path(path).expanduser()
     if path.is_dir():
         raise ValueError(f"the output must be a file, but {path} is a folder; name a file in it")
     if path.exists() and not path.is_file():
@@ -22,7 +23,7 @@ def require_file_path(path: Path) -> Path:
     return path
 
 
-def picture_path(output: Path | None, default: Path) -> Path:
+def picture_path(output: str | Path | None, default: Path) -> Path:
     """Return the path of a picture to write.
 
     Raises:
@@ -30,4 +31,4 @@ def picture_path(output: Path | None, default: Path) -> Path:
     """
     from nvtrader_pipelines.storage.picture_files import require_picture_path
 
-    return require_picture_path(require_file_path(output.expanduser())) if output else default
+    return require_picture_path(require_file_path(output)) if output else default

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from nvtrader_pipelines.experiments.progress import Progress as Step
+from nvtrader_pipelines.service.consoles import plain_console
 
 N_LINES = 10  # lines per run without a terminal, at equal shares
 OnProgress = Callable[[Step], None]
@@ -22,6 +23,21 @@ def show_progress(console: Console, *, quiet: bool = False) -> Iterator[OnProgre
             yield _Bar(bar)
     else:
         yield _Lines(console)
+
+
+@contextmanager
+def show_files(action: str, *, quiet: bool) -> Iterator[Callable[[str, int], None]]:
+    """Yield a function that shows the name and the bytes of each file on the terminal; nothing if `quiet`."""
+    console = plain_console(stderr=True, quiet=quiet)
+    n_files, n_bytes = 0, 0
+    with console.status(action) as status:
+
+        def on_file(name: str, size: int) -> None:
+            nonlocal n_files, n_bytes
+            n_files, n_bytes = n_files + 1, n_bytes + size
+            status.update(f"{action}: {n_files:,} files, {n_bytes / 2**20:,.0f} MiB, {name}")
+
+        yield on_file
 
 
 def follow_run(steps: Iterable[Step], on_progress: OnProgress) -> str:

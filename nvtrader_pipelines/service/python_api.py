@@ -9,6 +9,7 @@ from uuid import uuid4
 from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.home import WholeHome, restore_home
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.storage.home import Home
@@ -18,12 +19,11 @@ if TYPE_CHECKING:  # slow to import
 
     from nvtrader_pipelines.experiments.progress import Progress
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
-    from nvtrader_pipelines.runs.market_summary import MarketSummary
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 
-class Pipeline:
+class Pipeline(WholeHome):
     """Pipeline of one home: ingests prices, runs experiments, and reads what they wrote.
 
     Returns, weights, costs and drawdowns are fractions; losses, costs and drawdowns are positive; Sharpe ratios are
@@ -32,24 +32,29 @@ class Pipeline:
     `nvtrader` prints. To resume an interrupted call, repeat it.
     """
 
-    def __init__(self, home: str | Path | None = None) -> None:
+    def __init__(self, home: str | Path | None = None, *, quiet: bool = False) -> None:
         """Open a home; without a folder, the one that `nvtrader` works on in the current folder.
+
+        Args:
+            home: folder of the home.
+            quiet: show no progress of long work.
 
         Raises:
             ValueError: if there is no home.
             DamagedFileError: if a file that every command depends on is damaged.
         """
-        opened = OpenHome.find(None if home is None else Path(home))
-        self.store = opened.store
+        opened = OpenHome.find(None if home is None else Path(home), is_quiet=quiet)
+        super().__init__(opened)
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
 
     @classmethod
-    def create(cls, home: str | Path, *, exist_ok: bool = False) -> Self:
+    def create(cls, home: str | Path, *, exist_ok: bool = False, quiet: bool = False) -> Self:
         """Create a home with the shipped market and experiments, as `nvtrader init` does.
 
         Args:
             home: new or empty folder.
             exist_ok: open the folder if it is a home already.
+            quiet: show no progress of long work.
 
         Raises:
             StorageError: if the folder holds anything else.
@@ -58,6 +63,16 @@ class Pipeline:
 
         if not (exist_ok and Home.at(Path(home)).experiments.is_dir()):
             create_home(Path(home))
+        return cls(home, quiet=quiet)
+
+    @classmethod
+    def restore(cls, file: str | Path, home: str | Path) -> Self:
+        """Restore a backup as a home in a new or empty folder, after every file was verified by its digest.
+
+        Raises:
+            StorageError: if the folder is not empty, or the backup is damaged.
+        """
+        restore_home(Path(file), Path(home))
         return cls(home)
 
     def __repr__(self) -> str:
@@ -67,36 +82,6 @@ class Pipeline:
     def home(self) -> Home:
         """Paths of the home, such as `home.landing` and `home.experiments`."""
         return self.store.home
-
-    def ingest(self, *files: str | Path, source: str = "landing", quiet: bool = False) -> "MarketSummary":
-        """Deliver files of prices, and bring the market up to date if anything changed.
-
-        Without files, ingest those in `data/landing` and the other sources of `data/market.yaml`. Refused
-        rows are in `silver.quarantine`, each with its reason.
-
-        Args:
-            files: CSV or Parquet files to copy into the folder of the source, all or none; one of the same name there
-                is replaced.
-            source: landing source of the files; `landing` is the folder `data/landing` itself.
-            quiet: print no progress.
-
-        Returns:
-            Frames of files, symbols (rows that were used, refused or missing, and coverage by year) and reasons of
-            refusals, and warnings as sentences.
-
-        Raises:
-            StorageError: if a file cannot be read, has a format or size that is refused, or is hidden.
-            OSError: if a file cannot be copied.
-            PipelineError: if a step fails, such as on a file that holds no prices.
-        """
-        from nvtrader_pipelines.orchestration.materialize import update_market
-        from nvtrader_pipelines.runs.market_state import deliver_prices
-        from nvtrader_pipelines.runs.market_summary import summarize_market
-
-        deliver_prices(self.home, [Path(file) for file in files], source)
-        with silence_libraries():
-            update_market(self.store, quiet=quiet)
-        return summarize_market(self.store)
 
     def run(
         self,
@@ -247,20 +232,6 @@ class Pipeline:
 
         return read_ranking(self.store)
 
-    def sql(self, query: str) -> "pl.DataFrame":
-        """Run a query of DuckDB's SQL over all tables; COPY writes as in `nvtrader sql`.
-
-        Raises:
-            StorageError: if there are no tables yet, or the query is invalid or refused.
-        """
-        from nvtrader_pipelines.storage.views.queries import query_views
-
-        return query_views(self.store, query)
-
-    def tables(self) -> "pl.DataFrame":
-        """List all tables, with their rows, bytes and snapshots."""
-        return self.store.tables.describe_all()
-
     def table(self, name: str) -> "pl.DataFrame":
         """Read a whole table, such as `gold.returns`; `sql` reads parts.
 
@@ -270,19 +241,6 @@ class Pipeline:
         from nvtrader_pipelines.storage.views.view_definitions import quote_identifier
 
         return self.sql(f"FROM {'.'.join(map(quote_identifier, name.split('.')))}")
-
-    def report(self, path: str | Path | None = None) -> Path:
-        """Write all results into one HTML file, and return its path.
-
-        Args:
-            path: file to write; None for `warehouse/report.html`.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
-        from nvtrader_pipelines.service.report.report import write_report
-
-        return write_report(self.store, self.home.report if path is None else Path(path)).path
 
     def _update(self, names: list[str], *, judge: bool, yes: bool, quiet: bool) -> list[str]:
         """Bring experiments up to date, and return their names."""

@@ -7,7 +7,7 @@ from nvtrader_pipelines.desk.decision_rows import audited_decisions, decision_ro
 from nvtrader_pipelines.desk.desk import act_on_account
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject, Skip
-from nvtrader_pipelines.service.cli.doctor import check_decisions
+from nvtrader_pipelines.service.doctor import check_decisions
 from nvtrader_pipelines.storage.tables import DECISIONS, REFUSED_DECISIONS
 from tests.desk.desks import DESKS, desk, trade
 from tests.execution.plans import HELD, a_plan, decided

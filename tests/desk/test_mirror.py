@@ -345,5 +345,6 @@ def test_activation_halt_and_resume_are_in_the_audit_view_at_once(trading_home):
     for n, act in ((2, lambda: stop_trading(store, "ann", "wait", lambda: AT)),
                    (3, lambda: resume(store, "ann", "ready", lambda: AT))):  # fmt: skip
         act()
+        publish(store)
         with open_published(store.home) as views:
             assert read_query(views, "SELECT kind FROM portfolio.audit ORDER BY line")["kind"].to_list() == kinds[:n]

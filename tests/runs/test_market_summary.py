@@ -74,7 +74,7 @@ def test_guessed_symbols_and_unused_columns_are_notes(home, store):
     unused = ["Dividends", ""]
     expected = [("KO.csv", "KO", unused), ("PEP.csv", "PEP", unused), ("all.csv", None, [])]
     assert summary.files.select("file", "guessed_symbol", "unused_columns").rows() == expected
-    guessed, columns = market_document(summary, ()).notes
+    guessed, columns = market_document(summary, (), has_new_bars=True).notes
     assert guessed.startswith("2 symbols (KO, PEP): guessed from the name of the file, such as KO.csv")
     assert columns == "columns that are not read: Dividends, (unnamed) (in KO.csv and 1 more)"
     console = Console(record=True, width=200, file=io.StringIO())

@@ -21,7 +21,7 @@ from tests.homes import KEY, SWEPT, small_home
 SCRIPT = (
     "import sys, nvtrader_pipelines; nvtrader_pipelines.{}; print(*{{name.partition('.')[0] for name in sys.modules}})"
 )
-SLOW = {"polars", "numpy", "pydantic", "typer", "rich", "yaml", "dagster", "torch", "duckdb", "sqlalchemy", "pyiceberg"}
+SLOW = {"polars", "numpy", "typer", "rich", "yaml", "dagster", "torch", "duckdb", "sqlalchemy", "pyiceberg"}
 
 
 @pytest.fixture
@@ -95,13 +95,13 @@ def test_warning_of_dagster_in_a_running_event_loop_is_ignored():
 def test_delivered_file_is_landed_and_ingested_once(tmp_path, capsys):
     home = small_home(tmp_path / "home")
     delivered = (home.landing / "prices.csv").rename(tmp_path / "prices.csv")
-    pipeline = Pipeline(home.root)
-    summary = pipeline.ingest(delivered, quiet=True)
-    assert summary.symbols.select("source", "n_kept", "n_refused").rows() == [("landing", 756, 0)] * 3
+    pipeline = Pipeline(home.root, quiet=True)
+    summary = pipeline.ingest(delivered)
+    assert [(row.source, row.n_kept, row.n_refused) for row in summary.symbols] == [("landing", 756, 0)] * 3
     assert (home.landing / "prices.csv").read_bytes() == delivered.read_bytes()
     assert capsys.readouterr().out == ""
     landed = (home.landing / "prices.csv").stat().st_mtime_ns
-    assert pipeline.ingest(delivered, quiet=True).symbols.equals(summary.symbols)
+    assert pipeline.ingest(delivered).symbols == summary.symbols
     assert (home.landing / "prices.csv").stat().st_mtime_ns == landed
 
 
@@ -157,7 +157,7 @@ def test_replay_returns_verdict_of_a_new_run(swept, capsys):
 
 
 def test_policy_decides_weights_on_the_simplex(built):
-    policy = built.open_policy("tiny")
+    policy = built.policies.open("tiny")
     decision = policy.decide(len(policy.panel.sessions) - 1, opening_account(3))
     assert decision.target.shape == (4,)
     assert decision.target.min() >= 0.0
@@ -177,7 +177,7 @@ def test_unknown_table_is_refused(name, built):
 
 
 def test_report_is_written_to_the_named_file(built, tmp_path):
-    assert built.report(tmp_path / "report.html") == tmp_path / "report.html"
+    assert built.report(output=tmp_path / "report.html").path == tmp_path / "report.html"
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 

@@ -3,21 +3,20 @@
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import Field
 
 from nvtrader_pipelines.components.text import Reason
-from nvtrader_pipelines.desk.halt import resume, stop_trading
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
 from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled_jobs
 from nvtrader_pipelines.orchestration.launching import run_now
-from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body
-from nvtrader_pipelines.service.api.context import Context, Shared, router
+from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
 from nvtrader_pipelines.service.documents.document import Document, rows_of
+from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
 from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
+from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.plans import PlanId, Plans
 
 routes = router("desk", "/api")
@@ -34,15 +33,6 @@ class LaunchedRuns(Document):
     """Runs that a schedule launched."""
 
     task_ids: tuple[str, ...]  # without a Dagster UI they run in turn, and each is known once it begins
-
-
-class KillSwitchState(Document):
-    """State of the kill switch."""
-
-    halted: str | None  # why trading is stopped; null if it is not
-    message: str = ""  # what the request did
-    cancelled: tuple[str, ...] = ()  # orders at brokers
-    still_open: dict[str, str] = Field(default_factory=dict)  # accounts where orders may be open, with the reason
 
 
 @routes.get("/env")
@@ -95,31 +85,13 @@ def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> L
 
 
 @routes.get("/kill-switch")
-def kill_switch(shared: Shared) -> KillSwitchState:
+def kill_switch(shared: Shared) -> HaltDocument:
     """Whether trading is stopped, and why."""
-    return KillSwitchState(halted=shared.store.switch.halt_reason())
+    return HaltDocument(kill_switch=shared.store.switch.halt_reason())
 
 
 @routes.post("/kill-switch")
-def set_kill_switch(shared: Shared, body: KillSwitchRequest) -> KillSwitchState:
+def set_kill_switch(shared: Shared, body: KillSwitchRequest) -> HaltDocument:
     """Stop trading and runs on every account, or let them resume."""
-    return engage(shared, body.reason) if body.engaged else release(shared, body.reason)
-
-
-def engage(shared: Context, reason: str) -> KillSwitchState:
-    """Stop trading and cancel open orders at brokers."""
-    outcome = stop_trading(shared.store, shared.by, reason, now)
-    if outcome.failure is not None:
-        raise outcome.failure
-    return KillSwitchState(
-        halted=shared.store.switch.halt_reason(),
-        message=outcome.message,
-        cancelled=tuple(outcome.cancelled),
-        still_open=outcome.still_open,
-    )
-
-
-def release(shared: Context, reason: str) -> KillSwitchState:
-    """Release the kill switch."""
-    message = resume(shared.store, shared.by, reason, now)
-    return KillSwitchState(halted=shared.store.switch.halt_reason(), message=message)
+    home = WholeHome(shared.opened)
+    return home.halt(reason=body.reason) if body.engaged else home.resume(reason=body.reason)

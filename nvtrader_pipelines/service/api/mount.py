@@ -20,6 +20,9 @@ Endpoint = Callable[..., Any]
 ALIASES = {  # routes of NVTrader's Continuous RL and of AlphaSwarm's RL framework, and of earlier versions
     "GET /api/nemorl/policies": "GET /api/policies",
     "POST /api/nemorl/policies/activate": "POST /api/policies/activate",
+    "GET /rl/components": "GET /api/components",
+    "GET /rl/components/{family}": "GET /api/components",
+    "POST /rl/halt-all": "POST /api/halt",
 }
 
 
@@ -40,7 +43,7 @@ def _mount(routes: APIRouter, family: type[Family], name: str, one: Operation, r
         _endpoint(family, name, one, route),
         name=f"{family.__name__} {name}",
         methods=[method],
-        response_model=Launched if one.is_long else one.returns,
+        response_model=Launched if one.is_long else tuple[one.row, ...] if one.is_frame else one.returns,
         status_code=202 if one.is_long else 200,
     )
 
@@ -72,8 +75,8 @@ def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> En
             return LAUNCHES[one.route](shared, **arguments)
 
         def read() -> object:
-            document = getattr(family(shared.opened), name)(**arguments)
-            return rows_of(get_args(one.returns)[0], document) if one.is_frame else document
+            document = one.call(family(shared.opened), arguments)
+            return rows_of(one.row, document) if one.is_frame else document
 
         sources = [getattr(shared, group) for group in one.reads]
         return shared.answer(one.route, read, *sources, of=tuple(values.values()))

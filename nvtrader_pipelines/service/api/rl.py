@@ -8,14 +8,11 @@ from fastapi import Depends, HTTPException, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, model_validator
 
-from nvtrader_pipelines.components.text import Reason
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.desk import KillSwitchState, engage
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register, require_plan
-from nvtrader_pipelines.service.api.problems import UNPARSED, NotFound, not_found
-from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
+from nvtrader_pipelines.service.api.problems import UNPARSED, not_found
 from nvtrader_pipelines.service.documents.document import Document, rows_of
 from nvtrader_pipelines.service.documents.run_facts import (
     ListedRun,
@@ -61,12 +58,6 @@ class ReplayRun(Body):
         if self.first and self.last and self.first > self.last:
             raise ValueError(f"first must not be after last, but {self.first} is after {self.last}")
         return self
-
-
-class HaltRequest(Body):
-    """Why everything is stopped."""
-
-    reason: Reason
 
 
 async def _posted_content(request: Request) -> dict[str, Any]:
@@ -143,23 +134,3 @@ def run(shared: Shared, run: RunName) -> Any:
         return run_document(shared.store, find_run_by_name(shared.store.ledger, row.run_id))
 
     return shared.answer("run", read, shared.runs, of=(row.run_id,))
-
-
-@routes.get("/components")
-def components() -> dict[str, list[str]]:
-    """Kinds of every family of components."""
-    return {family: [member.kind for member in family_members(family)] for family in FAMILIES}
-
-
-@routes.get("/components/{kind}")
-def family(kind: Annotated[str, Path(max_length=64)]) -> list[ComponentFacts]:
-    """Members of a family, with their fields, defaults and bounds."""
-    if kind not in FAMILIES:
-        raise NotFound(f"there is no family {kind!r}; there are {', '.join(FAMILIES)}")
-    return family_members(kind)
-
-
-@routes.post("/halt-all")
-def halt_all(shared: Shared, body: HaltRequest) -> KillSwitchState:
-    """Stop trading and runs on every account, and cancel open orders at brokers."""
-    return engage(shared, body.reason)

@@ -1,4 +1,4 @@
-"""`nvtrader components` and `nvtrader schema`: components and their JSON Schemas."""
+"""`nvtrader components` and `nvtrader schema`, which need no home."""
 
 import json
 from pathlib import Path
@@ -7,17 +7,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.output import Format, write_json, write_rows
 from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.output_paths import require_file_path
 
-app = typer.Typer()
 Family = Annotated[str | None, typer.Argument(help="Family to show; default: list all families.")]
 Kind = Annotated[str | None, typer.Argument(help="Kind, or an alias of it, to show alone.")]
 
 
-@command(app.command, "nvtrader components", "nvtrader components rewards", "nvtrader components agents ppo")
 def components(family: Family = None, kind: Kind = None, *, as_json: bool) -> None:
     """List the families of components, or the members of one with fields, defaults and bounds."""
     import polars as pl
@@ -47,7 +44,6 @@ def components(family: Family = None, kind: Kind = None, *, as_json: bool) -> No
             console.print(f"  {field.line}", soft_wrap=True)
 
 
-@command(app.command, "nvtrader schema", "nvtrader schema experiment --output experiment.schema.json")
 def schema(
     name: Annotated[str, typer.Argument(metavar="NAME", help="`experiment` or a family of components.")] = "experiment",
     *,

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from pydantic import TypeAdapter
 
 from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
@@ -49,37 +49,47 @@ def family_app(
         pages: module of `pages` whose `PAGES` print documents by operation; others are printed as facts and tables.
         own: functions of commands by operation whose words are not its parameters.
         exit_codes: exit codes by operation, where a document tells of a failure.
+
+    Returns:
+        The group of the family; beside its commands of the root if it has any.
     """
-    title, operations = (family.__doc__ or "").partition("\n")[0], operations_of(family)
-    app = typer.Typer(name=family.command or None)
-    for name, one in operations.items():
-        if function := own.get(name):
-            function.__doc__ = one.text
-        else:
-            function = command_of(family, name, one, pages, exit_codes.get(name))
+    root, app = typer.Typer(), typer.Typer(name=family.command or None)
+    for name, one in operations_of(family).items():
+        function = own.get(name) or command_of(family, name, one, pages, exit_codes.get(name))
+        function.__doc__ = one.text
         if name == family.alone:
             command(app.callback, *family.examples, invoke_without_command=True)(function)
-        command(app.command, *one.examples, name=name.strip("_").replace("_", "-"))(function)
+        place = root if one.command else app
+        command(place.command, *one.examples, name=words_of(family, name, one)[-1])(function)
     if family.command:
-        app.info.help = title
+        app.info.help = (family.__doc__ or "").partition("\n")[0]
     if family.command and not family.alone:
         app.info.epilog, app.info.no_args_is_help = with_examples(*family.examples), True
-    return app
+    if not root.registered_commands:
+        return app
+    root.add_typer(app)
+    return root
+
+
+def words_of(family: type[Family], name: str, one: Operation) -> list[str]:
+    """Words of the command of an operation."""
+    return one.command.split() or [*filter(None, [family.command]), name.replace("_", "-")]
 
 
 def command_of(
     family: type[Family], name: str, one: Operation, pages: str, exit_code: ExitCode | None
 ) -> Callable[..., None]:
     """Make the function of a command of an operation."""
-    words = ["nvtrader", *filter(None, [family.command]), name.strip("_").replace("_", "-")]
 
     def run(*, form: Format = Format.TABLE, as_json: bool = False, **values: Any) -> None:
         form = Format.JSON if as_json else form
         home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
-        line = [*words, *(str(arguments[each.name]) for each in one.parameters if not each.is_option)]
+        given = [str(arguments[parameter.name]) for parameter in one.parameters if not parameter.is_option]
+        account = ["--account", arguments["account"]] if "account" in arguments else []
+        line = ["nvtrader", *words_of(family, name, one), *given, *account]  # names a failure until it succeeds
         with notify_at_end(home.store, shlex.join(line), with_runs=True) if one.is_long else nullcontext():
-            document = getattr(family(home), name)(**arguments)
+            document = one.call(family(home), arguments)
             _write(one, Answer(document, home, arguments), form, pages, name)
             if exit_code and (code := exit_code(document)):
                 raise typer.Exit(code)
@@ -95,9 +105,9 @@ def _write(one: Operation, answer: Answer, form: Format, pages: str, name: str) 
     """Write an answer in the chosen format."""
     document = answer.document
     if one.is_frame and form is not Format.TABLE:
-        write_rows(document, form, model=one.returns.__args__[0] if form is Format.JSON else None)
+        write_rows(document, form, model=one.row if form is Format.JSON else None)
     elif form is Format.JSON:
-        write_json(document.model_dump(mode="json"))
+        write_json(TypeAdapter(Any).dump_python(document, mode="json"))
     elif page := import_module(f"{__package__}.pages.{pages}").PAGES.get(name) if pages else None:
         page(answer)
     elif one.is_frame:
@@ -118,7 +128,7 @@ def _options(parameter: Parameter) -> list[inspect.Parameter]:
     elif kind is date:
         settings["parser"] = parse_day
     elif get_origin(kind) is tuple:
-        kind = str if parameter.is_option else list[str]
+        kind = str if parameter.is_option else list[get_args(kind)[0]]
     default = None if parameter.default == () else parameter.default
     is_shown = parameter.is_required or default is not None
     flags = [f"{flag}/--no-{flag[2:]}" if default is True else flag for flag in parameter.flags]
@@ -141,10 +151,12 @@ def _fields(parameter: Parameter) -> list[Parameter]:
     fields = getattr(parameter.kind, "model_fields", {})
     return [
         Parameter.of(
-            name,
-            Annotated[field.annotation, field, *field.metadata],
-            field.default if isinstance(field.default, bool) else None,
-            is_option=True,
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=Annotated[field.annotation, field, *field.metadata],
+                default=field.default if isinstance(field.default, bool) else None,
+            )
         )
         for name, field in fields.items()
     ]
@@ -158,4 +170,4 @@ def _argument(parameter: Parameter, values: Mapping[str, Any]) -> Any:
     value = values[parameter.name]
     if get_origin(parameter.kind) is tuple:
         return tuple((parse_symbols(value) if parameter.is_option else value) or ())
-    return value.expanduser() if isinstance(value, Path) else value
+    return value

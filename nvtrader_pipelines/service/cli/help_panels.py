@@ -5,8 +5,8 @@ from collections.abc import Mapping
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Research": {
         "ingest": "home_commands",
-        "components": "component_commands",
-        "schema": "component_commands",
+        "components": "home_commands",
+        "schema": "home_commands",
         "experiments": "experiment_commands",
         "train": "train_command",
         "materialize": "train_command",
@@ -23,12 +23,12 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     },
     "Trading": {
         "policies": "policy_commands",
-        "trade": "trade_command",
+        "trade": "portfolio_commands",
         "portfolio": "portfolio_commands",
         "plans": "plan_commands",
         "preferences": "preference_commands",
-        "halt": "halt_commands",
-        "resume": "halt_commands",
+        "halt": "home_commands",
+        "resume": "home_commands",
     },
     "Home": {
         "init": "home_commands",
@@ -37,7 +37,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "serve": "serve_command",
         "doctor": "home_commands",
         "notify": "home_commands",
-        "backup": "backup_commands",
-        "restore": "backup_commands",
+        "backup": "home_commands",
+        "restore": "home_commands",
     },
 }

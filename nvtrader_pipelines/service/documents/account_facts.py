@@ -155,6 +155,7 @@ class AccountActivity(PartialDocument):
     kill_switch: str | None  # why it is engaged
     backtest: BacktestComparison | NoBacktest | None = None  # set after trading
     picture: str | None = None  # path; set after trading
+    stopped: str | None = None  # why trading ended early; set if it did
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from nvtrader_pipelines.portfolio.pipeline.selectors import Selector
 from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.research.proposers import Proposer
+from nvtrader_pipelines.storage.errors import NotFoundError
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,
@@ -105,7 +106,7 @@ def family_members(family: str, kind: str | None = None) -> list[ComponentFacts]
         kind: kind, or alias of a kind, of the only member to list.
 
     Raises:
-        ValueError: if the family or the member does not exist.
+        NotFoundError: if the family or the member does not exist.
     """
     facts = [_component_facts(member) for member in every_member(_family(family))]
     if kind is None:
@@ -113,7 +114,7 @@ def family_members(family: str, kind: str | None = None) -> list[ComponentFacts]
     named = [member for member in facts if kind in {member.kind, *member.aliases}]
     if not named:
         near = suggest(kind, [name for member in facts for name in (member.kind, *member.aliases)])
-        raise ValueError(f"{family} have no {kind!r}; there are {', '.join(member.kind for member in facts)}{near}")
+        raise NotFoundError(f"{family} have no {kind!r}; there are {', '.join(member.kind for member in facts)}{near}")
     return named
 
 
@@ -133,7 +134,7 @@ def json_schema_of(name: str) -> dict[str, Any]:
     """Build the JSON Schema of `experiment` or of a family, for editors.
 
     Raises:
-        ValueError: if the family does not exist.
+        NotFoundError: if the family does not exist.
     """
     if name == "experiment":
         schema = ExperimentSpec.model_json_schema()
@@ -146,7 +147,7 @@ def json_schema_of(name: str) -> dict[str, Any]:
 def _family(name: str) -> Any:
     if name not in FAMILIES:
         near = suggest(name, list(FAMILIES))
-        raise ValueError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}{near}")
+        raise NotFoundError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}{near}")
     return FAMILIES[name]
 
 

@@ -1,13 +1,15 @@
 """Frozen documents, and rows of documents derived from the columns of tables."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import polars as pl
-from polars.datatypes import DataTypeClass
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
-from nvtrader_pipelines.components.columns import TableSchema
+if TYPE_CHECKING:  # the documents of the kill switch have no rows
+    import polars as pl
+    from polars.datatypes import DataTypeClass
+
+    from nvtrader_pipelines.components.columns import TableSchema
 
 
 class Document(BaseModel):
@@ -27,7 +29,7 @@ class PartialDocument(Document):
 Row = TypeVar("Row", bound=Document)
 
 
-def row_model(schema: TableSchema) -> Any:
+def row_model(schema: "TableSchema") -> Any:
     """Derive the base class of a row, a document, from the columns of a table; any value may be null."""
     fields: dict[str, Any] = {
         column.name: (_python_type(column.dtype) | None, Field(description=column.doc)) for column in schema.columns
@@ -35,17 +37,21 @@ def row_model(schema: TableSchema) -> Any:
     return create_model("Row", __base__=Document, **fields)
 
 
-def rows_of(model: type[Row], frame: pl.DataFrame) -> tuple[Row, ...]:
+def rows_of(model: type[Row], frame: "pl.DataFrame") -> tuple[Row, ...]:
     """Rows of a frame that has the columns of a model."""
     return tuple(map(model.model_validate, frame.select(*model.model_fields).iter_rows(named=True)))
 
 
-def frame_of(rows: Sequence[Document]) -> pl.DataFrame:
+def frame_of(rows: Sequence[Document]) -> "pl.DataFrame":
     """Frame of rows."""
+    import polars as pl
+
     return pl.DataFrame([row.model_dump() for row in rows], infer_schema_length=None)
 
 
-def _python_type(dtype: pl.DataType | DataTypeClass) -> Any:
+def _python_type(dtype: "pl.DataType | DataTypeClass") -> Any:
+    import polars as pl
+
     if isinstance(dtype, pl.List):
         return tuple[_python_type(dtype.inner), ...]
     return dtype.to_python()

@@ -1,4 +1,4 @@
-"""Documents of commands on a whole home: creation, tables, checks, messages, backups, kill switch and report."""
+"""Documents of commands on a whole home: creation, tables, checks, messages, backups and report."""
 
 from datetime import datetime
 from pathlib import Path
@@ -53,23 +53,11 @@ class RestoredHome(Document):
     """Home restored from a backup."""
 
     home: Path
+    backup_of: str  # folder of the home that was backed up
+    created_at: datetime  # of the backup
     n_files: int
     interrupted_runs: tuple[str, ...]  # ids of runs that were under way
     outside: tuple[str, ...]  # parts of the home that the backup lacks
-
-
-class KillSwitchDocument(Document):
-    """Outcome of a release of the kill switch."""
-
-    message: str
-    kill_switch: str | None  # why it is engaged
-
-
-class HaltDocument(KillSwitchDocument):
-    """Outcome of a halt of trading."""
-
-    cancelled: tuple[str, ...]  # orders at brokers
-    still_open: dict[str, str]  # accounts where orders may be open, with the reason
 
 
 class HomeReport(Document):

@@ -60,11 +60,12 @@ class MarketDocument(Document):
     warnings: tuple[str, ...]
     notes: tuple[str, ...]  # on guessed symbols and columns that are not read
     experiments: tuple[str, ...]  # warnings on experiments
+    has_new_bars: bool  # whether anything was ingested just now
 
 
-def market_document(summary: MarketSummary, experiments: Sequence[str]) -> MarketDocument:
+def market_document(summary: MarketSummary, experiments: Sequence[str], *, has_new_bars: bool) -> MarketDocument:
     """Describe a market and the warnings on its experiments."""
     facts: dict[str, Any] = {
         name: value.to_dicts() if isinstance(value, pl.DataFrame) else value for name, value in vars(summary).items()
     }
-    return MarketDocument.model_validate({**facts, "experiments": experiments})
+    return MarketDocument.model_validate({**facts, "experiments": experiments, "has_new_bars": has_new_bars})

@@ -31,6 +31,23 @@ def trade_document(store: Store, account: str, days: tuple[date | None, date | N
     return document.model_copy(update={"backtest": comparison, "picture": picture})
 
 
+def require_history(store: Store, account: str, days: tuple[date | None, date | None]) -> None:
+    """Raise if an account cannot replay these days.
+
+    Raises:
+        ValueError: if the account is at a broker, or not open and without a first day.
+        ExecutionError: if its book is missing, although the audit has events.
+    """
+    first, last = days
+    if days != (None, None) and (kind := read_account(store.home, account).kind) != "simulated":
+        raise ValueError(
+            f"a history can only be replayed on a simulated account, but {account} is at a broker (kind: {kind}); "
+            "leave out --from and --to"
+        )
+    if last and not first and not AccountFacts.of(store, account).states:
+        raise ValueError(f"a history needs a first day, since the account {account} is not open yet; give --from, too")
+
+
 def _backtest(store: Store, facts: AccountFacts) -> tuple[pl.DataFrame | None, str]:
     """Back-test of an account since its opening, or the reason why there is none."""
     from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment

@@ -1,13 +1,16 @@
 """Accounts: their state, differences from their expected holdings, and their reset."""
 
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from nvtrader_pipelines.service.operations.arguments import Account, AuditReason
-from nvtrader_pipelines.service.operations.operation import Family, operation
+from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.execution.audit import AuditEvent
-    from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot
+    from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
 
 
 class Accounts(Family):
@@ -45,7 +48,7 @@ class Accounts(Family):
         """
         from nvtrader_pipelines.desk.desk import act_on_account
 
-        return act_on_account(self.store, account, self.home.by, lambda desk: desk.accept(self.home.by, reason))
+        return act_on_account(self.store, account, self.opened.by, lambda desk: desk.accept(self.opened.by, reason))
 
     @operation(
         'nvtrader portfolio reset --reason "begin with another capital"',
@@ -65,4 +68,57 @@ class Accounts(Family):
         """
         from nvtrader_pipelines.desk.desk import act_on_account
 
-        return act_on_account(self.store, account, self.home.by, lambda desk: desk.reset(self.home.by, reason))
+        return act_on_account(self.store, account, self.opened.by, lambda desk: desk.reset(self.opened.by, reason))
+
+    @operation(
+        "nvtrader trade",
+        "nvtrader trade --from 2017-03-01 --to 2017-06-30",
+        "nvtrader trade --account paper --json",
+        command="trade",
+        is_long=True,
+    )
+    def trade(
+        self,
+        *,
+        first: Annotated[date | None, Field(description="First session to trade."), Flags(("--from",))] = None,
+        last: Annotated[date | None, Field(description="Last session to trade."), Flags(("--to",))] = None,
+        account: Account = "paper",
+        wait: Annotated[
+            bool,
+            Field(description="With --from or --to: wait for a person at soft findings, as without these options."),
+        ] = False,
+    ) -> "AccountActivity":
+        """Trade the active policy over all due sessions; --from and --to replay a history.
+
+        A replay approves soft findings itself, unless --wait is given. Otherwise trading stops at a plan that waits for
+        you; the next call resumes, and a plan that is not approved by then has expired. If the account's holdings
+        differ from what was expected, the command exits with 1, and nothing trades until you correct the holdings or
+        run `nvtrader portfolio accept-differences`. While trading is halted, only the market's last session is
+        recorded; with earlier sessions to trade, the command stops at once and exits with 1.
+
+        Orders pass compliance and are placed on the account. `nvtrader runs forward` places none: it walks any run's
+        policies over the sessions since their tests, as a new run to compare.
+
+        Returns:
+            The activity of the account; `stopped` says why it ended early.
+
+        Raises:
+            NotFoundError: if there is no such account.
+            ValueError: if it is at a broker, or not open and without a first day.
+            StorageError: if no policy is active.
+        """
+        from nvtrader_pipelines.desk.desk import Desk
+        from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
+        from nvtrader_pipelines.service.documents.trade_facts import require_history, trade_document
+
+        days, stopped = (first, last), {}
+        require_history(self.store, account, days)
+        desk, acknowledge = Desk(self.store, account, by=self.opened.by), days != (None, None) and not wait
+        with self._progress() as on_progress:
+            try:
+                for step in desk.trade(*days, acknowledge=acknowledge, until_waiting=not acknowledge):
+                    on_progress(step)
+            except (NotReconciled, TradingHalted) as error:
+                stopped = {"stopped": str(error)}
+        desk.mirror()
+        return trade_document(self.store, account, days).model_copy(update=stopped)

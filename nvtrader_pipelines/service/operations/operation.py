@@ -39,14 +39,18 @@ class Parameter:
     marks: tuple[Any, ...]  # of Pydantic, and `Flags`
     default: Any  # `inspect.Parameter.empty` if it is required
     is_option: bool
+    is_several: bool = False  # any number of arguments
 
     @classmethod
-    def of(cls, name: str, annotation: Any, default: Any, *, is_option: bool) -> "Parameter":
-        """Parameter of an annotation."""
-        marks = getattr(annotation, "__metadata__", ())
-        kind = annotation.__origin__ if marks else annotation
+    def of(cls, own: inspect.Parameter) -> "Parameter":
+        """Parameter of a signature."""
+        marks = getattr(own.annotation, "__metadata__", ())
+        kind = own.annotation.__origin__ if marks else own.annotation
         alternatives = [one for one in get_args(kind) if one is not type(None)]
-        return cls(name, alternatives[0] if type(None) in get_args(kind) else kind, marks, default, is_option)
+        kind = alternatives[0] if type(None) in get_args(kind) else kind
+        if own.kind is own.VAR_POSITIONAL:
+            return cls(own.name, tuple[kind, ...], marks, (), is_option=False, is_several=True)
+        return cls(own.name, kind, marks, own.default, own.kind is own.KEYWORD_ONLY)
 
     @property
     def is_required(self) -> bool:
@@ -80,6 +84,7 @@ class Operation:
 
     function: Callable[..., Any]
     examples: tuple[str, ...]  # command lines
+    command: str = ""  # words of the command where they are not those of the family and the method
     route: str = ""  # method and path with the parameters that it names; empty: none
     reads: tuple[str, ...] = ()  # groups of files whose change makes a kept answer stale
     writes: bool = False  # a route needs the token; then views are published, and due notifications sent
@@ -95,26 +100,39 @@ class Operation:
     @property
     def is_frame(self) -> bool:
         """Whether it returns rows."""
-        return "DataFrame" in self.function.__annotations__["return"]
+        return "DataFrame" in str(self.function.__annotations__["return"])
 
     @cached_property
     def returns(self) -> Any:
-        """Type of the document, imported where only type checkers import it; a frame is a tuple of its rows."""
+        """Type of the document, imported where only type checkers import it."""
         module, text = inspect.getmodule(self.function), self.function.__annotations__["return"]
+        if not isinstance(text, str):
+            return text
         checked = _checked_imports(inspect.getsource(module)) if module else {}
         names = {name: import_module(checked[name]) for name in re.findall(r"\w+", text) if name in checked}
         names = {name: getattr(source, name, source) for name, source in names.items()}
         carrier = type("_", (), {"__annotations__": {"return": text}})
-        kind = get_type_hints(carrier, {**vars(module), **names}, include_extras=True)["return"]
-        return tuple[kind.__metadata__[0], ...] if self.is_frame else kind
+        return get_type_hints(carrier, {**vars(module), **names}, include_extras=True)["return"]
+
+    @property
+    def row(self) -> Any:
+        """Type of a row where it returns a frame; None if it is not known."""
+        return getattr(self.returns, "__metadata__", (None,))[0]
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Parameters, without the family."""
         _, *own = inspect.signature(self.function).parameters.values()
-        return tuple(
-            Parameter.of(one.name, one.annotation, one.default, is_option=one.kind is one.KEYWORD_ONLY) for one in own
-        )
+        return tuple(map(Parameter.of, own))
+
+    def call(self, family: "Family", arguments: Mapping[str, Any]) -> Any:
+        """Call it with arguments by name."""
+        method, options, words = getattr(family, self.function.__name__), dict(arguments), []
+        for parameter in self.parameters:
+            if not parameter.is_option and parameter.name in options:
+                value = options.pop(parameter.name)
+                words += value if parameter.is_several else [value]
+        return method(*words, **options)
 
 
 def _checked_imports(source: str) -> Mapping[str, str]:
@@ -135,7 +153,15 @@ class Family:
 
     def __init__(self, home: OpenHome) -> None:
         """Bind the operations to a home."""
-        self.home, self.store = home, home.store
+        self.opened, self.store = home, home.store
+
+    def publish(self) -> None:
+        """Publish the views if there are any, and send due notifications."""
+        if self.store.home.duckdb_file.exists():
+            from nvtrader_pipelines.storage.views.publishing import publish
+
+            publish(self.store)
+        notify(self.store)
 
     @contextmanager
     def _progress(self) -> "Iterator[OnProgress]":
@@ -144,7 +170,7 @@ class Family:
         from nvtrader_pipelines.service.library_noise import silence_libraries
         from nvtrader_pipelines.service.progress_display import show_progress
 
-        with silence_libraries(), show_progress(wide_console(), quiet=self.home.is_quiet) as on_progress:
+        with silence_libraries(), show_progress(wide_console(), quiet=self.opened.is_quiet) as on_progress:
             yield on_progress
 
 
@@ -157,12 +183,8 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
         @wraps(function)
         def run(family: Family, *args: Any, **options: Any) -> Any:
             result = function(family, *args, **options)
-            if own.writes and family.store.home.duckdb_file.exists():
-                from nvtrader_pipelines.storage.views.publishing import publish
-
-                publish(family.store)
             if own.writes:
-                notify(family.store)
+                family.publish()
             return result
 
         run.operation = own  # pyright: ignore[reportAttributeAccessIssue] - read by `operations_of`

@@ -81,5 +81,5 @@ class Plans(Family):
         from nvtrader_pipelines.desk.desk import act_on_account
         from nvtrader_pipelines.service.documents.plan_facts import find_plan
 
-        chosen, by = find_plan(self.store, plan).plan, self.home.by
+        chosen, by = find_plan(self.store, plan).plan, self.opened.by
         return act_on_account(self.store, chosen.account, by, lambda desk: desk.decide(chosen.plan_id, decision, by))

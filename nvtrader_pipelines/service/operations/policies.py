@@ -100,7 +100,7 @@ class Policies(Family):
         from nvtrader_pipelines.promotion.promote import activate_manually
         from nvtrader_pipelines.runs.lifecycle import now
 
-        return self._record(activate_manually(self.store, policy, self.home.by, reason, now))
+        return self._record(activate_manually(self.store, policy, self.opened.by, reason, now))
 
     @operation("nvtrader policies promote ppo-residual", route="POST /api/policies/promote", writes=True)
     def promote(self, policy: PolicyName) -> "NewDecision":
@@ -114,7 +114,7 @@ class Policies(Family):
         from nvtrader_pipelines.promotion.promote import evaluate_candidate
         from nvtrader_pipelines.runs.lifecycle import now
 
-        return self._record(evaluate_candidate(self.store, policy, self.home.by, now))
+        return self._record(evaluate_candidate(self.store, policy, self.opened.by, now))
 
     def open(self, policy: PolicyName) -> "Deployment":
         """Open a trained policy on the current market; its `decide` returns target weights.

@@ -256,7 +256,7 @@ def test_write_with_the_cookie_from_another_page_is_refused(client, origin):
 
 def test_body_of_a_read_is_ignored(client):
     body = {"engaged": True, "reason": "x"}
-    assert client.request("GET", "/api/kill-switch", json=body, headers=AUTHORIZED).json()["halted"] is None
+    assert client.request("GET", "/api/kill-switch", json=body, headers=AUTHORIZED).json()["kill_switch"] is None
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*;q=0"])

@@ -112,12 +112,12 @@ def test_kill_switch_stops_and_resumes(waiting, tmp_path):
     client = client_of(copy_home(waiting, tmp_path / "home"))
     body = {"engaged": True, "reason": "a drill"}
     stopped = client.post("/api/kill-switch", json=body, headers=AUTHORIZED).json()
-    assert "a drill" in stopped["halted"]
-    assert client.get("/api/kill-switch").json()["halted"] == stopped["halted"]
+    assert "a drill" in stopped["kill_switch"]
+    assert client.get("/api/kill-switch").json()["kill_switch"] == stopped["kill_switch"]
     again = client.post("/rl/halt-all", json={"reason": "once more"}, headers=AUTHORIZED).json()
     assert "already" in again["message"]
     resumed = client.post("/api/kill-switch", json={**body, "engaged": False}, headers=AUTHORIZED).json()
-    assert resumed["halted"] is None
+    assert resumed["kill_switch"] is None
 
 
 def test_override_with_weights_makes_a_plan_of_them(waiting, tmp_path):

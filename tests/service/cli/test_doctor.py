@@ -1,7 +1,7 @@
 import pytest
 
-from nvtrader_pipelines.service.cli import doctor
-from nvtrader_pipelines.service.cli.doctor import check_language_model
+from nvtrader_pipelines.service import doctor
+from nvtrader_pipelines.service.doctor import check_language_model
 from nvtrader_pipelines.storage.llm_files import KEY_VARIABLE
 
 SECRET = "nvapi-swordfish"

@@ -15,7 +15,7 @@ from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
-from nvtrader_pipelines.service.cli.trade_command import print_account
+from nvtrader_pipelines.service.cli.pages.account_pages import print_account
 from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
 from nvtrader_pipelines.service.documents.trade_facts import trade_document
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path

@@ -1,12 +1,22 @@
 """Pages of accounts: the state of one, and what a person did to it."""
 
+from collections.abc import Mapping, Sequence
+from datetime import date
+
 import polars as pl
 
+from nvtrader_pipelines.service.account_cells import annual_cell, format_interval
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
-from nvtrader_pipelines.service.cli.trade_command import format_halted
-from nvtrader_pipelines.service.documents.account_facts import AccountSnapshot, LastPlan
+from nvtrader_pipelines.service.documents.account_facts import (
+    AccountActivity,
+    AccountSnapshot,
+    BacktestComparison,
+    LastPlan,
+    NoBacktest,
+)
 from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.short_samples import short_note
 
 
 def print_snapshot(snapshot: AccountSnapshot) -> None:
@@ -90,8 +100,82 @@ def print_reset(answer: Answer) -> None:
     print_line(f"{account} is emptied by {event.by} at {close}; `nvtrader trade` opens it anew")
 
 
+def print_account(document: AccountActivity) -> None:
+    """Print the activity of an account."""
+    lines = {
+        "account": f"{document.account}, traded by {', '.join(document.policies)}",
+        "sessions": _session_line(document),
+        "equity": f"{document.value:,.2f}, {document.equity:.6g} of the opening",
+        **_figure_lines(document),
+        "plans": _format_counts(document.n_plans, document.plans),
+        "findings": ", ".join(f"{n} {name}" for name, n in document.findings.items()) or "none",
+        "halted": format_halted(document.halted),
+        "orders": f"{document.n_orders} placed, {document.n_fills} filled, {document.n_cancelled} cancelled",
+        "back-test": _backtest_line(document.backtest),
+        "picture": document.picture or "",
+    }
+    print_lines(lines)
+    for blocked in document.blocked:
+        print_line(f"{'blocked':<16} {blocked.plan_id} of {blocked.session}: {'; '.join(blocked.findings)}", "red")
+    for session, differences in document.differences.items():
+        print_line(f"{'DIFFERS':<16} at the close of {session}: {'; '.join(differences)}", "red")
+    if document.ruin:
+        print_line(f"{'RUINED':<16} {document.ruin}", "red")
+    for plan in document.waiting:
+        print_line(f"{'waits for you':<16} nvtrader plans show {plan}, then approve, override or reject", "yellow")
+    if document.kill_switch:
+        print_line(f"{'kill switch':<16} engaged: {document.kill_switch}", "bold red")
+
+
+def format_halted(sessions: Sequence[date]) -> str:
+    """Format the sessions that the kill switch left without a decision; empty if none."""
+    count = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
+    return f"{count}, {sessions[0]} to {sessions[-1]}" if sessions else ""
+
+
+def _session_line(document: AccountActivity) -> str:
+    if not document.n_sessions:
+        return f"none yet; as of the close of {document.last_session}"
+    return f"{document.n_sessions}, {document.first_session} to {document.last_session}"
+
+
+def _figure_lines(document: AccountActivity) -> dict[str, str]:
+    if not document.n_sessions:
+        return {}
+    figures = document.model_dump()
+    sharpe = annual_cell(figures, "sharpe", ".2f")
+    if document.sharpe_low is not None:
+        sharpe = f"{sharpe} {format_interval(figures, 'sharpe', '.2f')}"
+    return {
+        "return": f"{document.total_return:+.2%}",
+        "net Sharpe": sharpe
+        if document.sharpe is None
+        else f"{sharpe}, annualized from {document.n_sessions} sessions",
+        "max drawdown": f"{document.max_drawdown:.1%}",
+        "turnover/y": annual_cell(figures, "turnover_per_year", ".2f"),
+        "cost/y": annual_cell(figures, "cost_per_year", ".2%"),
+        "note": short_note([document.n_sessions]),
+    }
+
+
+def _format_counts(n: int, parts: Mapping[str, int]) -> str:
+    return f"{n}: {', '.join(f'{count} {name}' for name, count in parts.items())}" if n else "0"
+
+
+def _backtest_line(backtest: BacktestComparison | NoBacktest | None) -> str:
+    if backtest is None:
+        return ""
+    if isinstance(backtest, NoBacktest):
+        return f"none: {backtest.missing}"
+    return (
+        f"{backtest.equity:.6g} on {backtest.last_session}; largest difference to the account "
+        f"{backtest.largest_difference:.1g} over {backtest.n_sessions} sessions from {backtest.first_session}"
+    )
+
+
 PAGES = {
     "show": lambda answer: print_snapshot(answer.document),
     "accept_differences": print_acceptance,
     "reset": print_reset,
+    "trade": lambda answer: print_account(answer.document),
 }

@@ -3,7 +3,6 @@
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.desk.rebalancing import server_message
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import LibraryCard, Row
@@ -109,6 +108,8 @@ def print_tear_sheet(sheet: TearSheetDocument) -> None:
 
 def print_new_decision(answer: Answer) -> None:
     """Print a decision and, if the policy trades from then on, whether the schedules can trade it."""
+    from nvtrader_pipelines.desk.rebalancing import server_message  # imports plans of experiments
+
     decision = answer.document
     print_decision(decision)
     if decision.activated or decision.decision != "gate":

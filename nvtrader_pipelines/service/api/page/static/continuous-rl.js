@@ -156,7 +156,7 @@ document.addEventListener("submit", async (event) => {
   if (done) { done.textContent = "Launching …"; done.hidden = false; }
   try {
     const answer = await post(form.dataset.post, bodyOf(form)), open = Object.entries(answer.still_open ?? {});
-    if (open.length || ($("[name=engaged][value=false]", form) && answer.halted)) notify([answer.message, ...open.map(([account, reason]) => `Orders of ${account} may be open: ${reason}`)].join(" "));
+    if (open.length || ($("[name=engaged][value=false]", form) && answer.kill_switch)) notify([answer.message, ...open.map(([account, reason]) => `Orders of ${account} may be open: ${reason}`)].join(" "));
     fail(form, "");
     form.closest("dialog")?.close();
     if (done) done.textContent = form.dataset.started;
