@@ -1,7 +1,10 @@
 """All families of operations, in the order in which people meet them."""
 
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.guards import Guards
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
+from nvtrader_pipelines.service.operations.runs import Runs
+from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 
-FAMILIES = (Policies, Plans, Accounts)
+FAMILIES = (Runs, Guards, Scoreboard, Policies, Plans, Accounts)

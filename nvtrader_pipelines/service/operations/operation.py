@@ -161,7 +161,7 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
                 from nvtrader_pipelines.storage.views.publishing import publish
 
                 publish(family.store)
-            if own.writes:
+            if own.writes and not own.is_long:  # its command notifies at its end
                 notify(family.store)
             return result
 
