@@ -16,7 +16,6 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import BY_RUN
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, RUNS, TABLES, Table
 from nvtrader_pipelines.storage.training_curve_file import curve_path
-from nvtrader_pipelines.storage.views.publishing import publish
 
 TRIAL_TABLES = (RUNS, EVALUATIONS)  # deflation reads them, besides the returns of the ensemble and the baselines
 
@@ -87,7 +86,6 @@ def delete_run(store: Store, deletion: Deletion, delete_tracked: Callable[[str],
     for folder in deletion.pictures:
         shutil.rmtree(folder, ignore_errors=True)
     delete_tracked(run.run_id)
-    publish(store)
 
 
 def _is_trial(run: LedgerRun) -> bool:

@@ -5,7 +5,7 @@ import json
 import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
@@ -22,11 +22,11 @@ def read_scoreboard(store: Store) -> pl.DataFrame:
     """Read the scoreboard as last written.
 
     Raises:
-        StorageError: if there is no scoreboard.
+        NotFoundError: if there is no scoreboard.
     """
     board = store.tables.read(SCOREBOARD)
     if board.is_empty():
-        raise StorageError(NOT_SCORED)
+        raise NotFoundError(NOT_SCORED)
     return board.sort("source", "rank", "entrant", nulls_last=True)
 
 
@@ -56,14 +56,14 @@ def read_history(store: Store, entrant: str) -> pl.DataFrame:
     """Read every distinct scorecard row of one entrant, newest first.
 
     Raises:
-        StorageError: if there is no entrant of that name.
+        NotFoundError: if there is no entrant of that name.
     """
     rows = store.tables.read(SCORECARDS)
     names = rows["entrant"].unique().sort().to_list()
     if not names:
-        raise StorageError(NOT_SCORED)
+        raise NotFoundError(NOT_SCORED)
     if entrant not in names:
-        raise StorageError(f"there is no entrant {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
+        raise NotFoundError(f"there is no entrant {entrant!r}; there are {', '.join(names)}{suggest(entrant, names)}")
     return rows.filter(pl.col("entrant") == entrant).drop("document").sort("judged_at", descending=True)
 
 
@@ -71,9 +71,9 @@ def read_latest(home: Home) -> dict[str, str]:
     """Read the scorecard digest of every entrant as of the last scoreboard update.
 
     Raises:
-        StorageError: if nothing was scored yet.
+        NotFoundError: if nothing was scored yet.
     """
     path = home.scorecards / LATEST
     if not path.exists():
-        raise StorageError(NOT_SCORED)
+        raise NotFoundError(NOT_SCORED)
     return json.loads(path.read_bytes())

@@ -18,6 +18,7 @@ class OpenHome:
     store: Store
     by: str
     is_quiet: bool = False
+    is_served: bool = False  # by the service, which closes killed runs by itself
 
     @classmethod
     def find(cls, folder: Path | None = None, *, is_quiet: bool = False, is_intact: bool = True) -> Self:

@@ -1,26 +1,25 @@
 """Python interface: the commands of `nvtrader` as methods that return polars frames."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
 from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.guards import Guards
 from nvtrader_pipelines.service.operations.home import WholeHome, restore_home
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
+from nvtrader_pipelines.service.operations.runs import Runs
+from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
     import polars as pl
 
-    from nvtrader_pipelines.experiments.progress import Progress
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
-    from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 
 class Pipeline(WholeHome):
@@ -46,6 +45,7 @@ class Pipeline(WholeHome):
         opened = OpenHome.find(None if home is None else Path(home), is_quiet=quiet)
         super().__init__(opened)
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
+        self.runs, self.scoreboard, self.guards = Runs(opened), Scoreboard(opened), Guards(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False, quiet: bool = False) -> Self:
@@ -123,115 +123,6 @@ class Pipeline(WholeHome):
             done = [key.partition("@")[0] for key in keys]
         return summary_rows(self.store, done if names else ())
 
-    def runs(self, *, everything: bool = False) -> "pl.DataFrame":
-        """List runs, newest first, with the Sharpe ratio and maximum drawdown of all test sessions.
-
-        Deleted runs and those of archived experiments are listed only with `everything`.
-        """
-        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, list_runs
-
-        close_dead_runs(self.store)
-        return list_runs(self.store, everything=everything)
-
-    def describe_run(self, run: str) -> dict[str, Any]:
-        """Describe a run as `nvtrader runs show --json`: verdict in words, spec, policies by digest, figures, events.
-
-        Args:
-            run: its id, the first characters of its id, or the name of an experiment for its newest run.
-
-        Raises:
-            StorageError: if no run or several runs match.
-        """
-        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs, find_run_by_name, run_document
-
-        close_dead_runs(self.store)
-        return run_document(self.store, find_run_by_name(self.store.ledger, run)).model_dump(mode="json")
-
-    def compare(self, *runs: str, picture: str | Path | None = None) -> "RunComparison":
-        """Compare runs: figures over all and over shared test sessions, and differences of specs.
-
-        Args:
-            runs: two or more runs, named as for `describe_run`.
-            picture: PNG or SVG file for equity, drawdown and rolling Sharpe ratio over the shared sessions; default:
-                `warehouse/pictures/runs.png` in the home.
-
-        Raises:
-            StorageError: if a name matches no run or several.
-            ValueError: if there are fewer than two runs, one is named twice, or the picture cannot be written.
-        """
-        from nvtrader_pipelines.service.documents.run_comparison import compare_named_runs
-        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs
-        from nvtrader_pipelines.storage.picture_files import require_picture_path
-
-        close_dead_runs(self.store)
-        path = require_picture_path(Path(picture)) if picture else self.home.comparison_picture
-        return compare_named_runs(self.store, runs, path)
-
-    def replay(
-        self,
-        run: str,
-        first: date | None = None,
-        last: date | None = None,
-        *,
-        pinned: bool = False,
-        quiet: bool = False,
-    ) -> "pl.DataFrame":
-        """Walk the stored policies of a run through another window, or through its own tests again.
-
-        Args:
-            run: run, named as for `describe_run`.
-            first: first session; None for the first of its tests.
-            last: last session; None for the last of its tests, or of the market if `first` is later.
-            pinned: use the market data that the run recorded instead of the current ones.
-            quiet: print no progress.
-
-        Returns:
-            The verdict of the new run, a row per account and period.
-
-        Raises:
-            StorageError: if no run matches, its policies are not all there, or its recorded data are not.
-            ValueError: if the window holds sessions that its policies were trained on, or none.
-        """
-        from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-        from nvtrader_pipelines.runs.lifecycle import Launch
-        from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
-        from nvtrader_pipelines.service.documents.run_facts import require_trained_run
-
-        run_id = require_trained_run(self.store, run).run_id
-        window = replay_window(self.store, run_id, (first, last))
-        track = MlflowTracking.at(self.home).track
-        steps = replay_run(self.store, run_id, Launch(uuid4().hex), window, pinned=pinned, track=track)
-        return self._walk(steps, quiet=quiet)
-
-    def forward(self, run: str, *, quiet: bool = False) -> "pl.DataFrame":
-        """Walk the last policies of a run over all sessions since its tests; no order is placed.
-
-        Returns:
-            The verdict of the new run, a row per account and period.
-
-        Raises:
-            StorageError: if no run matches, or its policies are not all there.
-            ValueError: if the market has no session since its tests.
-        """
-        from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-        from nvtrader_pipelines.runs.lifecycle import Launch
-        from nvtrader_pipelines.runs.train_walk_judge import forward_run
-        from nvtrader_pipelines.service.documents.run_facts import require_trained_run
-
-        run_id = require_trained_run(self.store, run).run_id
-        steps = forward_run(self.store, run_id, Launch(uuid4().hex), MlflowTracking.at(self.home).track)
-        return self._walk(steps, quiet=quiet)
-
-    def scoreboard(self) -> "pl.DataFrame":
-        """Read the ranking of all entrants as of the last judgement, a row each, by contest.
-
-        Raises:
-            StorageError: if nothing was judged yet.
-        """
-        from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
-
-        return read_ranking(self.store)
-
     def table(self, name: str) -> "pl.DataFrame":
         """Read a whole table, such as `gold.returns`; `sql` reads parts.
 
@@ -255,20 +146,6 @@ class Pipeline(WholeHome):
         if updated.problems:
             raise ValueError("; ".join(f"{name}: {problem}" for name, problem in updated.problems.items()))
         return updated.names
-
-    def _walk(self, steps: "Iterable[Progress]", *, quiet: bool) -> "pl.DataFrame":
-        """Run a replay or a forward run to its end, and return its verdict."""
-        import polars as pl
-
-        from nvtrader_pipelines.service.consoles import wide_console
-        from nvtrader_pipelines.service.documents.run_facts import verdict_rows
-        from nvtrader_pipelines.service.progress_display import follow_run, show_progress
-        from nvtrader_pipelines.storage.views.publishing import publish
-
-        with silence_libraries(), show_progress(wide_console(), quiet=quiet) as on_progress:
-            run_id = follow_run(steps, on_progress)
-        publish(self.store)
-        return verdict_rows(self.store, run_id).select(pl.lit(run_id).alias("run_id"), pl.all())
 
 
 def _refuse_long_trainings(trainings: "Sequence[TrainingEstimate]") -> None:

@@ -127,33 +127,18 @@ def test_training_of_days_needs_confirmation():
         _refuse_long_trainings([TrainingEstimate("long", 10**9, 1000.0, is_measured=False)])
 
 
-def test_runs_and_document_of_built_home(built):
-    (run_id,) = built.runs()["run_id"]
-    document = built.describe_run("tiny")
-    assert document["run"]["run_id"] == run_id
-    assert "net Sharpe ratio" in document["verdict"]
-
-
-def test_comparison_shows_the_field_that_differs(swept):
-    comparison = swept.compare(*SWEPT)
-    assert comparison.figures["partition_key"].to_list() == SWEPT
-    differences = {row["field"]: (row["left"], row["right"]) for row in comparison.spec_differences.to_dicts()}
-    assert differences["environment.turnover_cost_bps"] == ("0.0", "20.0")
-
-
 @pytest.mark.parametrize("runs", [("tiny",), ("tiny", "tiny")])
 def test_comparison_of_one_run_is_refused(built, runs):
     with pytest.raises(ValueError, match="comparison"):
-        built.compare(*runs)
+        built.runs.compare(runs)
 
 
-def test_replay_returns_verdict_of_a_new_run(swept, capsys):
+def test_replay_returns_figures_of_a_new_run(swept):
     name = SWEPT[0].partition("@")[0]
-    verdict = swept.replay(name, date(2017, 3, 1), date(2017, 6, 30), quiet=True)
-    (run_id,) = verdict["run_id"].unique()
-    assert Store(swept.home).ledger.run(run_id).kind == "replay"
-    assert verdict.filter(kind="ensemble", period="all")["first_session"].item() == date(2017, 3, 1)
-    assert capsys.readouterr().out == ""
+    walk = swept.runs.replay(name, first=date(2017, 3, 1), last=date(2017, 6, 30))
+    (figures,) = [row for row in walk.figures if (row.kind, row.period) == ("ensemble", "all")]
+    assert (walk.run.kind, figures.first_session) == ("replay", date(2017, 3, 1))
+    assert walk.run.run_id in swept.runs.list()["run_id"]
 
 
 def test_policy_decides_weights_on_the_simplex(built):
@@ -167,7 +152,7 @@ def test_policy_decides_weights_on_the_simplex(built):
 def test_tables_queries_and_scoreboard_are_frames(built):
     assert built.sql("SELECT 1 AS one").equals(pl.DataFrame({"one": [1]}, schema={"one": pl.Int32}))
     assert len(built.table("gold.returns")) == built.tables().filter(name="gold.returns")["n_rows"].item()
-    assert "tiny" in built.scoreboard()["entrant"].to_list()
+    assert "tiny" in built.scoreboard.show()["entrant"].to_list()
 
 
 @pytest.mark.parametrize("name", ["gold.return", "gold.returns; SELECT 1"])

@@ -51,7 +51,7 @@ TAGS = {
     "autoresearch": "Search sessions and readings of charts, as in NVTrader's Continuous RL.",
     "rl": "Experiments, runs, components, progress and the stop of everything, as in AlphaSwarm's RL framework.",
     **{family.command or "home": str(family.__doc__).partition("\n")[0] for family in FAMILIES},
-    "desk": "Ours: environment, plans, accounts, scoreboard, schedules and the kill switch.",
+    "desk": "Ours: environment, decisions on plans, schedules and the kill switch.",
 }
 DESCRIPTION = """Use cases of the command line over HTTP.
 

@@ -40,7 +40,7 @@ class Context:
     @property
     def opened(self) -> OpenHome:
         """Home with the person who acts."""
-        return OpenHome(self.store, self.by, is_quiet=True)
+        return OpenHome(self.store, self.by, is_quiet=True, is_served=True)
 
     @property
     def home(self) -> Home:

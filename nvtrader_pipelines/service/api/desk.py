@@ -1,4 +1,4 @@
-"""Routes of the desk: environment, plans, accounts, scoreboard, schedules and kill switch."""
+"""Routes of the desk: environment, decisions on plans, schedules and kill switch."""
 
 from typing import Annotated, Any
 
@@ -12,10 +12,9 @@ from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled
 from nvtrader_pipelines.orchestration.launching import run_now
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.problems import NotFound, conflict, not_found
-from nvtrader_pipelines.service.documents.document import Document, rows_of
+from nvtrader_pipelines.service.api.problems import NotFound, conflict
+from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
-from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, read_ranking
 from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.plans import PlanId, Plans
 
@@ -55,17 +54,6 @@ def _decision_route(model: Any) -> None:
 
 for decision in (Approve, Override, Reject, Skip, Equal):
     _decision_route(decision)
-
-
-@routes.get("/scoreboard", response_model=tuple[RankedEntrant, ...])
-def scoreboard(shared: Shared) -> Any:
-    """All entrants as scored last, ranked within contests."""
-
-    def read() -> object:
-        with not_found():
-            return rows_of(RankedEntrant, read_ranking(shared.store))
-
-    return shared.answer("scoreboard", read, shared.runs)
 
 
 @routes.get("/scheduler")

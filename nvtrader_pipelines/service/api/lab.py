@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from nvtrader_pipelines.runs.preview import preview_environment
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.problems import conflict, not_found
-from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec, RunName
+from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.preview_facts import (
     ObservationPreview,
@@ -28,6 +28,7 @@ from nvtrader_pipelines.service.documents.row_pages import (
     thinned_rows,
 )
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+from nvtrader_pipelines.service.operations.arguments import RunName
 
 routes = router("rl", "/rl")
 Name = Annotated[str, Field(max_length=200)]

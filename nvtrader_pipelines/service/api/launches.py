@@ -1,6 +1,7 @@
 """Launches through Dagster, and what the answer to a launch says."""
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -86,13 +87,15 @@ def _launch_version(shared: Context, spec: ExperimentSpec) -> Launched:
     return Launched(task_id=task_id, version_id=spec.partition_key, spec_hash=spec.spec_hash)
 
 
-def launch_replay(shared: Context, run_id: str, config: dict[str, Any]) -> Launched:
+def launch_replay(shared: Context, run: str, first: date | None, last: date | None, *, pinned: bool) -> Launched:
     """Walk the policies of a run through another window."""
-    with not_found():
-        run = find_run_by_name(shared.store.ledger, run_id)
-    settings = {"ops": {"replay_policies": {"config": {**config, "run_id": run.run_id}}}}
+    if first and last and first > last:
+        raise ValueError(f"first must not be after last, but {first} is after {last}")
+    replayed = find_run_by_name(shared.store.ledger, run)
+    days = {name: f"{day}" for name, day in (("first", first), ("last", last)) if day}
+    settings = {"ops": {"replay_policies": {"config": {"run_id": replayed.run_id, "pinned": pinned, **days}}}}
     task_id = launch(shared.store, "replay", config=settings)
-    return Launched(task_id=task_id, version_id=run.partition_key, spec_hash=run.spec_hash)
+    return Launched(task_id=task_id, version_id=replayed.partition_key, spec_hash=replayed.spec_hash)
 
 
 def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
@@ -101,4 +104,6 @@ def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
     return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id))
 
 
-LAUNCHES: dict[str, Callable[..., Launched]] = {}  # by the route of a long operation
+LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long operation
+    "POST /api/runs/replay": launch_replay,
+}

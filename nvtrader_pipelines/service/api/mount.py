@@ -19,6 +19,8 @@ from nvtrader_pipelines.service.operations.operation import Family, Operation, P
 Endpoint = Callable[..., Any]
 ALIASES = {  # routes of NVTrader's Continuous RL and of AlphaSwarm's RL framework, and of earlier versions
     "GET /api/nemorl/policies": "GET /api/policies",
+    "GET /rl/runs": "GET /api/runs",
+    "GET /rl/runs/{run}": "GET /api/runs/{run}",
     "POST /api/nemorl/policies/activate": "POST /api/policies/activate",
     "GET /rl/components": "GET /api/components",
     "GET /rl/components/{family}": "GET /api/components",

@@ -2,30 +2,22 @@
 
 import json
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from fastapi import Depends, HTTPException, Path, Request, Response
+from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register, require_plan
-from nvtrader_pipelines.service.api.problems import UNPARSED, not_found
-from nvtrader_pipelines.service.documents.document import Document, rows_of
-from nvtrader_pipelines.service.documents.run_facts import (
-    ListedRun,
-    RunDocument,
-    find_run_by_name,
-    list_runs,
-    run_document,
-)
+from nvtrader_pipelines.service.api.problems import UNPARSED
+from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document, validate_document
 from nvtrader_pipelines.storage.specs import store_experiment
 
 routes = router("rl", "/rl")
-RunName = Annotated[str, Path(max_length=200, description="id of a run, its beginning, or an experiment")]
 SPEC_TYPES = ("application/json", "application/yaml")
 
 
@@ -52,12 +44,6 @@ class ReplayRun(Body):
     first: date | None = None  # first session; null: of its tests
     last: date | None = None
     pinned: bool = False  # use the market data that the run recorded
-
-    @model_validator(mode="after")
-    def _require_order(self) -> Self:
-        if self.first and self.last and self.first > self.last:
-            raise ValueError(f"first must not be after last, but {self.first} is after {self.last}")
-        return self
 
 
 async def _posted_content(request: Request) -> dict[str, Any]:
@@ -109,28 +95,5 @@ def create_experiment(shared: Shared, response: Response, posted: PostedSpec) ->
 def create_run(shared: Shared, body: Annotated[TrainingRun | ReplayRun, Field(discriminator="kind")]) -> Launched:
     """Start a training or a replay; its progress is at `/chat/stream/{task_id}`."""
     if isinstance(body, ReplayRun):
-        config = body.model_dump(mode="json", exclude={"kind", "run_id"}, exclude_none=True)
-        return launch_replay(shared, body.run_id, config)
+        return launch_replay(shared, body.run_id, body.first, body.last, pinned=body.pinned)
     return launch_named(shared, body.experiment)
-
-
-@routes.get("/runs", response_model=tuple[ListedRun, ...])
-def runs(shared: Shared, *, everything: bool = False) -> Any:
-    """List runs, newest first; with `everything`, those deleted or of archived experiments, too."""
-
-    def read() -> object:
-        return rows_of(ListedRun, list_runs(shared.store, everything=everything))
-
-    return shared.answer("runs", read, shared.runs, of=(everything,))
-
-
-@routes.get("/runs/{run}", response_model=RunDocument)
-def run(shared: Shared, run: RunName) -> Any:
-    """All facts of a run: verdict, spec, policies, figures, events and warnings."""
-    with not_found():
-        row = find_run_by_name(shared.store.ledger, run)
-
-    def read() -> object:
-        return run_document(shared.store, find_run_by_name(shared.store.ledger, row.run_id))
-
-    return shared.answer("run", read, shared.runs, of=(row.run_id,))

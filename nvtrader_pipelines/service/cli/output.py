@@ -119,9 +119,9 @@ def print_sentences(sentences: Iterable[tuple[object, object]], console: Console
 def print_differences(fields: "pl.DataFrame", left: str, right: str) -> None:
     """Print a line per field in which two documents differ, whole at every width."""
     print_line(f"{left} and {right} are the same" if fields.is_empty() else f"{left} -> {right}", "bold")
-    for field, *sides in fields.select("field", "left", "right").iter_rows():
-        before, after = ("absent" if side is None else side for side in sides)
-        print_line(f"  {field}: {before} -> {after}")
+    for row in fields.iter_rows(named=True):
+        before, after = ("absent" if row[side] is None else row[side] for side in ("left", "right"))
+        print_line(f"  {row['field']}: {before} -> {after}")
 
 
 def print_table(table: CellTable, title: str = "", console: Console | None = None) -> None:

@@ -1,9 +1,7 @@
 """Comparison of runs: figures, shared sessions, and differences of specs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,9 +17,6 @@ from nvtrader_pipelines.storage.ledger import Ledger, LedgerRun, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
-
-if TYPE_CHECKING:  # slow to import
-    from nvtrader_pipelines.runs.run_pictures import SharedSessions
 
 COMPARED_COLUMNS = ("run_id", "partition_key", "kind", "status", "window_first", "window_last")
 COMPARED_FIGURES = EVALUATIONS.schema.without(*KEYS, "policy", "kind", "period")
@@ -63,31 +58,11 @@ class ComparisonDocument(Document):
     shared: SharedSessionsDocument
 
 
-@dataclass(frozen=True)
-class RunComparison:
-    """Figures of runs, and the fields in which their specs differ from the first run's."""
-
-    figures: pl.DataFrame  # a row per run, in the given order
-    spec_differences: pl.DataFrame  # run, field, left (first run), right
-    shared: "SharedSessions"  # figures over the sessions that all runs walked, and their picture
-
-
-def comparison_document(comparison: RunComparison) -> ComparisonDocument:
-    """Describe a comparison of runs."""
-    drawn = comparison.shared
-    facts = {
-        "runs": comparison.figures.to_dicts(),
-        "spec_differences": comparison.spec_differences.to_dicts(),
-        "shared": {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem},
-    }
-    return ComparisonDocument.model_validate(facts)
-
-
-def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> RunComparison:
+def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> ComparisonDocument:
     """Compare runs, named as in `find_run_by_name`, and draw the sessions they share.
 
     Raises:
-        StorageError: if a name matches no run or several.
+        NotFoundError: if a name matches no run or several.
         ValueError: if there are fewer than two runs, or one is named twice.
     """
     from nvtrader_pipelines.runs.run_pictures import draw_comparison
@@ -100,7 +75,12 @@ def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> Run
     if len({run.run_id for run in runs}) < len(runs):
         raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
     drawn = draw_comparison(store, runs, picture)
-    return RunComparison(compare_runs(store, runs), compare_specs(store.ledger, runs), drawn)
+    facts = {
+        "runs": compare_runs(store, runs).to_dicts(),
+        "spec_differences": compare_specs(store.ledger, runs).to_dicts(),
+        "shared": {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem},
+    }
+    return ComparisonDocument.model_validate(facts)
 
 
 def compare_runs(store: Store, runs: Sequence[LedgerRun]) -> pl.DataFrame:

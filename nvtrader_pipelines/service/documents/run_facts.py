@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -23,9 +23,6 @@ from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, SCOREBOARD
 from nvtrader_pipelines.storage.views.run_views import run_views
-
-if TYPE_CHECKING:  # slow to import
-    from nvtrader_pipelines.runs.run_deletion import Deletion
 
 KEYS = ("spec_hash", "run_id", "experiment", "fold")  # columns of a verdict that are the same in all rows of a run
 LIST_COLUMNS = (
@@ -247,22 +244,6 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
         warnings=tuple(warning for warnings in completed for warning in warnings),
     )
-
-
-def walk_document(run: LedgerRun, figures: pl.DataFrame) -> WalkDocument:
-    """Describe a replay or a forward run by its row and its `verdict_rows`."""
-    return WalkDocument(run=run, figures=rows_of(WalkFigures, figures))
-
-
-def windows_document(run: LedgerRun, n_sessions: int, distribution: pl.DataFrame, picture: Path) -> WindowsDocument:
-    """Describe the distribution over the windows of a run."""
-    accounts = rows_of(WindowResults, distribution)
-    return WindowsDocument(run_id=run.run_id, n_sessions=n_sessions, accounts=accounts, picture=picture)
-
-
-def deletion_document(deletion: "Deletion") -> DeletedRun:
-    """Describe the deletion of a run."""
-    return DeletedRun.model_validate({**vars(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
 
 
 def stage_rows(events: pl.DataFrame) -> pl.DataFrame:

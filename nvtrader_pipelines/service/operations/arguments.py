@@ -17,6 +17,7 @@ PolicyName = Annotated[
         description="Experiment (its latest run) or beginning of a run's id; with /seed-K, a single seed.",
     ),
 ]
+RunName = Annotated[str, Field(max_length=200, description="Run id, its beginning, or the name of an experiment.")]
 AuditReason = Annotated[Reason, Field(description="Why; recorded in the audit.")]
 AuditNote = Annotated[Text, Field(description="Why; recorded in the audit.")]
 Picture = Annotated[

@@ -155,13 +155,14 @@ class Family:
         """Bind the operations to a home."""
         self.opened, self.store = home, home.store
 
-    def publish(self) -> None:
+    def publish(self, *, notifies: bool = True) -> None:
         """Publish the views if there are any, and send due notifications."""
         if self.store.home.duckdb_file.exists():
             from nvtrader_pipelines.storage.views.publishing import publish
 
             publish(self.store)
-        notify(self.store)
+        if notifies:
+            notify(self.store)
 
     @contextmanager
     def _progress(self) -> "Iterator[OnProgress]":
@@ -184,7 +185,7 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
         def run(family: Family, *args: Any, **options: Any) -> Any:
             result = function(family, *args, **options)
             if own.writes:
-                family.publish()
+                family.publish(notifies=not own.is_long)  # a command notifies at its end
             return result
 
         run.operation = own  # pyright: ignore[reportAttributeAccessIssue] - read by `operations_of`

@@ -1,6 +1,5 @@
 """Routes of plans, accounts, scoreboard and kill switch."""
 
-import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,11 +15,6 @@ from tests.service.api.conftest import AUTHORIZED, client_of
 
 def test_environment_is_the_default_of_experiments(client):
     assert client.get("/api/env").json()["lookback"] >= 1
-
-
-def test_scoreboard_is_that_of_the_command_line(client, invoke):
-    of_api, of_command = client.get("/api/scoreboard").json(), json.loads(invoke("scoreboard", "--json").stdout)
-    assert of_api == of_command != []
 
 
 def test_portfolio_of_an_unknown_account_is_404(client):

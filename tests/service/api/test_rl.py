@@ -1,6 +1,5 @@
 """Routes of experiments, runs and components."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,21 +11,9 @@ from tests.homes import EXPERIMENT, copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
 
 
-def test_runs_are_those_of_the_command_line(client, invoke):
-    of_api, of_command = client.get("/rl/runs").json(), json.loads(invoke("runs", "--json").stdout)
-    assert of_api == of_command != []
-
-
-def test_run_is_found_by_id_and_by_experiment(client, invoke):
+def test_run_is_found_by_id(client):
     run_id = client.get("/rl/runs").json()[-1]["run_id"]
-    document = client.get(f"/rl/runs/{run_id[:8]}").json()
-    of_command = json.loads(invoke("runs", "show", run_id, "--json").stdout)
-    assert list(document) == list(of_command)
-    assert [document[name] for name in ("verdict", "spec", "figures")] == [
-        of_command[name] for name in ("verdict", "spec", "figures")
-    ]
-    name = document["run"]["partition_key"].partition("@")[0]
-    assert client.get(f"/rl/runs/{name}").json()["run"]["partition_key"].startswith(name)
+    assert client.get(f"/rl/runs/{run_id[:8]}").json()["run"]["run_id"] == run_id
     assert client.get("/rl/runs/none").status_code == 404
 
 

@@ -37,13 +37,22 @@ def test_documents_are_equal_at_every_door(home, command):
         ("policies", "list"): (pipeline.policies.list(), "/api/nemorl/policies"),
         ("policies", "show", policy): (pipeline.policies.show(policy), f"/api/policies/{policy}"),
         ("plans", "show", plan[:8]): (pipeline.plans.show(plan[:8]), f"/api/plans/{plan[:8]}"),
+        ("runs", "show", "tiny"): (pipeline.runs.show("tiny"), "/rl/runs/tiny"),
         ("portfolio",): (pipeline.accounts.show(), "/api/portfolio"),
     }
     for words, (document, route) in asked.items():
         printed = json.loads(invoke(*words, "--json").stdout)
         assert printed == document.model_dump(mode="json"), words
         assert route is None or client.get(route).json() == printed, words
-    assert json.loads(invoke("plans", "--json").stdout)[0]["plan"] == pipeline.plans.list()["plan"][0]
+    lists = {
+        "plans": (pipeline.plans.list(), "plan", "/api/plans"),
+        "runs": (pipeline.runs.list(), "run_id", "/rl/runs"),
+        "scoreboard": (pipeline.scoreboard.show(), "entrant", "/api/scoreboard"),
+    }
+    for name, (rows, key, route) in lists.items():
+        printed = json.loads(invoke(name, "--json").stdout)
+        assert [row[key] for row in printed] == rows[key].to_list() != [], name
+        assert client.get(route).json() == printed, name
 
 
 def test_decisions_from_python_are_recorded_and_published(home, tmp_path):

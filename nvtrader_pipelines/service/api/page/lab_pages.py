@@ -29,6 +29,7 @@ from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, r
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
 from nvtrader_pipelines.service.documents.run_verdict import EQUAL_WEIGHT
 from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
+from nvtrader_pipelines.service.operations.arguments import RunName
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.errors import StorageError
@@ -37,7 +38,7 @@ from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
 
 routes = router("page")
-RunName = Annotated[str, Path(max_length=200)]
+
 Text = Annotated[str, Query(max_length=200)]
 MAX_COMPARED = 8  # runs
 MAX_NAME = 63

@@ -73,3 +73,6 @@ def _slice_cells(row: GuardSlice) -> tuple[str, ...]:
         f"{telemetry.penalty_rate:.0%}",
         format_cell(telemetry.mean_penalty),
     )
+
+
+PAGES = {"compare": lambda answer: print_guards(answer.document)}

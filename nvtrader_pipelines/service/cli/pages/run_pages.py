@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import (
     Format,
     format_cell,
@@ -19,22 +19,22 @@ from nvtrader_pipelines.service.cli.output import (
     print_title,
     write_rows,
 )
-from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period
+from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, print_warnings
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.run_facts import RunDocument, stage_rows
+from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument, SharedSessionsDocument
+from nvtrader_pipelines.service.documents.run_facts import RunDocument, WindowsDocument, stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_deletion import Deletion
-    from nvtrader_pipelines.runs.run_pictures import SharedSessions
-    from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
 RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",
              "window_last", "seeds", "finished_at", "deleted_at")  # fmt: skip
 WINDOW_RETURNS = ("minimum", "lower_quartile", "median", "upper_quartile", "maximum")
+ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
 RUN_DETAILS = ("spec", "files", "events")
 SHARED_COLUMNS = (
     "account",
@@ -48,8 +48,13 @@ SHARED_COLUMNS = (
 )
 
 
-def print_runs(runs: pl.DataFrame) -> None:
-    """Print a line per run, and the messages of failed and interrupted ones."""
+def print_list(answer: Answer) -> None:
+    """Print a line per run, the messages of failed and interrupted ones, and the warnings."""
+    _print_runs(answer.document)
+    print_warnings(answer.home.store, wide_console())
+
+
+def _print_runs(runs: pl.DataFrame) -> None:
     lines = [
         {
             "run": short_id(run["run_id"]),
@@ -137,6 +142,16 @@ def print_deletion(deletion: "Deletion") -> None:
     print_line(f"  keeps    {deletion.remainder}")
 
 
+def print_walk(answer: Answer) -> None:
+    """Print the account of a forward run, the figures, and how to show the run."""
+    run, ledger = answer.document.run, answer.home.store.ledger
+    if run.kind == "forward":
+        events = ledger.events(run.run_id).filter(pl.col("stage").is_in(ACCOUNT_STAGES), task_id=run.task_id)
+        print_part("the account", stage_rows(events).drop("fold", "seed"), "no session since its tests")
+    print_figures(frame_of(answer.document.figures))
+    print_line(f"run {run.run_id}: nvtrader runs show {short_id(run.run_id)}")
+
+
 def print_figures(figures: pl.DataFrame) -> None:
     """Print a table of figures per period."""
     console = wide_console()
@@ -145,10 +160,10 @@ def print_figures(figures: pl.DataFrame) -> None:
         print_period(figures.filter(pl.col("period") == period), period, console)
 
 
-def print_comparison(comparison: "RunComparison") -> None:
+def print_comparison(comparison: ComparisonDocument) -> None:
     """Print figures per run, figures over shared sessions, and differences of the specs."""
-    runs, differ, drawn = comparison.figures, comparison.spec_differences, comparison.shared
     columns = ("run", "experiment", *FIGURES, "kind", "status", "window", "best baseline")
+    runs = [run.model_dump() for run in comparison.runs]
     cells = [
         (
             short_id(run["run_id"]),
@@ -159,40 +174,46 @@ def print_comparison(comparison: "RunComparison") -> None:
             format_window(run),
             format_cell(run["best_baseline"]),
         )
-        for run in runs.iter_rows(named=True)
+        for run in runs
     ]
     print_table(CellTable(columns, cells, numeric=range(2, 2 + len(FIGURES))))
-    if note := short_note(runs["n_sessions"]):
+    if note := short_note(run["n_sessions"] for run in runs):
         print_line(note, "dim")
-    _print_shared(drawn)
+    _print_shared(comparison.shared)
     print_title("differences of the specs")
-    first, *others = runs.select(pl.col("run_id").map_elements(short_id, pl.String), "partition_key").iter_rows()
+    first, *others = ((short_id(run["run_id"]), run["partition_key"]) for run in runs)
     for other in others:
-        print_differences(differ.filter(run=other[0]), " ".join(first), " ".join(other))
-    print_line(f"picture  {drawn.picture}" if drawn.picture else str(drawn.problem))
+        differences = frame_of([row for row in comparison.spec_differences if row.run == other[0]])
+        print_differences(differences, " ".join(first), " ".join(other))
+    print_line(f"picture  {comparison.shared.picture}" if comparison.shared.picture else str(comparison.shared.note))
 
 
-def print_windows(distribution: pl.DataFrame, n_sessions: int, picture: Path) -> None:
+def print_windows(document: WindowsDocument) -> None:
     """Print the distribution over all windows, the note on them and the path of the picture."""
     from nvtrader_pipelines.runs.run_pictures import windows_note
 
-    rows = distribution.with_columns(
-        pl.col("n_windows").map_elements("{:,}".format, pl.String),
-        pl.col(WINDOW_RETURNS).map_elements("{:+.1%}".format, pl.String),
-        pl.col("max_drawdown").map_elements("{:.1%}".format, pl.String),
-    ).rename({"n_windows": "windows", "max_drawdown": "deepest drawdown"})
+    n_sessions = document.n_sessions
+    rows = (
+        frame_of(document.accounts)
+        .with_columns(
+            pl.col("n_windows").map_elements("{:,}".format, pl.String),
+            pl.col(WINDOW_RETURNS).map_elements("{:+.1%}".format, pl.String),
+            pl.col("max_drawdown").map_elements("{:.1%}".format, pl.String),
+        )
+        .rename({"n_windows": "windows", "max_drawdown": "deepest drawdown"})
+    )
     print_part(
         f"net returns of all windows of {n_sessions} sessions", rows.rename(lambda name: name.replace("_", " ")), ""
     )
     print_line(windows_note(n_sessions), "dim")
-    print_line(f"picture  {picture}")
+    print_line(f"picture  {document.picture}")
 
 
-def _print_shared(drawn: "SharedSessions") -> None:
+def _print_shared(shared: SharedSessionsDocument) -> None:
     """Print the figures over the sessions that the runs share, if there are any."""
-    if drawn.figures.is_empty():
+    rows = [row.model_dump() for row in shared.figures]
+    if not rows:
         return
-    rows = list(drawn.figures.iter_rows(named=True))
     cells = [
         (row["account"], annual_cell(row, "sharpe", ".2f"), *difference_cells(row), annual_cell(row, "cagr", ".1%"),
          annual_cell(row, "volatility", ".1%"), f"{row['max_drawdown']:.0%}", f"{row['total_return']:+.1%}")
@@ -201,7 +222,7 @@ def _print_shared(drawn: "SharedSessions") -> None:
     wide_console().print()
     title = f"{rows[0]['n_sessions']:,} shared sessions ({rows[0]['first_session']} to {rows[0]['last_session']})"
     print_table(CellTable(SHARED_COLUMNS, cells, numeric=range(1, len(SHARED_COLUMNS))), f"{title}, net of costs")
-    if note := short_note(drawn.figures["n_sessions"]):
+    if note := short_note(row["n_sessions"] for row in rows):
         print_line(note, "dim")
 
 
@@ -231,3 +252,12 @@ def _spec_rows(spec: Mapping[str, Any], prefix: str = "") -> pl.DataFrame:
         else:
             rows.append((f"{prefix}{name}", json.dumps(value)))
     return pl.DataFrame(rows, schema={"field": pl.String, "value": pl.String}, orient="row")
+
+
+PAGES = {
+    "list": print_list,
+    "compare": lambda answer: print_comparison(answer.document),
+    "windows": lambda answer: print_windows(answer.document),
+    "replay": print_walk,
+    "forward": print_walk,
+}
