@@ -13,137 +13,41 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
-from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.service.api.guard import Access
+from nvtrader_pipelines.service.cli.family_commands import words_of
 from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
-from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
-from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
-from nvtrader_pipelines.service.documents.experiment_facts import (
-    ArchivedExperiments,
-    ExperimentDocument,
-    FieldDifference,
-    NewExperiment,
-    SmokeDocument,
-    ValidatedExperiment,
-)
-from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
-from nvtrader_pipelines.service.documents.guard_facts import GuardsDocument
-from nvtrader_pipelines.service.documents.home_facts import (
-    BackupDocument,
-    ChannelMessage,
-    CreatedHome,
-    HaltDocument,
-    HomeReport,
-    KillSwitchDocument,
-    ListedCheck,
-    ListedTable,
-    RestoredHome,
-)
-from nvtrader_pipelines.service.documents.home_status import HomeStatus
-from nvtrader_pipelines.service.documents.market_facts import MarketDocument
-from nvtrader_pipelines.service.documents.plan_facts import ListedPlan
-from nvtrader_pipelines.service.documents.plan_review import PlanReview
-from nvtrader_pipelines.service.documents.policy_facts import (
-    NewDecision,
-    PolicyDocument,
-    PolicyList,
-    TearSheetDocument,
-)
-from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
-from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
-from nvtrader_pipelines.service.documents.run_facts import (
-    DeletedRun,
-    ListedRun,
-    RunDocument,
-    SummaryFigures,
-    WalkDocument,
-    WindowsDocument,
-)
-from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
-from nvtrader_pipelines.service.documents.search_facts import (
-    ExportedSession,
-    JournalRow,
-    ReportDocument,
-    SessionDocument,
-    SessionSummary,
-    StoppingSession,
-)
-from nvtrader_pipelines.service.documents.space_facts import SpaceDocument
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES as COMPONENTS
+from nvtrader_pipelines.service.documents.catalogue import family_members
+from nvtrader_pipelines.service.documents.experiment_facts import SmokeDocument
+from nvtrader_pipelines.service.documents.home_facts import CreatedHome, RestoredHome
+from nvtrader_pipelines.service.documents.scoreboard_facts import ScoredEntrant
+from nvtrader_pipelines.service.operations.families import FAMILIES
+from nvtrader_pipelines.service.operations.operation import operations_of
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
 
-DOCUMENTS: dict[str, type[BaseModel]] = {  # by the command that writes it with --json
+OPERATIONS = [
+    (family, name, words_of(family, name, one), one)
+    for family in FAMILIES
+    for name, one in operations_of(family).items()
+]
+DOCUMENTS: dict[str, Any] = {  # by the command that writes it with --json
     "nvtrader init": CreatedHome,
-    "nvtrader status": HomeStatus,
-    "nvtrader doctor": ListedCheck,  # rows
-    "nvtrader notify": ChannelMessage,  # rows
-    "nvtrader tables": ListedTable,  # rows
-    "nvtrader report": HomeReport,
-    "nvtrader backup": BackupDocument,
     "nvtrader restore": RestoredHome,
-    "nvtrader halt": HaltDocument,
-    "nvtrader resume": KillSwitchDocument,
-    "nvtrader ingest": MarketDocument,
-    "nvtrader materialize": SummaryFigures,  # rows
-    "nvtrader train": SummaryFigures,  # rows
-    "nvtrader experiments new": NewExperiment,
-    "nvtrader experiments list": ListedExperiment,  # rows
-    "nvtrader experiments show": ExperimentDocument,
-    "nvtrader experiments diff": FieldDifference,  # rows
-    "nvtrader experiments validate": ValidatedExperiment,  # rows
-    "nvtrader experiments run": SummaryFigures,  # rows
-    "nvtrader experiments run --smoke": SmokeDocument,  # rows
-    "nvtrader experiments archive": ArchivedExperiments,
-    "nvtrader experiments unarchive": ArchivedExperiments,
-    "nvtrader runs": ListedRun,  # rows
-    "nvtrader runs show": RunDocument,
-    "nvtrader runs compare": ComparisonDocument,
-    "nvtrader runs windows": WindowsDocument,
-    "nvtrader runs replay": WalkDocument,
-    "nvtrader runs forward": WalkDocument,
-    "nvtrader runs delete": DeletedRun,
-    "nvtrader guards compare": GuardsDocument,
-    "nvtrader scoreboard": RankedEntrant,  # rows
-    "nvtrader scoreboard update": RankedEntrant,  # rows
-    "nvtrader scoreboard --history NAME": ScoredEntrant,  # rows
-    "nvtrader policies": PolicyList,
-    "nvtrader policies show": PolicyDocument,
-    "nvtrader policies tear-sheet": TearSheetDocument,
-    "nvtrader policies activate": NewDecision,
-    "nvtrader policies promote": NewDecision,
-    "nvtrader portfolio": AccountSnapshot,
-    "nvtrader portfolio accept-differences": AuditEvent,
-    "nvtrader portfolio reset": AuditEvent,
-    "nvtrader trade": AccountActivity,
-    "nvtrader plans": ListedPlan,  # rows
-    "nvtrader plans show": PlanReview,
-    "nvtrader plans decide": AuditEvent,
-    "nvtrader plans approve": AuditEvent,
-    "nvtrader plans override": AuditEvent,
-    "nvtrader plans reject": AuditEvent,
-    "nvtrader plans skip": AuditEvent,
-    "nvtrader plans equal": AuditEvent,
-    "nvtrader preferences check": TuningFacts,
-    "nvtrader preferences export": ExportedPairs,
-    "nvtrader preferences pairs": ExtractedPairs,
-    "nvtrader preferences train": SummaryFigures,  # rows
-    "nvtrader components FAMILY": ComponentFacts,  # rows
-    "nvtrader research space": SpaceDocument,
-    "nvtrader research start": SessionDocument,
-    "nvtrader research resume": SessionDocument,
-    "nvtrader research status": SessionDocument,
-    "nvtrader research sessions": SessionSummary,  # rows
-    "nvtrader research journal": JournalRow,  # rows
-    "nvtrader research report": ReportDocument,
-    "nvtrader research stop": StoppingSession,
-    "nvtrader research export": ExportedSession,
+    **{
+        " ".join(["nvtrader", *words]): one.row or one.returns
+        for _, _, words, one in OPERATIONS
+        if one.row or not one.is_frame
+    },
+    "nvtrader experiments run --smoke": SmokeDocument,
+    "nvtrader scoreboard --history NAME": ScoredEntrant,
 }
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, SITE = ROOT / "build" / "docs", ROOT / "site"  # `docs_dir` and `site_dir` of zensical.toml
@@ -168,7 +72,7 @@ def components() -> str:
         "Members of every family with their fields; `nvtrader components FAMILY` shows the same. Aliases are "
         "[names in the source documents](names.md) that an experiment's file may use for a kind.",
     ]
-    for family in FAMILIES:
+    for family in COMPONENTS:
         parts.append(f"## {family.capitalize()}")
         for member in family_members(family):
             rows = [
@@ -206,10 +110,35 @@ def documents() -> str:
         "field that is not required is left out where it does not apply.",
     ]
     for command, model in DOCUMENTS.items():
-        schema = json.dumps(model.model_json_schema(), indent=1)
+        schema = json.dumps(TypeAdapter(model).json_schema(), indent=1)
         summary, code = "<summary>JSON Schema</summary>", f"```json\n{schema}\n```"
         parts += [f"## `{command}`", (model.__doc__ or "").partition("\n")[0]]
         parts.append(f'<details markdown="1">{summary}\n\n{code}\n\n</details>')
+    return "\n\n".join(parts) + "\n"
+
+
+def use_cases() -> str:
+    """Write the page of all use cases: the command, the Python call, the route and the tool of each."""
+    parts = [
+        "# Use cases",
+        "Each use case is one function, which every door calls. They stand in the order of what happens when: market, "
+        "experiment, search, run, gate, plan, decision, pair, tuned run. `pipeline` is a `Pipeline`; a tool is the "
+        "name for a model that calls functions.",
+    ]
+    for family, members in groupby(OPERATIONS, key=lambda entry: entry[0]):
+        place = f"pipeline.{family.__name__.lower()}" if family.command else "pipeline"
+        rows = [
+            (
+                one.text.partition("\n")[0],
+                f"`nvtrader {' '.join(words)}`",
+                f"`{place}.{name}`",
+                f"`{one.route}`" if one.route else "",
+                f"`{'_'.join(words).replace('-', '_')}`",
+            )
+            for _, name, words, one in members
+        ]
+        parts += [f"## {family.__name__}", (family.__doc__ or "").partition("\n")[0]]
+        parts.append(table(("use case", "command", "Python", "route", "tool"), rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -282,6 +211,7 @@ MADE = {  # pages made from the code and the README
     "results.md": results,
     "reference/components.md": components,
     "reference/tables.md": tables,
+    "reference/use-cases.md": use_cases,
     "reference/commands.md": commands,
     "reference/routes.md": routes,
     "reference/documents.md": documents,
