@@ -1,6 +1,6 @@
 """Python interface: the commands of `nvtrader` as methods that return polars frames."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -9,6 +9,8 @@ from uuid import uuid4
 from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.experiments import Experiments
+from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.storage.home import Home
@@ -17,9 +19,7 @@ if TYPE_CHECKING:  # slow to import
     import polars as pl
 
     from nvtrader_pipelines.experiments.progress import Progress
-    from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.runs.market_summary import MarketSummary
-    from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.run_comparison import RunComparison
 
 
@@ -42,6 +42,7 @@ class Pipeline:
         opened = OpenHome.find(None if home is None else Path(home))
         self.store = opened.store
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
+        self.experiments, self.feedback = Experiments(opened), Feedback(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False) -> Self:
@@ -97,46 +98,6 @@ class Pipeline:
         with silence_libraries():
             update_market(self.store, quiet=quiet)
         return summarize_market(self.store)
-
-    def run(
-        self,
-        *experiments: "str | Mapping[str, Any] | ExperimentSpec",
-        judge: bool = True,
-        yes: bool = False,
-        quiet: bool = False,
-    ) -> "pl.DataFrame":
-        """Train and judge experiments and return their verdicts; finished work is not repeated.
-
-        Changed prices are ingested first. A spec or mapping is written to `data/experiments`, where the command line,
-        the schedules and the Dagster UI find it; it replaces the file of an earlier call, never that of a person.
-
-        Args:
-            experiments: names of experiments in `data/experiments`, specs, or the content of a YAML file as a mapping;
-                none for all of `data/experiments`.
-            judge: rank and validate all runs, and let the promotion gate decide.
-            yes: start trainings of more than a day.
-            quiet: print no progress.
-
-        Returns:
-            A row per account (the experiment's, baselines) and period of the latest run of each experiment, with
-            figures net of costs and the bounds of their 95 % intervals.
-
-        Raises:
-            StorageError: if a spec is not valid, or a person wrote another experiment of its name.
-            ValueError: if a name is unknown, or an experiment cannot run; the others have run.
-            PipelineError: if a step fails.
-        """
-        from nvtrader_pipelines.runs.pipeline_state import read_pipeline_state
-        from nvtrader_pipelines.service.documents.run_facts import summary_rows
-        from nvtrader_pipelines.storage.specs import store_experiment
-
-        names = [each if isinstance(each, str) else store_experiment(self.home, each).name for each in experiments]
-        keys = read_pipeline_state(self.store, names) if judge else None
-        if keys is None:
-            done = self._update(names, judge=judge, yes=yes, quiet=quiet)
-        else:
-            done = [key.partition("@")[0] for key in keys]
-        return summary_rows(self.store, done if names else ())
 
     def runs(self, *, everything: bool = False) -> "pl.DataFrame":
         """List runs, newest first, with the Sharpe ratio and maximum drawdown of all test sessions.
@@ -284,20 +245,6 @@ class Pipeline:
 
         return write_report(self.store, self.home.report if path is None else Path(path)).path
 
-    def _update(self, names: list[str], *, judge: bool, yes: bool, quiet: bool) -> list[str]:
-        """Bring experiments up to date, and return their names."""
-        from nvtrader_pipelines.orchestration.materialize import run_pipeline
-        from nvtrader_pipelines.service.consoles import wide_console
-        from nvtrader_pipelines.service.progress_display import show_progress
-
-        console, confirm = wide_console(), None if yes else _refuse_long_trainings
-        has_no_bar = quiet or not console.is_terminal  # elsewhere the steps print lines
-        with silence_libraries(), show_progress(console, quiet=has_no_bar) as on_progress:
-            updated = run_pipeline(self.store, names, on_progress, confirm=confirm, judge=judge, quiet=quiet)
-        if updated.problems:
-            raise ValueError("; ".join(f"{name}: {problem}" for name, problem in updated.problems.items()))
-        return updated.names
-
     def _walk(self, steps: "Iterable[Progress]", *, quiet: bool) -> "pl.DataFrame":
         """Run a replay or a forward run to its end, and return its verdict."""
         import polars as pl
@@ -311,9 +258,3 @@ class Pipeline:
             run_id = follow_run(steps, on_progress)
         publish(self.store)
         return verdict_rows(self.store, run_id).select(pl.lit(run_id).alias("run_id"), pl.all())
-
-
-def _refuse_long_trainings(trainings: "Sequence[TrainingEstimate]") -> None:
-    from nvtrader_pipelines.runs.training_time import describe_long_trainings
-
-    raise ValueError(describe_long_trainings(trainings, "yes=True"))

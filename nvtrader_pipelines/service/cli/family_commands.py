@@ -34,6 +34,7 @@ class Answer:
 
 Page = Callable[[Answer], None]
 ExitCode = Callable[[Any], int]  # of a document
+Course = Callable[..., None]  # of a family, with the format and the arguments
 
 
 def family_app(
@@ -41,6 +42,7 @@ def family_app(
     pages: str = "",
     own: Mapping[str, Callable[..., None]] = MappingProxyType({}),
     exit_codes: Mapping[str, ExitCode] = MappingProxyType({}),
+    courses: Mapping[str, Course] = MappingProxyType({}),
 ) -> typer.Typer:
     """Make the commands of a family.
 
@@ -49,36 +51,44 @@ def family_app(
         pages: module of `pages` whose `PAGES` print documents by operation; others are printed as facts and tables.
         own: functions of commands by operation whose words are not its parameters.
         exit_codes: exit codes by operation, where a document tells of a failure.
+        courses: functions by operation that call it and write its answer, such as after a question on a terminal.
     """
     title, operations = (family.__doc__ or "").partition("\n")[0], operations_of(family)
-    app = typer.Typer(name=family.command or None)
+    app, root = typer.Typer(name=family.command or None), typer.Typer()
+    root.add_typer(app)
     for name, one in operations.items():
         if function := own.get(name):
             function.__doc__ = one.text
         else:
-            function = command_of(family, name, one, pages, exit_codes.get(name))
+            function = command_of(family, name, one, pages, exit_codes.get(name), courses.get(name))
         if name == family.alone:
             command(app.callback, *family.examples, invoke_without_command=True)(function)
-        command(app.command, *one.examples, name=name.strip("_").replace("_", "-"))(function)
+        command((root if one.is_of_root else app).command, *one.examples, name=name.strip("_").replace("_", "-"))(
+            function
+        )
     if family.command:
         app.info.help = title
     if family.command and not family.alone:
         app.info.epilog, app.info.no_args_is_help = with_examples(*family.examples), True
-    return app
+    return root
 
 
 def command_of(
-    family: type[Family], name: str, one: Operation, pages: str, exit_code: ExitCode | None
+    family: type[Family], name: str, one: Operation, pages: str, exit_code: ExitCode | None, course: Course | None
 ) -> Callable[..., None]:
     """Make the function of a command of an operation."""
-    words = ["nvtrader", *filter(None, [family.command]), name.strip("_").replace("_", "-")]
+    words = ["nvtrader", *([] if one.is_of_root else filter(None, [family.command])), name.strip("_").replace("_", "-")]
 
     def run(*, form: Format = Format.TABLE, as_json: bool = False, **values: Any) -> None:
         form = Format.JSON if as_json else form
         home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
-        line = [*words, *(str(arguments[each.name]) for each in one.parameters if not each.is_option)]
+        named = [arguments[each.name] for each in one.parameters if not each.is_option]
+        line = [*words, *(str(word) for value in named for word in (value if isinstance(value, tuple) else (value,)))]
         with notify_at_end(home.store, shlex.join(line), with_runs=True) if one.is_long else nullcontext():
+            if course:
+                course(family(home), form, **arguments)
+                return
             document = getattr(family(home), name)(**arguments)
             _write(one, Answer(document, home, arguments), form, pages, name)
             if exit_code and (code := exit_code(document)):

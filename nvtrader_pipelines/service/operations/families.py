@@ -1,7 +1,9 @@
 """All families of operations, in the order in which people meet them."""
 
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.experiments import Experiments
+from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
 
-FAMILIES = (Policies, Plans, Accounts)
+FAMILIES = (Experiments, Policies, Plans, Accounts, Feedback)

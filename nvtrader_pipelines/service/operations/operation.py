@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 from pydantic.fields import FieldInfo
@@ -60,6 +61,11 @@ class Parameter:
         return texts[-1] if texts else ""
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is of this machine only, and no route takes it."""
+        return self.kind is Path or any(isinstance(mark, FieldInfo) and mark.exclude for mark in self.marks)
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Flags of its option."""
         marked = [mark.names for mark in self.marks if isinstance(mark, Flags)]
@@ -85,6 +91,7 @@ class Operation:
     writes: bool = False  # a route needs the token; then views are published, and due notifications sent
     is_long: bool = False  # minutes: a route launches it in Dagster, a command runs it in its own process
     repairs: bool = False  # works on a home with damaged files, too
+    is_of_root: bool = False  # its command is not in the family's group
 
     @cached_property
     def text(self) -> str:
