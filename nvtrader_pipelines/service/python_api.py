@@ -32,14 +32,18 @@ class Pipeline:
     `nvtrader` prints. To resume an interrupted call, repeat it.
     """
 
-    def __init__(self, home: str | Path | None = None) -> None:
+    def __init__(self, home: str | Path | None = None, *, quiet: bool = False) -> None:
         """Open a home; without a folder, the one that `nvtrader` works on in the current folder.
+
+        Args:
+            home: folder of the home.
+            quiet: let long methods of families, such as `experiments.run`, print no progress.
 
         Raises:
             ValueError: if there is no home.
             DamagedFileError: if a file that every command depends on is damaged.
         """
-        opened = OpenHome.find(None if home is None else Path(home))
+        opened = OpenHome.find(None if home is None else Path(home), is_quiet=quiet)
         self.store = opened.store
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
         self.experiments, self.feedback = Experiments(opened), Feedback(opened)
