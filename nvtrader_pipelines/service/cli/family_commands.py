@@ -55,7 +55,6 @@ def family_app(
     """
     title, operations = (family.__doc__ or "").partition("\n")[0], operations_of(family)
     app, root = typer.Typer(name=family.command or None), typer.Typer()
-    root.add_typer(app)
     for name, one in operations.items():
         if function := own.get(name):
             function.__doc__ = one.text
@@ -70,7 +69,8 @@ def family_app(
         app.info.help = title
     if family.command and not family.alone:
         app.info.epilog, app.info.no_args_is_help = with_examples(*family.examples), True
-    return root
+    root.add_typer(app)
+    return root if root.registered_commands else app
 
 
 def command_of(

@@ -69,8 +69,7 @@ class Feedback(Family):
         the digest of the pairs. The same pairs continue or show the same run.
 
         Raises:
-            NotFoundError: if there is no such run.
-            StorageError: if its agent cannot be tuned, or it has no pairs to train on.
+            StorageError: if there is no such run, its agent cannot be tuned, or it has no pairs to train on.
             PipelineError: if a step fails.
         """
         name = self.write_tuning(experiment)
@@ -83,8 +82,7 @@ class Feedback(Family):
         """Check a tuned run on held-out pairs: AUC with its interval, calibration, drift, rejected winners, a picture.
 
         Raises:
-            NotFoundError: if there is no such run.
-            StorageError: if it was never tuned.
+            StorageError: if there is no such run, or it was never tuned.
         """
         from nvtrader_pipelines.desk.preference_check import check_tuning
         from nvtrader_pipelines.desk.preference_training import tuned_run
@@ -122,8 +120,7 @@ class Feedback(Family):
         are not in the text.
 
         Raises:
-            NotFoundError: if there is no such run.
-            StorageError: if it has no pairs.
+            StorageError: if there is no such run, or it has no pairs.
             ValueError: if the file cannot be written.
         """
         from nvtrader_pipelines.desk.preference_pairs import require_pairs
