@@ -3,7 +3,7 @@
 import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiments
 from nvtrader_pipelines.storage.store import Store
 
@@ -12,7 +12,8 @@ def names_with_variants(store: Store, name: str) -> list[str]:
     """Names of an experiment and all its variants, from its file and its registered versions.
 
     Raises:
-        StorageError: if there is neither a file nor a registered version, or the name is that of a variant.
+        NotFoundError: if there is neither a file nor a registered version.
+        StorageError: if the name is that of a variant.
     """
     found, versions = read_experiments(store.home), store.ledger.versions()
     variants = {spec.name: [each.name for each in spec.variants()] for spec in found.specs}
@@ -22,7 +23,7 @@ def names_with_variants(store: Store, name: str) -> list[str]:
     files = {*variants, *(experiment_name(path) for path in found.problems)}
     known = sorted({*files, *versions["name"]})
     if name not in known:
-        raise StorageError(
+        raise NotFoundError(
             f"no experiment is named {name!r}{suggest(name, known)}; see `nvtrader experiments list --all`"
         )
     parents = versions.filter(pl.col("name") == name)["spec_hash"]

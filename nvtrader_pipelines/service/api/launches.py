@@ -6,13 +6,14 @@ from typing import Any
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
+from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
 from nvtrader_pipelines.service.api.context import Context
-from nvtrader_pipelines.service.api.problems import Conflict, NotFound, not_found
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError
 
 
 class Launched(Document):
@@ -28,51 +29,51 @@ def require_plan(shared: Context, spec: ExperimentSpec) -> None:
     """Raise unless the market can run an experiment.
 
     Raises:
-        Conflict: with the reason.
+        ConflictError: with the reason.
     """
     problem = plan_problem(shared.store, spec)
     if problem is not None:
-        raise Conflict(problem)
-
-
-def require_source(shared: Context, source: str) -> None:
-    """Raise unless a market source is built.
-
-    Raises:
-        Conflict: with the sources that are.
-    """
-    sources = panel_sources(shared.store)
-    if source not in sources:
-        names = ", ".join(sources) or "none"
-        raise Conflict(
-            f"a training needs prices of its source, but {source!r} is none of those built ({names}); ingest it"
-        )
+        raise ConflictError(problem)
 
 
 def register(shared: Context, spec: ExperimentSpec) -> bool:
     """Register an experiment, and return whether it is new.
 
     Raises:
-        Conflict: if the market cannot run it.
+        ConflictError: if the market cannot run it.
     """
     with shared.store.lock("registration"):  # of equal ones posted at once, one is new
         is_new = spec.partition_key not in set(shared.store.ledger.versions()["partition_key"])
         problem = register_experiments(shared.store, [spec]).problems.get(spec.name)
     if problem is not None:
-        raise Conflict(problem)
+        raise ConflictError(problem)
     return is_new
 
 
 def launch_named(shared: Context, name: str) -> Launched:
     """Train and evaluate an experiment, named as its file, or as a version."""
     if name.endswith((".yaml", ".yml")):
-        raise NotFound(f"an experiment is named by its name or version, but {name!r} is a file; post its content")
+        raise NotFoundError(f"an experiment is named by its name or version, but {name!r} is a file; post its content")
     if "@" in name:
-        with not_found():
-            return _launch_version(shared, shared.store.ledger.read(name))
-    with not_found():
-        spec = read_named_experiment(shared.home, name)
-    return launch_experiment(shared, spec)
+        return _launch_version(shared, shared.store.ledger.read(name))
+    return launch_experiment(shared, read_named_experiment(shared.home, name))
+
+
+def launch_training(
+    shared: Context, symbols: tuple[str, ...] = (), total_timesteps: int | None = None, source: str = "sample"
+) -> Launched:
+    """Start a manual run of PPO.
+
+    Raises:
+        ConflictError: if the source is not built, or its market cannot run it.
+    """
+    sources = panel_sources(shared.store)
+    if source not in sources:
+        names = ", ".join(sources) or "none"
+        raise ConflictError(
+            f"a training needs prices of its source, but {source!r} is none of those built ({names}); ingest it"
+        )
+    return launch_named(shared, store_manual_experiment(shared.store, source, symbols or None, total_timesteps))
 
 
 def launch_experiment(shared: Context, spec: ExperimentSpec) -> Launched:
@@ -106,4 +107,5 @@ def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
 
 LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long operation
     "POST /api/runs/replay": launch_replay,
+    "POST /api/experiments/train": launch_training,
 }

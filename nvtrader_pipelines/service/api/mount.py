@@ -3,11 +3,9 @@
 import inspect
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from fastapi import APIRouter
-from fastapi import Path as InPath
+from fastapi import APIRouter, Path
 from pydantic import BaseModel, create_model
 
 from nvtrader_pipelines.service.api.body import Body
@@ -25,6 +23,7 @@ ALIASES = {  # routes of NVTrader's Continuous RL and of AlphaSwarm's RL framewo
     "GET /rl/components": "GET /api/components",
     "GET /rl/components/{family}": "GET /api/components",
     "POST /rl/halt-all": "POST /api/halt",
+    "POST /api/nemorl/train": "POST /api/experiments/train",
 }
 
 
@@ -53,13 +52,11 @@ def _mount(routes: APIRouter, family: type[Family], name: str, one: Operation, r
 def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> Endpoint:
     """Make the function that answers a route of an operation."""
     method, path = route.split(" ")
-    public = [each for each in one.parameters if each.kind is not Path]  # a path is of this machine
+    public = [each for each in one.parameters if not each.is_local]
     in_path = [each for each in public if each.name in re.findall(r"{(\w+)", path)]
     others = [each for each in public if each not in in_path]
     whole = others[0] if len(others) == 1 and _is_content(others[0]) else None  # the body itself
-    own: dict[str, tuple[Any, Any]] = {
-        each.name: (Annotated[each.kind, InPath(), *each.marks], ...) for each in in_path
-    }
+    own: dict[str, tuple[Any, Any]] = {each.name: (Annotated[each.kind, Path(), *each.marks], ...) for each in in_path}
     if method == "GET":
         own |= {each.name: _field(each) for each in others}
     elif whole:

@@ -1,28 +1,15 @@
-"""Routes `/api/nemorl`: manual training, its live curve, the Sharpe ratio curve and the policy library."""
+"""Routes `/api/nemorl`: the live curve of a training, and the Sharpe ratio curve."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from nvtrader_pipelines.runs.manual_run import store_manual_experiment
-from nvtrader_pipelines.service.api.body import Body, Symbols
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.launches import Launched, launch_named, require_source
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.service.documents.home_status import running_runs
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
 
 routes = router("nemorl", "/api/nemorl")
-
-
-class TrainingRequest(Body):
-    """A manual run of PPO with its defaults."""
-
-    symbols: Symbols = ()  # none: all of the source
-    total_timesteps: Annotated[int, Field(ge=1, le=10**9)] | None = None  # of each fold and seed; null: the agent's
-    source: Annotated[str, Field(max_length=32)] = "sample"  # as data/market.yaml names it
 
 
 class RatioPoint(row_model(RATIO_CURVE.schema)):
@@ -72,14 +59,6 @@ def read_training(shared: Shared) -> TrainingStatus:
         others=tuple(other.run_id for other in others),
     )
     return TrainingStatus(active=active, curve=run.curve)
-
-
-@routes.post("/train", status_code=202)
-def train(shared: Shared, body: TrainingRequest) -> Launched:
-    """Start a manual run of PPO; equal bodies continue the same experiment."""
-    require_source(shared, body.source)
-    name = store_manual_experiment(shared.store, body.source, body.symbols or None, body.total_timesteps)
-    return launch_named(shared, name)
 
 
 @routes.get("/ratio-curve", response_model=tuple[RatioPoint, ...])

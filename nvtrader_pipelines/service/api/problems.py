@@ -110,7 +110,7 @@ def status_of(error: Exception) -> int:
 def _explain_body(request: Request, error: RequestValidationError) -> str:
     """Explain a mapping that is no valid body as an experiment's file is explained; empty if that is not the error."""
     field = getattr(request.scope["route"], "body_field", None)
-    kinds = get_args(field.field_info.annotation) or (field.field_info.annotation,) if field else ()
+    kinds = {*(get_args(field.field_info.annotation) or [field.field_info.annotation])} - {type(None)} if field else ()
     is_document = kinds and all(isinstance(kind, type) and issubclass(kind, Component) for kind in kinds)
     if not (field and isinstance(error.body, dict) and is_document):
         return ""

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -34,6 +35,7 @@ class Answer:
 
 Page = Callable[[Answer], None]
 ExitCode = Callable[[Any], int]  # of a document
+Course = Callable[..., None]  # of a family, with the format and the arguments
 
 
 def family_app(
@@ -41,6 +43,7 @@ def family_app(
     pages: str = "",
     own: Mapping[str, Callable[..., None]] = MappingProxyType({}),
     exit_codes: Mapping[str, ExitCode] = MappingProxyType({}),
+    courses: Mapping[str, Course] = MappingProxyType({}),
 ) -> typer.Typer:
     """Make the commands of a family.
 
@@ -49,13 +52,14 @@ def family_app(
         pages: module of `pages` whose `PAGES` print documents by operation; others are printed as facts and tables.
         own: functions of commands by operation whose words are not its parameters.
         exit_codes: exit codes by operation, where a document tells of a failure.
+        courses: functions by operation that call it and write its answer, such as after a question on a terminal.
 
     Returns:
         The group of the family; beside its commands of the root if it has any.
     """
     root, app = typer.Typer(), typer.Typer(name=family.command or None)
     for name, one in operations_of(family).items():
-        function = own.get(name) or command_of(family, name, one, pages, exit_codes.get(name))
+        function = own.get(name) or command_of(family, name, one, pages, exit_codes.get(name), courses.get(name))
         function.__doc__ = one.text
         if name == family.alone:
             command(app.callback, *family.examples, invoke_without_command=True)(function)
@@ -77,7 +81,7 @@ def words_of(family: type[Family], name: str, one: Operation) -> list[str]:
 
 
 def command_of(
-    family: type[Family], name: str, one: Operation, pages: str, exit_code: ExitCode | None
+    family: type[Family], name: str, one: Operation, pages: str, exit_code: ExitCode | None, course: Course | None
 ) -> Callable[..., None]:
     """Make the function of a command of an operation."""
 
@@ -85,10 +89,14 @@ def command_of(
         form = Format.JSON if as_json else form
         home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
-        given = [str(arguments[parameter.name]) for parameter in one.parameters if not parameter.is_option]
+        given = [arguments[parameter.name] for parameter in one.parameters if not parameter.is_option]
+        given = [str(word) for value in given for word in (value if isinstance(value, tuple) else (value,))]
         account = ["--account", arguments["account"]] if "account" in arguments else []
         line = ["nvtrader", *words_of(family, name, one), *given, *account]  # names a failure until it succeeds
         with notify_at_end(home.store, shlex.join(line), with_runs=True) if one.is_long else nullcontext():
+            if course:
+                course(family(home), form, **arguments)
+                return
             document = one.call(family(home), arguments)
             _write(one, Answer(document, home, arguments), form, pages, name)
             if exit_code and (code := exit_code(document)):
@@ -128,7 +136,7 @@ def _options(parameter: Parameter) -> list[inspect.Parameter]:
     elif kind is date:
         settings["parser"] = parse_day
     elif get_origin(kind) is tuple:
-        kind = str if parameter.is_option else list[get_args(kind)[0]]
+        kind = str if parameter.is_option else list[Path if get_args(kind)[0] is Path else str]
     default = None if parameter.default == () else parameter.default
     is_shown = parameter.is_required or default is not None
     flags = [f"{flag}/--no-{flag[2:]}" if default is True else flag for flag in parameter.flags]

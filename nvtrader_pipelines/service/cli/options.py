@@ -10,10 +10,6 @@ EPILOG = (
     "expected ones, orders may still be open after halt, or doctor found a problem, 2 wrong usage, 3 bad input or a "
     "missing file, 130 interrupted."
 )
-Judge = Annotated[
-    bool,
-    typer.Option("--judge/--no-judge", help="Rank and validate all runs, and let the gate decide."),
-]
 Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
 Account = Annotated[str, typer.Option("--account", help="Account of data/accounts; `paper` needs no file.")]
 

@@ -1,7 +1,6 @@
 """Facts of experiments: plans on the market, versions and runs, and differences between two."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +13,9 @@ from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, re
 from nvtrader_pipelines.runs.training_time import describe_long_trainings, estimate_training
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
 from nvtrader_pipelines.storage.document_differences import document_differences
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, Ledger, schema
+from nvtrader_pipelines.storage.ledger import SHOWN_STATUS, schema
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.specs import experiment_name, read_experiment, read_experiments
 from nvtrader_pipelines.storage.store import Store
@@ -119,7 +118,7 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
     """Plan experiments without registering them; a row per experiment or invalid file.
 
     Raises:
-        StorageError: if a name is unknown.
+        NotFoundError: if a name is unknown, or there is no experiment.
     """
     found = read_unarchived_experiments(store) if not names else read_experiments(store.home)
     broken = {experiment_name(path): problem for path, problem in found.problems.items()}
@@ -128,9 +127,9 @@ def validate_experiments(store: Store, names: Sequence[str] = ()) -> pl.DataFram
     if unknown:
         known = [*specs, *broken]
         names_of_unknown, near = ", ".join(map(repr, unknown)), suggest(Path(unknown[0]).stem, known)
-        raise StorageError(f"no experiment is named {names_of_unknown}; there are: {', '.join(known) or 'none'}{near}")
+        raise NotFoundError(f"no experiment is named {names_of_unknown}; there are: {', '.join(known) or 'none'}{near}")
     if not (specs or broken):
-        raise StorageError(
+        raise NotFoundError(
             f"there is no experiment to check in {store.home.experiments}; `nvtrader experiments new NAME` writes one"
         )
     rows = [
@@ -162,7 +161,8 @@ def experiment_document(store: Store, name: str) -> ExperimentDocument:
     """Facts of an experiment: state, versions, last run, plan and resolved spec.
 
     Raises:
-        StorageError: if it does not exist or is not valid.
+        NotFoundError: if it does not exist.
+        StorageError: if it is not valid.
     """
     spec = read_named_experiment(store.home, name)
     versions = store.ledger.versions().filter(name=spec.name)
@@ -183,33 +183,24 @@ def experiment_document(store: Store, name: str) -> ExperimentDocument:
     )
 
 
-@dataclass(frozen=True)
-class ExperimentComparison:
-    """Names of two experiments, and the fields in which they differ: field, left, right."""
-
-    left: str | None  # None if there is no earlier version
-    right: str
-    fields: pl.DataFrame
-
-
-def compare_experiments(store: Store, left: str, right: str | None) -> ExperimentComparison:
-    """Compare two experiments, or one with the version registered before it.
+def compare_experiments(store: Store, left: str, right: str | None) -> pl.DataFrame:
+    """Compare two experiments, or one with the version registered before it: field, left, right.
 
     Raises:
-        StorageError: if a name is unknown, or a file holds no valid experiment.
+        NotFoundError: if a name is unknown.
+        StorageError: if a file holds no valid experiment.
     """
     own = _document(store, left)
     if right is not None:
-        return ExperimentComparison(left, right, document_differences(own, _document(store, right)))
-    key = left if "@" in left else read_named_experiment(store.home, left).partition_key
-    before = _version_before(store.ledger, key)
-    earlier = own if before is None else version_content(store.ledger, before)
-    return ExperimentComparison(before, left, document_differences(earlier, own))
+        return document_differences(own, _document(store, right))
+    before = version_before(store, left)
+    return document_differences(own if before is None else _document(store, before), own)
 
 
-def _version_before(ledger: Ledger, key: str) -> str | None:
+def version_before(store: Store, name: str) -> str | None:
     """Find the parent of a registered version, or the newest version of an unregistered name."""
-    versions = ledger.versions()
+    key = name if "@" in name else read_named_experiment(store.home, name).partition_key
+    versions = store.ledger.versions()
     own = versions.filter(pl.col("partition_key") == key)
     parents = pl.col("spec_hash").is_in(own["parent_hash"].implode())
     before = versions.filter(parents if len(own) else pl.col("name") == key.partition("@")[0])
@@ -227,7 +218,8 @@ def read_named_experiment(home: Home, name: str) -> ExperimentSpec:
     """Read an experiment from a YAML file, or by its name in data/experiments.
 
     Raises:
-        StorageError: if it does not exist or is not valid.
+        NotFoundError: if there is none of this name.
+        StorageError: if it is not valid.
     """
     if name.endswith((".yaml", ".yml")):
         return read_experiment(Path(name))
@@ -239,7 +231,7 @@ def read_named_experiment(home: Home, name: str) -> ExperimentSpec:
     if not named:
         known = ", ".join(spec.name for spec in found.specs) or "none"
         near = suggest(name, [spec.name for spec in found.specs])
-        raise StorageError(
+        raise NotFoundError(
             f"no experiment is named {name!r}; there are: {known}; or name a version or a YAML file{near}"
         )
     return named[0]

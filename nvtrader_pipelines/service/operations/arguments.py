@@ -20,6 +20,16 @@ PolicyName = Annotated[
 RunName = Annotated[str, Field(max_length=200, description="Run id, its beginning, or the name of an experiment.")]
 AuditReason = Annotated[Reason, Field(description="Why; recorded in the audit.")]
 AuditNote = Annotated[Text, Field(description="Why; recorded in the audit.")]
+Yes = Annotated[
+    bool,
+    Field(exclude=True, description="Start trainings of more than a day without confirmation."),
+    Flags(("--yes", "-y")),
+]
+Judge = Annotated[bool, Field(exclude=True, description="Rank and validate all runs, and let the gate decide.")]
+Symbols = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=32)], ...],
+    Field(max_length=1000, description="Symbols, separated by commas; default: all."),
+]
 Picture = Annotated[
     Path | None,
     Field(description="Picture to write, .png or .svg; default: in warehouse/pictures."),

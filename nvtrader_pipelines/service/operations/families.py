@@ -1,6 +1,8 @@
 """All families of operations, in the order in which people meet them."""
 
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.experiments import Experiments
+from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.guards import Guards
 from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.plans import Plans
@@ -8,4 +10,4 @@ from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 
-FAMILIES = (WholeHome, Runs, Guards, Scoreboard, Policies, Plans, Accounts)
+FAMILIES = (WholeHome, Experiments, Runs, Guards, Scoreboard, Policies, Plans, Accounts, Feedback)

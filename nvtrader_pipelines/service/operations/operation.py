@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 from pydantic.fields import FieldInfo
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 SECTIONS = ("\n\nReturns:", "\n\nRaises:")  # of a docstring; for programs only
+AT_LEAST_ONE = "at least one"  # mark of arguments of any number, of which a command needs one
 BOUNDS = ("ge", "gt", "le", "lt")
 
 
@@ -49,7 +51,8 @@ class Parameter:
         alternatives = [one for one in get_args(kind) if one is not type(None)]
         kind = alternatives[0] if type(None) in get_args(kind) else kind
         if own.kind is own.VAR_POSITIONAL:
-            return cls(own.name, tuple[kind, ...], marks, (), is_option=False, is_several=True)
+            default = own.empty if AT_LEAST_ONE in marks else ()
+            return cls(own.name, tuple[kind, ...], marks, default, is_option=False, is_several=True)
         return cls(own.name, kind, marks, own.default, own.kind is own.KEYWORD_ONLY)
 
     @property
@@ -62,6 +65,11 @@ class Parameter:
         """Text that explains it at every door."""
         texts = [mark.description for mark in self.marks if isinstance(mark, FieldInfo) and mark.description]
         return texts[-1] if texts else ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is of this machine only, and no route takes it."""
+        return self.kind is Path or any(isinstance(mark, FieldInfo) and mark.exclude for mark in self.marks)
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from nvtrader_pipelines.service.operations.arguments import Picture, RunName
-from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
+from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family, Flags, operation
 from nvtrader_pipelines.service.output_paths import picture_path
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class Runs(Family):
     @operation("nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg")
     def compare(
         self,
-        run: Annotated[tuple[str, ...], Field(description="Two or more runs, named as for `show`.")],
-        *,
+        *run: Annotated[str, Field(description="Two or more runs, named as for `show`."), AT_LEAST_ONE],
         output: Annotated[
             Path | None,
             Field(description="Picture to write, .png or .svg; default: warehouse/pictures/runs.png."),

@@ -106,7 +106,7 @@ class Ledger:
         with self._database.connection() as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
-            raise StorageError(
+            raise NotFoundError(
                 f"experiment {partition_key} is not registered; put its YAML into {self._home.experiments} "
                 "and let the experiment_file sensor or `nvtrader materialize` register it"
             )

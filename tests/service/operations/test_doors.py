@@ -34,6 +34,7 @@ def test_documents_are_equal_at_every_door(home, command):
     (plan,) = pipeline.plans.list(waiting=True)["plan"]
     policy = pipeline.policies.list().policies[0].policy
     asked = {
+        ("experiments", "show", "tiny"): (pipeline.experiments.show("tiny"), "/api/experiments/tiny"),
         ("policies", "list"): (pipeline.policies.list(), "/api/nemorl/policies"),
         ("policies", "show", policy): (pipeline.policies.show(policy), f"/api/policies/{policy}"),
         ("plans", "show", plan[:8]): (pipeline.plans.show(plan[:8]), f"/api/plans/{plan[:8]}"),

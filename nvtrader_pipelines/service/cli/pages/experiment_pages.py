@@ -1,10 +1,33 @@
-"""Page of an experiment."""
+"""Pages of experiments: their facts, differences and plans, and the results of trainings."""
 
+from collections.abc import Sequence
+
+import polars as pl
 import yaml
 
 from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_title
-from nvtrader_pipelines.service.documents.experiment_facts import ExperimentDocument, ExperimentPlan, PlanProblem
+from nvtrader_pipelines.runs.market_summary import summarize_market
+from nvtrader_pipelines.service.cli.family_commands import Answer
+from nvtrader_pipelines.service.cli.output import (
+    Format,
+    print_differences,
+    print_line,
+    print_lines,
+    print_title,
+    write_rows,
+)
+from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
+from nvtrader_pipelines.service.cli.summary import print_summary
+from nvtrader_pipelines.service.consoles import wide_console
+from nvtrader_pipelines.service.documents.experiment_facts import (
+    ArchivedExperiments,
+    ExperimentDocument,
+    ExperimentPlan,
+    NewExperiment,
+    PlanProblem,
+    version_before,
+)
+from nvtrader_pipelines.storage.store import Store
 
 
 def print_experiment(document: ExperimentDocument) -> None:
@@ -37,3 +60,51 @@ def _plan_lines(plan: ExperimentPlan | PlanProblem) -> dict[str, str]:
     if isinstance(plan, PlanProblem):
         return {"problem": plan.problem}
     return {"plan": f"{plan.runs} x {plan.folds} folds x {plan.seeds} seeds", "training": plan.training or ""}
+
+
+def print_new(document: NewExperiment) -> None:
+    """Print the file of a new experiment, and the next command."""
+    print_line(f"{document.path}\nedit it, then: nvtrader experiments run {document.name}")
+
+
+def print_comparison(answer: Answer) -> None:
+    """Print the fields in which two experiments differ, or that there is no earlier version."""
+    left, right = answer.arguments["left"], answer.arguments["right"]
+    if right is None:
+        left, right = version_before(answer.home.store, left), left
+    if left is None:
+        print_line(f"{right} has no earlier registered version")
+    else:
+        print_differences(answer.document, left, right)
+
+
+def print_archived(document: ArchivedExperiments) -> None:
+    """Print the names that were archived or put back."""
+    print_line(f"{'archived' if document.archived else 'unarchived'}: {', '.join(document.names)}")
+
+
+def print_smoke(rows: pl.DataFrame) -> None:
+    """Print the extent of smoke runs."""
+    for row in rows.iter_rows(named=True):
+        print_line(
+            f"{row['experiment']}: one of {row['n_folds']} folds and {row['n_seeds']} seeds, trained in "
+            f"{row['timesteps'] or 0:,} steps, walked and judged in {row['seconds']:.1f} s: it works"
+        )
+    print_line("no result: nothing was stored, registered or counted as a trial", style="yellow")
+
+
+def print_results(store: Store, names: Sequence[str], *, has_new_bars: bool) -> None:
+    """Print the market and the summary of experiments; without names, of all."""
+    summary = summarize_market(store)
+    print_market(summary, wide_console()) if has_new_bars else print_unchanged(summary)
+    print_summary(store, names, wide_console())
+
+
+PAGES = {
+    "new": lambda answer: print_new(answer.document),
+    "diff": print_comparison,
+    "validate": lambda answer: write_rows(answer.document, Format.TABLE, ["warnings", "problem"]),
+    "show": lambda answer: print_experiment(answer.document),
+    "archive": lambda answer: print_archived(answer.document),
+    "unarchive": lambda answer: print_archived(answer.document),
+}

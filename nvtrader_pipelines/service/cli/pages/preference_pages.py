@@ -1,12 +1,10 @@
 """Pages of preference pairs and of policies tuned to them."""
 
-from pathlib import Path
-
 import polars as pl
 
-from nvtrader_pipelines.desk.preference_check import TuningCheck
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
-from nvtrader_pipelines.service.documents.preference_facts import ExtractedPairs
+from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
 
 
 def print_pairs(document: ExtractedPairs) -> None:
@@ -25,26 +23,38 @@ def print_pairs(document: ExtractedPairs) -> None:
     print_lines(lines)
 
 
-def print_check(check: TuningCheck, picture: Path) -> None:
+def print_check(check: TuningFacts) -> None:
     """Print the verdict on a tuned run and what it rests on."""
-    auc = check.auc
     lines = {
         "run": f"{check.run_id} of {check.experiment}, tuned from run {check.start}",
-        "hold-out AUC": f"{auc.auc:.2f} [{auc.low:.2f}, {auc.high:.2f}], 0.50 is chance",
-        "from": f"{auc.n_pairs:,} pairs of {auc.n_decisions:,} decisions; {auc.accuracy:.0%} in the right order",
+        "hold-out AUC": f"{check.auc:.2f} [{check.auc_low:.2f}, {check.auc_high:.2f}], 0.50 is chance",
+        "from": f"{check.n_pairs:,} pairs of {check.n_decisions:,} decisions; {check.accuracy:.0%} in the right order",
         "divergence": f"{check.kl:.3f} nats a decision from the start",
     }
     if check.auc_before is not None:
-        lines["drift"] = f"{auc.auc - check.auc_before:+.2f} since the check before"
+        lines["drift"] = f"{check.auc - check.auc_before:+.2f} since the check before"
     print_lines(lines)
-    print_line(check.sentence, None if auc.is_above_chance else "yellow")
+    print_line(check.sentence, None if check.passed else "yellow")
     for note in check.notes:
         print_line(note, "yellow")
-    rows = pl.DataFrame([vars(row) for row in check.calibration])
+    rows = frame_of(check.calibration)
     print_part("calibration: predicted and observed shares", rows.with_columns(pl.selectors.float().round(3)), "none")
     print_part(
         "rejected winners: decisions of people that the market contradicts, by margin",
-        check.rejected_winners,
+        frame_of(check.rejected_winners),
         "none: no decision of a person is among the pairs with the market against it",
     )
-    print_line(f"picture: {picture}", "dim")
+    print_line(f"picture: {check.picture}", "dim")
+
+
+def print_export(document: ExportedPairs) -> None:
+    """Print the file, and how many pairs are in it."""
+    left_out = f"{document.n_left_out:,} of the hold-out left out"
+    print_line(f"wrote {document.n_rows:,} pairs to {document.file}; {left_out}")
+
+
+PAGES = {
+    "pairs": lambda answer: print_pairs(answer.document),
+    "check": lambda answer: print_check(answer.document),
+    "export": lambda answer: print_export(answer.document),
+}
