@@ -38,7 +38,6 @@ from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
 
 routes = router("page")
-
 Text = Annotated[str, Query(max_length=200)]
 MAX_COMPARED = 8  # runs
 MAX_NAME = 63

@@ -23,12 +23,12 @@ from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.consoles import wide_console
 from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument, SharedSessionsDocument
 from nvtrader_pipelines.service.documents.run_facts import RunDocument, WindowsDocument, stage_rows
 from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_deletion import Deletion
+    from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument, SharedSessionsDocument
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
 RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",
@@ -160,7 +160,7 @@ def print_figures(figures: pl.DataFrame) -> None:
         print_period(figures.filter(pl.col("period") == period), period, console)
 
 
-def print_comparison(comparison: ComparisonDocument) -> None:
+def print_comparison(comparison: "ComparisonDocument") -> None:
     """Print figures per run, figures over shared sessions, and differences of the specs."""
     columns = ("run", "experiment", *FIGURES, "kind", "status", "window", "best baseline")
     runs = [run.model_dump() for run in comparison.runs]
@@ -209,7 +209,7 @@ def print_windows(document: WindowsDocument) -> None:
     print_line(f"picture  {document.picture}")
 
 
-def _print_shared(shared: SharedSessionsDocument) -> None:
+def _print_shared(shared: "SharedSessionsDocument") -> None:
     """Print the figures over the sessions that the runs share, if there are any."""
     rows = [row.model_dump() for row in shared.figures]
     if not rows:
