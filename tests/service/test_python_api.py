@@ -111,7 +111,7 @@ def test_missing_file_is_not_ingested(home):
 
 
 def test_verdict_of_current_experiment_is_that_of_the_command(built, invoke):
-    verdict = built.experiments.run(("tiny",))
+    verdict = built.experiments.run("tiny")
     printed = json.loads(invoke("materialize", "tiny", "--json").stdout)
     assert verdict["run_id"].unique().to_list() == [Store(built.home).policies.read_latest(KEY).run_id]
     assert verdict["sharpe"].to_list() == [row["sharpe"] for row in printed]
@@ -119,7 +119,7 @@ def test_verdict_of_current_experiment_is_that_of_the_command(built, invoke):
 
 def test_unknown_experiment_is_refused(built):
     with pytest.raises(ValueError, match="tiny"):
-        built.experiments.run(("tinny",))
+        built.experiments.run("tinny")
 
 
 def test_training_of_days_needs_confirmation():
@@ -170,7 +170,7 @@ def test_spec_with_a_name_that_a_person_uses_is_refused(tmp_path):
     home = small_home(tmp_path / "home")
     before = (home.experiments / "tiny.yaml").read_bytes()
     with pytest.raises(StorageError, match=r"tiny\.yaml"):
-        Pipeline(home.root).experiments.run((ExperimentSpec(name="tiny"),))
+        Pipeline(home.root).experiments.run(ExperimentSpec(name="tiny"))
     assert (home.experiments / "tiny.yaml").read_bytes() == before
 
 

@@ -11,6 +11,7 @@ from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family
 if TYPE_CHECKING:
     import polars as pl
 
+    from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.materialize import Confirm
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
     from nvtrader_pipelines.service.documents.experiment_facts import (

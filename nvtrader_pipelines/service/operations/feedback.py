@@ -73,7 +73,7 @@ class Feedback(Family):
             PipelineError: if a step fails.
         """
         name = self.write_tuning(experiment)
-        rows = Experiments(self.opened).materialize((name,), yes=yes, judge=judge)
+        rows = Experiments(self.opened).materialize(name, yes=yes, judge=judge)
         self.check(name)
         return rows
 
