@@ -11,6 +11,7 @@ from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
+from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
@@ -42,6 +43,7 @@ class Pipeline:
         opened = OpenHome.find(None if home is None else Path(home))
         self.store = opened.store
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
+        self.searches = Searches(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False) -> Self:

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.text import Symbols
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
-from nvtrader_pipelines.service.api.body import Body, Symbols
+from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, require_source
 from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -14,11 +15,14 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.exit_codes import OK
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import parse_day, parse_symbols, with_examples
 from nvtrader_pipelines.service.cli.output import Format, print_facts, write_json, write_rows
+from nvtrader_pipelines.service.consoles import warn
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.operation import Family, Operation, Parameter, operations_of
+from nvtrader_pipelines.storage.documents import validate_document
 
 EDGES = {"ge": ("min", 0), "gt": ("min", 1), "le": ("max", 0), "lt": ("max", -1)}  # of Typer, from Pydantic's
 
@@ -77,11 +81,16 @@ def command_of(
         form = Format.JSON if as_json else form
         home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
-        line = [*words, *(str(arguments[each.name]) for each in one.parameters if not each.is_option)]
+        named = [arguments[each.name] for each in one.parameters if not each.is_option]
+        line = [*words, *(value for value in named if isinstance(value, str))]
         with notify_at_end(home.store, shlex.join(line), with_runs=True) if one.is_long else nullcontext():
-            document = getattr(family(home), name)(**arguments)
+            subject = family(home)
+            document = getattr(subject, name)(**arguments)
+            code = exit_code(document) if exit_code else OK
             _write(one, Answer(document, home, arguments), form, pages, name)
-            if exit_code and (code := exit_code(document)):
+            for note in subject.notes:
+                warn(note)
+            if code:
                 raise typer.Exit(code)
 
     parameters = [option for parameter in one.parameters for option in _options(parameter)]
@@ -143,7 +152,7 @@ def _fields(parameter: Parameter) -> list[Parameter]:
         Parameter.of(
             name,
             Annotated[field.annotation, field, *field.metadata],
-            field.default if isinstance(field.default, bool) else None,
+            field.default if isinstance(field.default, bool | Enum) else None,
             is_option=True,
         )
         for name, field in fields.items()
@@ -153,8 +162,8 @@ def _fields(parameter: Parameter) -> list[Parameter]:
 def _argument(parameter: Parameter, values: Mapping[str, Any]) -> Any:
     """Value of a parameter from those of a command line."""
     if fields := _fields(parameter):
-        given = {field.name: _argument(field, values) for field in fields}
-        return parameter.kind(**{name: value for name, value in given.items() if value not in (None, False, ())})
+        given = {each.name: _argument(each, values) for each in fields if values[each.name] != each.default}
+        return validate_document(given, parameter.kind, "the options are not valid")
     value = values[parameter.name]
     if get_origin(parameter.kind) is tuple:
         return tuple((parse_symbols(value) if parameter.is_option else value) or ())

@@ -3,5 +3,6 @@
 from nvtrader_pipelines.service.operations.accounts import Accounts
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
+from nvtrader_pipelines.service.operations.searches import Searches
 
-FAMILIES = (Policies, Plans, Accounts)
+FAMILIES = (Searches, Policies, Plans, Accounts)

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args, get_ty
 
 from pydantic.fields import FieldInfo
 
+from nvtrader_pipelines.components.marks import Flags
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome
 
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 SECTIONS = ("\n\nReturns:", "\n\nRaises:")  # of a docstring; for programs only
 BOUNDS = ("ge", "gt", "le", "lt")
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Flags of a command's option that is not named after its parameter."""
-
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -136,6 +130,7 @@ class Family:
     def __init__(self, home: OpenHome) -> None:
         """Bind the operations to a home."""
         self.home, self.store = home, home.store
+        self.notes: Sequence[str] = ()  # what a command says beside its last answer
 
     @contextmanager
     def _progress(self) -> "Iterator[OnProgress]":
@@ -161,7 +156,7 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
                 from nvtrader_pipelines.storage.views.publishing import publish
 
                 publish(family.store)
-            if own.writes:
+            if own.writes and not own.is_long:  # its command notifies at its end
                 notify(family.store)
             return result
 

@@ -9,7 +9,7 @@ import pytest
 from nvtrader_pipelines.orchestration import mlflow_search
 from nvtrader_pipelines.research.journal import SessionClosed
 from nvtrader_pipelines.research.recorded_session import read_session
-from nvtrader_pipelines.research.session_spec import BUDGET
+from nvtrader_pipelines.research.search_settings import BUDGET
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
@@ -44,7 +44,6 @@ def start(searched, command):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--budget", "0"),
         ("--seconds", "0"),
         ("--symbols", "S00,NOPE"),
         ("--symbols", ","),
@@ -54,16 +53,13 @@ def start(searched, command):
         ("--space", "nowhere.yaml"),
         ("--proposer", "grid-search"),
         ("--prune",),
-        ("--folds", "0"),
         ("--folds", "300"),
         ("--like", "nothing"),
         ("--source", "nowhere"),
-        ("--seed", "-1"),
         ("--sealed-from", "2100-01-01"),
         ("--sealed-from", "1990-01-01"),
         ("--validation-from", "2100-01-01"),
         ("--validation-from", "2012-01-03", "--sealed-from", "2012-01-03"),
-        ("--eval-mode", "ppo_only", "--total-timesteps", "0"),
         ("--eval-mode", "cufolio_only", "--total-timesteps", "4096"),
     ],
     ids=" ".join,
