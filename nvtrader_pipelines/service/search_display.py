@@ -4,7 +4,6 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
 from typing import Any, TypeGuard
 
 from rich.console import Console, Group
@@ -45,14 +44,8 @@ def show_session(recorded: RecordedSession, console: Console, *, quiet: bool = F
 
 @contextmanager
 def stop_on_interrupt(folder: SessionFolder, *, quiet: bool) -> Iterator[list[int]]:
-    """Request a stop at the first Ctrl-C, whose signal is then in the list; the second one interrupts.
-
-    Outside the main thread there are none.
-    """
+    """Request a stop at the first Ctrl-C, whose signal is then in the list; the second one interrupts."""
     signals: list[int] = []
-    if current_thread() is not main_thread():
-        yield signals
-        return
 
     def stop(number: int, _: Any) -> None:
         if signals:

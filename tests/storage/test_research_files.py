@@ -30,7 +30,6 @@ def test_lock_waits_for_a_look_at_whether_the_session_is_running(home, monkeypat
 
 @pytest.fixture
 def folders(home):
-    """Folders of three sessions."""
     found = {name: SessionFolder.of(home, name) for name in ("aa1", "aa2", "b")}
     for folder in found.values():
         folder.path.mkdir(parents=True)

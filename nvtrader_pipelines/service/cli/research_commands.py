@@ -1,6 +1,6 @@
 """`nvtrader research`: search spaces and sessions of AutoResearch."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,7 @@ from nvtrader_pipelines.service.consoles import warn
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.searches import SESSION, Searches
 from nvtrader_pipelines.storage.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.service.documents.search_facts import SessionDocument
+from nvtrader_pipelines.storage.research_files import NO_SESSION
 
 
 def journal(session_id: Annotated[str | None, typer.Argument(help=SESSION)] = None, *, form: Format) -> None:
@@ -32,27 +30,20 @@ def journal(session_id: Annotated[str | None, typer.Argument(help=SESSION)] = No
         warn(note)
 
 
-def exit_code(session: "SessionDocument") -> int:
-    """Exit code of a session that was run: interrupted unless it came to its verdict."""
-    return INTERRUPTED if session.summary.state == "stopped" else OK
-
-
-def require_session(session: "SessionDocument | None") -> int:
-    """Exit code of the state of a session.
+def exit_code(session: Any) -> int:
+    """Exit code of a session: interrupted if it was run and came to no verdict.
 
     Raises:
         NotFoundError: if there is none.
     """
-    from nvtrader_pipelines.storage.research_files import NO_SESSION
-
     if session is None:
         raise NotFoundError(NO_SESSION)
-    return OK
+    return INTERRUPTED if session.summary.state == "stopped" else OK
 
 
 app = family_app(
     Searches,
     "search_pages",
     {"journal": journal},
-    {"start": exit_code, "resume": exit_code, "status": require_session},
+    {"start": exit_code, "resume": exit_code, "status": lambda session: exit_code(session) and OK},
 )

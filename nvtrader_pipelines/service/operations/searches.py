@@ -57,8 +57,7 @@ class Searches(Family):
         """Show the knobs that a search varies, with bounds and the base's values.
 
         Raises:
-            ValueError: if the experiment lacks a knob.
-            StorageError: if there is no such experiment, or the file is no valid space.
+            StorageError, ValueError: as `find_space`.
         """
         from nvtrader_pipelines.service.documents.space_facts import DeltaSchema, find_space, space_document
 
@@ -80,8 +79,7 @@ class Searches(Family):
         explains. Ctrl-C ends the session after its current trials, a second one at once; `resume` continues it.
 
         Raises:
-            StorageError: if a setting is not valid, or the market has no panel.
-            ValueError: if the market lacks the names or is too short, or the base cannot be searched on it.
+            StorageError, ValueError: as `plan_session`.
         """
         from nvtrader_pipelines.research.session_store import create_session, session_base
         from nvtrader_pipelines.research.space_file import read_bounds
@@ -115,8 +113,7 @@ class Searches(Family):
         """Continue a session that was stopped or killed; no finished trial is repeated.
 
         Raises:
-            NotFoundError: if no session or several sessions match.
-            StorageError: if another process runs it, or its files cannot be read.
+            StorageError: if no session or several match, another process runs it, or its files cannot be read.
         """
         return self._run(self.store.searches.find(session_id), workers)
 
@@ -134,8 +131,7 @@ class Searches(Family):
             None if no search was started yet.
 
         Raises:
-            NotFoundError: if no session or several sessions match.
-            StorageError: if its files cannot be read.
+            StorageError: if no session or several match, or its files cannot be read.
         """
         from nvtrader_pipelines.service.documents.search_facts import session_document
 
@@ -168,8 +164,7 @@ class Searches(Family):
         """List proposals of a session with their results, reruns and the verdict.
 
         Raises:
-            NotFoundError: if no session or several sessions match.
-            StorageError: if its files cannot be read.
+            StorageError: if no session or several match, or its files cannot be read.
         """
         from nvtrader_pipelines.research.recorded_session import read_session
         from nvtrader_pipelines.service.documents.search_facts import journal_rows, session_notes
@@ -183,8 +178,7 @@ class Searches(Family):
         """Print the report of a session as Markdown, and write it with its picture.
 
         Raises:
-            NotFoundError: if no session or several sessions match.
-            StorageError: if its files cannot be read.
+            StorageError: if no session or several match, or its files cannot be read.
         """
         from nvtrader_pipelines.service.documents.search_facts import report_document
 
@@ -219,8 +213,7 @@ class Searches(Family):
         """Write the trials of a session as a study of Optuna.
 
         Raises:
-            NotFoundError: if no session or several sessions match.
-            StorageError: if its files cannot be read, or the file exists.
+            StorageError: if no session or several match, its files cannot be read, or the file exists.
             ValueError: if the file cannot be written there.
         """
         from nvtrader_pipelines.research.recorded_session import read_session

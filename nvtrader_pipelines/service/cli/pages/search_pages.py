@@ -10,11 +10,9 @@ from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_json, write_rows
 from nvtrader_pipelines.service.documents.document import frame_of
 from nvtrader_pipelines.service.documents.search_facts import (
-    ExportedSession,
     JournalRow,
     ReportDocument,
     SessionDocument,
-    StoppingSession,
 )
 from nvtrader_pipelines.service.documents.space_facts import DeltaSchema, SpaceDocument
 
@@ -130,23 +128,13 @@ def print_report(report: ReportDocument) -> None:
     print_line(report.markdown)
 
 
-def print_export(session: ExportedSession) -> None:
-    """Print the file of a study, and the command that shows it."""
-    print_line(f"wrote {session.file}: optuna-dashboard sqlite:///{session.file}")
-
-
-def print_stop(session: StoppingSession) -> None:
-    """Print which session ends."""
-    print_line(f"session {session.session_id} ends after its current trials: nvtrader research status")
-
-
+STOPPING = "session {0.session_id} ends after its current trials: nvtrader research status"
+EXPORTED = "wrote {0.file}: optuna-dashboard sqlite:///{0.file}"
 PAGES = {
     "space": lambda answer: print_space(answer.document),
-    "start": lambda answer: print_session(answer.document),
-    "resume": lambda answer: print_session(answer.document),
-    "status": lambda answer: print_session(answer.document),
+    **dict.fromkeys(("start", "resume", "status"), lambda answer: print_session(answer.document)),
     "sessions": print_sessions,
     "report": lambda answer: print_report(answer.document),
-    "stop": lambda answer: print_stop(answer.document),
-    "export": lambda answer: print_export(answer.document),
+    "stop": lambda answer: print_line(STOPPING.format(answer.document)),
+    "export": lambda answer: print_line(EXPORTED.format(answer.document)),
 }
