@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+    from nvtrader_pipelines.research.search_settings import SearchSettings
     from nvtrader_pipelines.service.documents.document import frame_of
     from nvtrader_pipelines.service.python_api import Pipeline
     from nvtrader_pipelines.storage.errors import StorageError
@@ -19,6 +20,7 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "Reject",
+    "SearchSettings",
     "Skip",
     "StorageError",
     "frame_of",
@@ -28,6 +30,7 @@ _MODULES = {  # imported on first use: importing the package costs nothing
     "ExperimentSpec": "experiments.spec",
     "Pipeline": "service.python_api",
     "PipelineError": "orchestration.pipeline_error",
+    "SearchSettings": "research.search_settings",
     "StorageError": "storage.errors",
     "frame_of": "service.documents.document",
 }

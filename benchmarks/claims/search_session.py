@@ -12,9 +12,9 @@ from nvtrader_pipelines.orchestration.mlflow_search import track_session
 from nvtrader_pipelines.orchestration.search_spans import trace_session
 from nvtrader_pipelines.research.journal import BaseJudged, TrialJudged, TrialRerun
 from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.search_settings import TIMESTEPS
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_store import create_session, session_base
-from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.storage.home import Home
 
 N_TRIALS, N_WORKERS = 50, 2

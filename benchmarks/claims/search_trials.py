@@ -11,9 +11,9 @@ from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.proposers import RandomProposer
+from nvtrader_pipelines.research.search_settings import TIMESTEPS
 from nvtrader_pipelines.research.session_spec import FIRST_SEED, SessionSpec, default_windows
 from nvtrader_pipelines.research.session_store import before_seal, session_base
-from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.research.study import Study
 from nvtrader_pipelines.research.trial_judgement import TrialJob, judge
 

@@ -14,4 +14,5 @@ def _require_plain(text: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=1000), AfterValidator(_require_plain)]
+Symbols = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=32)], ...], Field(max_length=1000)]
 Reason = Annotated[Text, Field(min_length=1)]

@@ -367,13 +367,12 @@ def _require_search(store: Store, job: str, config: Mapping[str, Any]) -> None:
     """
     if job != "autoresearch":
         return
-    from nvtrader_pipelines.research.knobs import SearchMode
-    from nvtrader_pipelines.research.session_store import launched_base, plan_session
+    from nvtrader_pipelines.research.search_settings import LaunchSettings
+    from nvtrader_pipelines.research.session_store import launched_options, plan_session
+    from nvtrader_pipelines.storage.documents import validate_document
 
-    settings = dict(config.get("ops", {}).get("autoresearch_session", {}).get("config", {}))
-    mode = SearchMode(settings.pop("eval_mode", SearchMode.PPO_ONLY))
-    chosen = {name: settings.pop(name) for name in ("source", "symbols", "total_timesteps") if name in settings}
-    plan_session(store, launched_base(mode, **chosen), eval_mode=mode, **settings)
+    content = config.get("ops", {}).get("autoresearch_session", {}).get("config", {})
+    plan_session(store, **launched_options(validate_document(content, LaunchSettings, "the settings are not valid")))
 
 
 def _config_error(job: str, message: str) -> ValueError:

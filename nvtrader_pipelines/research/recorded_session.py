@@ -21,7 +21,7 @@ from nvtrader_pipelines.research.journal import (
 from nvtrader_pipelines.research.journal_check import find_problems
 from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
-from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.errors import ConflictError, DamagedFileError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
@@ -99,10 +99,10 @@ def request_stop(folder: SessionFolder) -> None:
     """Ask the process that runs a session to end it after its current trials.
 
     Raises:
-        StorageError: if no process runs it.
+        ConflictError: if no process runs it.
     """
     if not folder.is_running:
-        raise StorageError(
+        raise ConflictError(
             f"a session must be running to be stopped, but no process runs {folder.session_id}; see "
             f"`nvtrader research status {folder.session_id}`"
         )

@@ -36,12 +36,12 @@ from nvtrader_pipelines.research.looks import N_ATTEMPTS, POLL_SECONDS, Close, m
 from nvtrader_pipelines.research.model_turns import ModelTurns
 from nvtrader_pipelines.research.proposers import LlmProposer, SpaceExhausted
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
+from nvtrader_pipelines.research.search_settings import MAX_WORKERS
 from nvtrader_pipelines.research.session_report import session_report, write_report
 from nvtrader_pipelines.research.session_spec import (
     BASE_SEEDS,
     FIRST_SEED,
     FRESH_SEEDS,
-    MAX_WORKERS,
     is_random,
     require_workers,
 )

@@ -1,13 +1,12 @@
 """Settings of a search session, and the windows that it trains, validates and seals."""
 
 import itertools
-import os
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE
@@ -18,19 +17,16 @@ from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.proposers import OptunaProposer, Proposer
+from nvtrader_pipelines.research.search_settings import BUDGET, GOAL, MAX_TRIALS, MAX_WORKERS, Goal
 from nvtrader_pipelines.research.space import SearchSpace, search_space
 from nvtrader_pipelines.research.space_file import KnobBounds, bounded_space
 from nvtrader_pipelines.research.verdict import require_sealed_window
 
-BUDGET = 20  # trials
-GOAL = "A higher Sharpe ratio, net of costs"
 BASE_SEEDS = (0, 1, 2, 3, 4)  # of the base, and of both sides at a look
 FIRST_SEED = 5  # of every trial
 FRESH_SEEDS = (6, 7)  # of a rerun
 MIN_PRUNED_FOLDS = 6  # a sign test over five scores can be significant at the earliest
-MAX_TRIALS = 10**6  # of a session
 Trials = Annotated[PositiveInt, Field(le=MAX_TRIALS)]
-MAX_WORKERS = max(2, os.cpu_count() or 1)  # cores of this machine; 2 is the default
 
 
 def require_workers(workers: int) -> None:
@@ -45,7 +41,7 @@ def require_workers(workers: int) -> None:
 class SessionSpec(Component):
     """Search session: what it varies, how it proposes, when it ends, and its windows."""
 
-    goal: Annotated[str, Field(max_length=500)] = GOAL
+    goal: Goal = GOAL
     eval_mode: SearchMode = SearchMode.PPO_ONLY
     base: ExperimentSpec  # as given; the space clips it
     bounds: dict[str, KnobBounds] | None = None  # by dotted path; null: the knobs of the mode
@@ -60,15 +56,6 @@ class SessionSpec(Component):
     prunes: bool = False  # whether a trial ends early whose folds are worse than the best one's
     validation_from: date
     sealed_from: date
-
-    @field_validator("goal")
-    @classmethod
-    def _require_printable(cls, goal: str) -> str:
-        if not goal.strip() or not goal.isprintable():
-            raise ValueError(
-                f"a goal must be one line of text without control characters, but is {goal!r}; write it in plain words"
-            )
-        return goal
 
     @model_validator(mode="after")
     def _require_end(self) -> Self:

@@ -21,6 +21,7 @@ from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAlloc
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
+from nvtrader_pipelines.research.search_settings import TIMESTEPS, LaunchSettings
 from nvtrader_pipelines.research.session_spec import (
     BASE_SEEDS,
     SearchWindows,
@@ -29,7 +30,7 @@ from nvtrader_pipelines.research.session_spec import (
     default_windows,
     require_workers,
 )
-from nvtrader_pipelines.research.space import TIMESTEPS, base_experiment, configuration_hash, deciding_parts
+from nvtrader_pipelines.research.space import base_experiment, configuration_hash, deciding_parts
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.documents import validate_document
@@ -75,16 +76,15 @@ def session_base(
     return validate_document(document, ExperimentSpec, "the options are not valid")
 
 
-def launched_base(
-    eval_mode: SearchMode, source: str | None = None, symbols: Sequence[str] = (), total_timesteps: int | None = None
-) -> ExperimentSpec:
-    """Return the base of a session that Dagster runs: no symbols are all, and a mode without training has no steps.
+def launched_options(settings: LaunchSettings) -> dict[str, Any]:
+    """Options of `plan_session` for Dagster: no symbols are all, and a mode without training has no steps.
 
     Raises:
         StorageError: if a value is not valid.
     """
-    timesteps = None if eval_mode is SearchMode.CUFOLIO_ONLY else total_timesteps
-    return session_base(eval_mode, None, source, symbols or None, timesteps)
+    timesteps = None if settings.eval_mode is SearchMode.CUFOLIO_ONLY else settings.total_timesteps
+    base = session_base(settings.eval_mode, None, settings.source, settings.symbols or None, timesteps)
+    return {"base": base, **settings.model_dump(exclude={"source", "symbols", "total_timesteps"})}
 
 
 def create_session(store: Store, base: ExperimentSpec, session_id: str | None = None, **options: Any) -> Session:

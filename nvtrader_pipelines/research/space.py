@@ -18,8 +18,8 @@ from nvtrader_pipelines.policies.baselines import Cufolio
 from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.research.config_delta import BoundsClip, ConfigDelta, DeltaRefused, Snapped
 from nvtrader_pipelines.research.knobs import KNOBS, MAX_POSITION, ROLLOUT, Knob, SearchMode
+from nvtrader_pipelines.research.search_settings import TIMESTEPS
 
-TIMESTEPS = 20_000  # of a trial, our choice: a few seconds of training on one core
 MAX_PORTFOLIOS, MIN_STEPS = 64, 8  # parallel portfolios of a rollout, and steps of each
 WHOLE = 32  # divides a rollout, so that the smallest batch does
 ROLLOUT_PATHS = N_ENVS, N_STEPS, BATCH_SIZE = "agent.n_envs", "agent.n_steps", "agent.batch_size"

@@ -13,6 +13,11 @@ def plain_console(**options: Any) -> Console:
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    plain_console(stderr=True, soft_wrap=True).print(text, style="yellow")
+
+
 def wide_console() -> Console:
     """Console of the terminal or of $COLUMNS; in a pipe or file, one wide enough for tables."""
     console, columns = plain_console(), os.environ.get("COLUMNS", "")

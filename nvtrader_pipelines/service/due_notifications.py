@@ -57,7 +57,6 @@ def _run_states(store: Store) -> "CurrentStates":
 
 
 def _warn(problem: str) -> None:
-    from nvtrader_pipelines.service.consoles import plain_console
+    from nvtrader_pipelines.service.consoles import warn
 
-    text = " ".join(problem.split())
-    plain_console(stderr=True).print(f"no notification was sent: {text}", style="yellow", soft_wrap=True)
+    warn(f"no notification was sent: {' '.join(problem.split())}")

@@ -13,6 +13,7 @@ from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
+from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
@@ -44,6 +45,7 @@ class Pipeline(WholeHome):
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
         self.runs, self.scoreboard, self.guards = Runs(opened), Scoreboard(opened), Guards(opened)
         self.experiments, self.feedback = Experiments(opened), Feedback(opened)
+        self.searches = Searches(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False, quiet: bool = False) -> Self:

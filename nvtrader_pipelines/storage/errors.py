@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+MAX_CANDIDATES = 5  # ids in a message
+
 
 class StorageError(Exception):
     """Problem with stored data or with a person's file; the message says what to do."""

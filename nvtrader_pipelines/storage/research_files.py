@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
+from nvtrader_pipelines.storage.errors import MAX_CANDIDATES, NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 
-MAX_CANDIDATES = 5  # ids in a message
+NO_SESSION = "a search session must have been started, but there is none; start one with `nvtrader research start`"
 LOCK_PAUSES = (0.0, 0.05, 0.05, 0.1)  # seconds before each try to lock a session, which `is_running` briefly locks
 
 
@@ -179,9 +179,7 @@ class SearchSessions:
         """
         folders = self.folders()
         if not folders:
-            raise NotFoundError(
-                "a search session must have been started, but there is none; start one with `nvtrader research start`"
-            )
+            raise NotFoundError(NO_SESSION)
         if text is None:
             return next((folder for folder in reversed(folders) if folder.is_running), folders[-1])
         ids = [folder.session_id for folder in folders]

@@ -10,7 +10,6 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.research.recorded_session import is_closed, read_session
 from nvtrader_pipelines.research.session_report import write_report
 from nvtrader_pipelines.research.trial_pool import TrialPool
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RATIO_CURVE, RESEARCH_TRIALS
@@ -156,7 +155,7 @@ def test_terminate_ends_after_the_current_trial_and_other_interrupts_at_once(hom
 
 
 def test_value_out_of_bounds_fails_in_the_run_and_leaves_no_session(home, instance):
-    with pytest.raises(StorageError, match="budget"):
+    with pytest.raises(ValueError, match="budget"):
         search(home, instance, budget=0)
     assert Store(home).searches.folders() == []
 

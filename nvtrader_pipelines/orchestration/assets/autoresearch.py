@@ -8,24 +8,22 @@ from datetime import UTC, datetime
 from enum import Enum
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field, create_model
 
 from nvtrader_pipelines.figures import importance_figure
 from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.orchestration.mlflow_search import track_session
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
-from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
+from nvtrader_pipelines.research.search_settings import LaunchSettings
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_picture import draw_session
 from nvtrader_pipelines.research.session_progress import SessionProgress
-from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
-from nvtrader_pipelines.research.session_store import create_session, launched_base
+from nvtrader_pipelines.research.session_store import create_session, launched_options
 from nvtrader_pipelines.research.session_tables import session_row
-from nvtrader_pipelines.research.space import TIMESTEPS
 from nvtrader_pipelines.research.study import knob_importances
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
@@ -38,27 +36,23 @@ PARENT = "dagster/parent_run_id"  # tag of a retry and of a re-execution
 IMPORTANCE_NOTE = "By Optuna's PED-ANOVA: how much a knob's values differ between good trials and all of them."
 
 
-class Mode(Enum):
-    """Modes of a search; the launchpad takes the names."""
+def launchpad_config(settings: type[BaseModel]) -> Any:
+    """Derive the base of a configuration from settings: Dagster has no tuples, and takes choices by name."""
+    fields: dict[str, Any] = {}
+    for name, field in settings.model_fields.items():
+        kind: Any = field.annotation
+        default = field.default
+        if isinstance(default, tuple):
+            kind, default = list[str], list(default)
+        elif isinstance(default, Enum):
+            kind = Enum(type(default).__name__, {each.value: each.value for each in type(default)})
+            default = kind(default.value)
+        fields[name] = Annotated[kind, *field.metadata, Field(description=field.description)], default
+    return create_model(f"{settings.__name__}Config", __base__=dg.Config, **fields)
 
-    ppo_only = SearchMode.PPO_ONLY
-    cufolio_only = SearchMode.CUFOLIO_ONLY
-    unified = SearchMode.UNIFIED
 
-
-class AutoresearchConfig(dg.Config):
+class AutoresearchConfig(launchpad_config(LaunchSettings)):
     """Settings of a search session; `nvtrader research start` has more of them."""
-
-    goal: str = Field(default=GOAL, description="one line in your words, kept in the journal")
-    symbols: list[str] = Field(default=[], description="symbols to trade; none: all of the source")
-    budget: int = Field(default=BUDGET, description="trials, at least 1")
-    total_timesteps: int = Field(
-        default=TIMESTEPS, description="training steps of a trial, at least 1; cufolio_only does not train"
-    )
-    eval_mode: Mode = Field(default=Mode.ppo_only, description="groups of knobs to vary")
-    seed: int = Field(default=1, description="random seed of the proposals, at least 0")
-    workers: int = Field(default=2, description="processes, at least 1")
-    source: str = Field(default="sample", description="source of prices, as data/market.yaml names it")
 
 
 @dg.multi_asset(
@@ -92,11 +86,12 @@ def autoresearch_session(
     """
     from nvtrader_pipelines.orchestration.search_spans import trace_session  # imports OpenTelemetry: 0.3 s
 
-    folder = find_or_create(context.instance, context.run, config, store)
+    settings = LaunchSettings.model_validate(config.model_dump(mode="json"))
+    folder = find_or_create(context.instance, context.run, settings, store)
     recorded = read_session(folder)
     context.log.info("session %s in %s", folder.session_id, folder.path)
     progress, warn = SessionProgress(recorded), context.log.warning
-    steps = run_session(store, folder.session_id, config.workers)
+    steps = run_session(store, folder.session_id, settings.workers)
     traced = trace_session(store.home, recorded.session, steps, warn)
     with (
         closing(track_session(store.home, recorded.session, recorded.lines, traced, warn)) as tracked,
@@ -116,7 +111,7 @@ def autoresearch_session(
 
 
 def find_or_create(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, config: AutoresearchConfig, store: Store
+    instance: dg.DagsterInstance, run: dg.DagsterRun, settings: LaunchSettings, store: Store
 ) -> SessionFolder:
     """Return the session of a run, which is that of the run it retries, and create it if there is none.
 
@@ -124,15 +119,13 @@ def find_or_create(
         StorageError, ValueError: as `create_session`.
         ValueError: if the session has other settings than the run.
     """
-    mode = config.eval_mode.value
-    base = launched_base(mode, config.source, config.symbols, config.total_timesteps)
-    settings = {"eval_mode": mode, **config.model_dump(include={"goal", "budget", "seed"})}
+    options = launched_options(settings)
     folder = session_of(instance, run, store.home)
     if not folder.settings.exists():
-        create_session(store, base, session_id=folder.session_id, workers=config.workers, **settings)
+        create_session(store, session_id=folder.session_id, **options)
         return folder
     spec = read_session(folder).session.spec
-    changed = [name for name, value in {"base": base, **settings}.items() if getattr(spec, name) != value]
+    changed = [name for name, value in options.items() if name != "workers" and getattr(spec, name) != value]
     if changed:
         raise ValueError(
             f"a retry or re-execution resumes session {folder.session_id} and must have its settings, but "

@@ -16,7 +16,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi_offline import FastAPIOffline
 from starlette.responses import RedirectResponse, Response
 
-from nvtrader_pipelines.service.api import desk, lab, nemorl, progress_stream, rl, search
+from nvtrader_pipelines.service.api import chart_reading, desk, lab, nemorl, progress_stream, rl
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.mount import operation_routes
@@ -47,8 +47,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 TAGS = {
-    "nemorl": "Manual training, learning curve, Sharpe ratio curve and policy library, as in NVTrader's Continuous RL.",
-    "autoresearch": "Search sessions and readings of charts, as in NVTrader's Continuous RL.",
+    "nemorl": "Manual training, learning curve, ratio curve and readings of charts, as in NVTrader's Continuous RL.",
     "rl": "Experiments, runs, components, progress and the stop of everything, as in AlphaSwarm's RL framework.",
     **{family.command or "home": str(family.__doc__).partition("\n")[0] for family in FAMILIES},
     "desk": "Ours: environment, decisions on plans, schedules and the kill switch.",
@@ -90,7 +89,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
-    modules = (nemorl, search, rl, lab, progress_stream, desk, page_routes, lab_pages)
+    modules = (nemorl, chart_reading, rl, lab, progress_stream, desk, page_routes, lab_pages)
     for routes in (*map(operation_routes, FAMILIES), *(module.routes for module in modules)):
         app.include_router(routes)
 

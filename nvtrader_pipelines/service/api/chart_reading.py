@@ -16,6 +16,7 @@ from nvtrader_pipelines.llm.calls import Call
 from nvtrader_pipelines.research.session_tables import store_call
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.readings import READINGS
 from nvtrader_pipelines.service.readings.chart_rows import rows_of_context
 from nvtrader_pipelines.service.readings.model_sentences import ask_for_sentences
@@ -23,6 +24,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.llm_files import open_client
 from nvtrader_pipelines.storage.store import Store
 
+routes = router("nemorl")
 LOG = logging.getLogger(__name__)
 BUILT_IN = "built-in"  # signature of a computed reading
 MAX_IMAGE = 4 << 20  # bytes
@@ -75,6 +77,12 @@ class ChartReading(BaseModel):
     model: str  # that read it
     seconds: float  # elapsed
     note: str = ""  # why the vision model did not read it; empty if it did, or was not to
+
+
+@routes.post("/api/continuous-rl/interpret-chart")
+def interpret_chart(shared: Shared, body: ChartRequest) -> ChartReading:
+    """Read a chart in four to six bullets, by the vision model if one is configured, else from its data."""
+    return read_chart(body, shared.store)
 
 
 def read_chart(request: ChartRequest, store: Store) -> ChartReading:

@@ -82,6 +82,11 @@ class Context:
         return self.home.research_sessions, self.home.research_policies
 
     @property
+    def running_searches(self) -> tuple[str, ...]:
+        """Sessions in progress; no file changes when the process of one is killed."""
+        return tuple(folder.session_id for folder in self.store.searches.folders() if folder.is_running)
+
+    @property
     def experiments(self) -> tuple[Path, ...]:
         """Files of experiments and of the market."""
         return self.home.experiments, self.home.market_file, self.home.promotion_file

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
+from nvtrader_pipelines.research.search_settings import LaunchSettings
 from nvtrader_pipelines.runs.manual_run import store_manual_experiment
 from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
@@ -99,13 +99,15 @@ def launch_replay(shared: Context, run: str, first: date | None, last: date | No
     return Launched(task_id=task_id, version_id=replayed.partition_key, spec_hash=replayed.spec_hash)
 
 
-def launch_search(shared: Context, settings: dict[str, Any]) -> Launched:
+def launch_search(shared: Context, settings: LaunchSettings) -> Launched:
     """Start a search session."""
-    task_id = launch(shared.store, "autoresearch", config={"ops": {"autoresearch_session": {"config": settings}}})
+    config = {"ops": {"autoresearch_session": {"config": settings.model_dump(mode="json")}}}
+    task_id = launch(shared.store, "autoresearch", config=config)
     return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id))
 
 
 LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long operation
+    "POST /api/searches/start": launch_search,
     "POST /api/runs/replay": launch_replay,
     "POST /api/experiments/train": launch_training,
 }

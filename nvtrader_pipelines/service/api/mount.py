@@ -16,9 +16,14 @@ from nvtrader_pipelines.service.operations.operation import Family, Operation, P
 
 Endpoint = Callable[..., Any]
 ALIASES = {  # routes of NVTrader's Continuous RL and of AlphaSwarm's RL framework, and of earlier versions
+    "GET /api/nemorl-autoresearch/journal/{session_id}": "GET /api/searches/{session_id}/journal",
+    "GET /api/nemorl-autoresearch/sessions": "GET /api/searches",
+    "GET /api/nemorl-autoresearch/status": "GET /api/searches/status",
     "GET /api/nemorl/policies": "GET /api/policies",
     "GET /rl/runs": "GET /api/runs",
     "GET /rl/runs/{run}": "GET /api/runs/{run}",
+    "POST /api/nemorl-autoresearch/start": "POST /api/searches/start",
+    "POST /api/nemorl-autoresearch/stop": "POST /api/searches/stop",
     "POST /api/nemorl/policies/activate": "POST /api/policies/activate",
     "GET /rl/components": "GET /api/components",
     "GET /rl/components/{family}": "GET /api/components",
@@ -60,7 +65,8 @@ def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> En
     if method == "GET":
         own |= {each.name: _field(each) for each in others}
     elif whole:
-        own["body"] = Annotated[whole.kind, *whole.marks], ...
+        kind = LAUNCHES[one.route].__annotations__[whole.name] if one.is_long else whole.kind  # what Dagster takes
+        own["body"] = Annotated[kind, *whole.marks] if whole.marks else kind, ...
     elif others:
         fields: Any = {each.name: _field(each) for each in others}
         model: Any = create_model(f"{family.__name__}{name.title()}", __base__=Body, **fields)
@@ -78,7 +84,8 @@ def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> En
             return rows_of(one.row, document) if one.is_frame else document
 
         sources = [getattr(shared, group) for group in one.reads]
-        return shared.answer(one.route, read, *sources, of=tuple(values.values()))
+        running = shared.running_searches if "searches" in one.reads else ()
+        return shared.answer(one.route, read, *sources, of=(*values.values(), *running))
 
     parameters = [inspect.Parameter("shared", inspect.Parameter.KEYWORD_ONLY, annotation=Shared)]
     parameters += [

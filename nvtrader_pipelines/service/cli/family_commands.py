@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -15,11 +16,14 @@ import typer
 from pydantic import TypeAdapter
 
 from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.exit_codes import OK
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import parse_day, parse_symbols, with_examples
 from nvtrader_pipelines.service.cli.output import Format, print_facts, write_json, write_rows
+from nvtrader_pipelines.service.consoles import warn
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.operation import Family, Operation, Parameter, operations_of
+from nvtrader_pipelines.storage.documents import validate_document
 
 EDGES = {"ge": ("min", 0), "gt": ("min", 1), "le": ("max", 0), "lt": ("max", -1)}  # of Typer, from Pydantic's
 
@@ -90,16 +94,20 @@ def command_of(
         home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
         given = [arguments[parameter.name] for parameter in one.parameters if not parameter.is_option]
-        given = [str(word) for value in given for word in (value if isinstance(value, tuple) else (value,))]
+        words = [word for value in given for word in (value if isinstance(value, tuple) else (value,))]
         account = ["--account", arguments["account"]] if "account" in arguments else []
-        line = ["nvtrader", *words_of(family, name, one), *given, *account]  # names a failure until it succeeds
+        line = ["nvtrader", *words_of(family, name, one), *(str(word) for word in words if word is not None), *account]
         with notify_at_end(home.store, shlex.join(line), with_runs=True) if one.is_long else nullcontext():
+            operations = family(home)
             if course:
-                course(family(home), form, **arguments)
+                course(operations, form, **arguments)
                 return
-            document = one.call(family(home), arguments)
+            document = one.call(operations, arguments)
+            code = exit_code(document) if exit_code else OK
             _write(one, Answer(document, home, arguments), form, pages, name)
-            if exit_code and (code := exit_code(document)):
+            for note in operations.notes:
+                warn(note)
+            if code:
                 raise typer.Exit(code)
 
     parameters = [option for parameter in one.parameters for option in _options(parameter)]
@@ -163,7 +171,7 @@ def _fields(parameter: Parameter) -> list[Parameter]:
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=Annotated[field.annotation, field, *field.metadata],
-                default=field.default if isinstance(field.default, bool) else None,
+                default=field.default if isinstance(field.default, bool | Enum) else None,
             )
         )
         for name, field in fields.items()
@@ -173,8 +181,8 @@ def _fields(parameter: Parameter) -> list[Parameter]:
 def _argument(parameter: Parameter, values: Mapping[str, Any]) -> Any:
     """Value of a parameter from those of a command line."""
     if fields := _fields(parameter):
-        given = {field.name: _argument(field, values) for field in fields}
-        return parameter.kind(**{name: value for name, value in given.items() if value not in (None, False, ())})
+        given = {each.name: _argument(each, values) for each in fields if values[each.name] != each.default}
+        return validate_document(given, parameter.kind, "the options are not valid")
     value = values[parameter.name]
     if get_origin(parameter.kind) is tuple:
         return tuple((parse_symbols(value) if parameter.is_option else value) or ())

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import typer
 
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.service.cli.exit_codes import INTERRUPTED, OK
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.storage.store import Store
 
@@ -25,7 +26,8 @@ def notify_at_end(store: Store, command: str, *, with_runs: bool = False) -> Ite
     except KeyboardInterrupt:  # a person who interrupts needs no message
         raise
     except typer.Exit as end:
-        problem = f"it ended with exit code {end.exit_code}; its output has the reason" if end.exit_code else None
+        failed = end.exit_code not in (OK, INTERRUPTED)
+        problem = f"it ended with exit code {end.exit_code}; its output has the reason" if failed else None
         notify(store, command, problem, with_runs=with_runs)
         raise
     except Exception as error:

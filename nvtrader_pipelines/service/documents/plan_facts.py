@@ -11,7 +11,7 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, WeightCut, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus, halted_session_events, plan_records
 from nvtrader_pipelines.service.documents.document import row_model
-from nvtrader_pipelines.storage.errors import NotFoundError
+from nvtrader_pipelines.storage.errors import MAX_CANDIDATES, NotFoundError
 from nvtrader_pipelines.storage.store import Store
 
 LEVELS = ("hard", "soft", "warn")
@@ -26,7 +26,6 @@ LISTED_PLANS = TableSchema(
     Column("by", pl.String, "who decided on it"),
     Column("reason", pl.String, "reason of the last decision, block or cancellation, or of the halt"),
 )
-MAX_CANDIDATES = 5  # ids in a message
 
 
 class ListedPlan(row_model(LISTED_PLANS)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import polars as pl
 from pydantic import Field
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
@@ -44,6 +45,23 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
 Activity = Literal["running", "stopped", "finished"]
+SESSION_SCHEMA = {
+    "session_id": pl.String,
+    "state": pl.String,
+    "outcome": pl.String,
+    "n_trials": pl.Int64,
+    "budget": pl.Int64,
+    "base_sharpe": pl.Float64,
+    "best_sharpe": pl.Float64,
+    "standing": pl.String,
+    "mode": pl.String,
+    "started_at": pl.Datetime("us", "UTC"),
+    "goal": pl.String,
+    "source": pl.String,
+    "n_symbols": pl.Int64,
+    "n_known": pl.Int64,
+    "seconds": pl.Float64,
+}
 
 
 class SessionSummary(Document):
@@ -142,6 +160,11 @@ def list_sessions(store: Store) -> tuple[list[SessionSummary], list[str]]:
         except StorageError as error:
             problems.append(str(error))
     return summaries, problems
+
+
+def session_rows(summaries: Sequence[SessionSummary]) -> pl.DataFrame:
+    """Rows of sessions."""
+    return pl.DataFrame([summary.model_dump() for summary in summaries], schema=SESSION_SCHEMA)
 
 
 def running_sessions(store: Store) -> tuple[SessionSummary, ...]:

@@ -1,21 +1,21 @@
 """Facts of a search space: its knobs, and how the base was brought within them."""
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import RootModel
 
 from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.space import SearchSpace, base_experiment, search_space
 from nvtrader_pipelines.research.space_file import read_space
+from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
-from nvtrader_pipelines.service.open_home import require_home
+from nvtrader_pipelines.storage.home import Home
 
 
-class KnobFacts(BaseModel):
+class KnobFacts(Document):
     """Row of a knob."""
-
-    model_config = ConfigDict(frozen=True)
 
     knob: str
     group: str
@@ -26,10 +26,8 @@ class KnobFacts(BaseModel):
     base: int | float
 
 
-class SpaceDocument(BaseModel):
+class SpaceDocument(Document):
     """Search space for people and programs."""
-
-    model_config = ConfigDict(frozen=True)
 
     mode: SearchMode
     base: str  # name of the experiment
@@ -55,14 +53,18 @@ class SpaceDocument(BaseModel):
         ]
 
 
-def find_space(mode: SearchMode, like: str | None, file: Path | None) -> SearchSpace:
+class DeltaSchema(RootModel[dict[str, Any]]):
+    """JSON Schema of a delta."""
+
+
+def find_space(home: Home, mode: SearchMode, like: str | None, file: Path | None) -> SearchSpace:
     """Return the space of a mode or a file, around an experiment of data/experiments or the mode's own.
 
     Raises:
-        ValueError: if the experiment lacks a knob, or there is no home for `like`.
+        ValueError: if the experiment lacks a knob.
         StorageError: if there is no such experiment, or the file is no valid space.
     """
-    base = base_experiment(mode) if like is None else read_named_experiment(require_home(), like)
+    base = base_experiment(mode) if like is None else read_named_experiment(home, like)
     return search_space(mode, base) if file is None else read_space(file, base, mode)
 
 

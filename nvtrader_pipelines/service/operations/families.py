@@ -9,5 +9,6 @@ from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
+from nvtrader_pipelines.service.operations.searches import Searches
 
-FAMILIES = (WholeHome, Experiments, Runs, Guards, Scoreboard, Policies, Plans, Accounts, Feedback)
+FAMILIES = (WholeHome, Experiments, Searches, Runs, Guards, Scoreboard, Policies, Plans, Accounts, Feedback)

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args, get_ty
 
 from pydantic.fields import FieldInfo
 
+from nvtrader_pipelines.components.marks import Flags
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome
 
@@ -23,13 +24,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SECTIONS = ("\n\nReturns:", "\n\nRaises:")  # of a docstring; for programs only
 AT_LEAST_ONE = "at least one"  # mark of arguments of any number, of which a command needs one
 BOUNDS = ("ge", "gt", "le", "lt")
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Flags of a command's option that is not named after its parameter."""
-
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -162,6 +156,7 @@ class Family:
     def __init__(self, home: OpenHome) -> None:
         """Bind the operations to a home."""
         self.opened, self.store = home, home.store
+        self.notes: Sequence[str] = ()  # what a command says beside its last answer
 
     def publish(self, *, notifies: bool = True) -> None:
         """Publish the views if there are any, and send due notifications."""

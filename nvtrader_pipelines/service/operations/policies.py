@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.marks import Flags
 from nvtrader_pipelines.service.operations.arguments import AuditNote, Picture, PolicyName
-from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
+from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import picture_path
 
 if TYPE_CHECKING:

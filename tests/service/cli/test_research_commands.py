@@ -153,7 +153,7 @@ def test_damaged_session_exits_with_3_and_is_named_in_the_list(at_home, folders)
     refused = at_home("status", "20260302")
     assert refused.exit_code == BAD_INPUT
     assert is_one_line_error(refused.stderr)
-    assert str(folders[0].settings) in at_home("sessions").stdout
+    assert str(folders[0].settings) in at_home("sessions", "--json").stderr
 
 
 @pytest.mark.slow

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -6,10 +7,11 @@ import time
 import psutil
 import pytest
 
+from nvtrader_pipelines import Pipeline, SearchSettings
 from nvtrader_pipelines.orchestration import mlflow_search
 from nvtrader_pipelines.research.journal import SessionClosed
 from nvtrader_pipelines.research.recorded_session import read_session
-from nvtrader_pipelines.research.session_spec import BUDGET
+from nvtrader_pipelines.research.search_settings import BUDGET
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
@@ -44,7 +46,6 @@ def start(searched, command):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--budget", "0"),
         ("--seconds", "0"),
         ("--symbols", "S00,NOPE"),
         ("--symbols", ","),
@@ -54,16 +55,13 @@ def start(searched, command):
         ("--space", "nowhere.yaml"),
         ("--proposer", "grid-search"),
         ("--prune",),
-        ("--folds", "0"),
         ("--folds", "300"),
         ("--like", "nothing"),
         ("--source", "nowhere"),
-        ("--seed", "-1"),
         ("--sealed-from", "2100-01-01"),
         ("--sealed-from", "1990-01-01"),
         ("--validation-from", "2100-01-01"),
         ("--validation-from", "2012-01-03", "--sealed-from", "2012-01-03"),
-        ("--eval-mode", "ppo_only", "--total-timesteps", "0"),
         ("--eval-mode", "cufolio_only", "--total-timesteps", "4096"),
     ],
     ids=" ".join,
@@ -88,8 +86,8 @@ def test_short_market_exits_with_3_and_leaves_no_session(searched, start):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "budget", "max_seconds"),
-    [((), BUDGET, None), (("--seconds", "0.5"), None, 0.5), (("--seconds", "90", "--budget", "2"), 2, 90.0)],
-    ids=["none", "seconds", "both"],
+    [((), BUDGET, None), (("--seconds", "0.5"), None, 0.5)],
+    ids=["none", "seconds"],
 )
 def test_budget_is_20_trials_unless_time_is_limited(searched, start, limits, budget, max_seconds):
     finished = start(*limits)
@@ -99,6 +97,14 @@ def test_budget_is_20_trials_unless_time_is_limited(searched, start, limits, bud
     assert (spec.budget, spec.max_seconds) == (budget, max_seconds)
     if budget:
         assert len(trials_of(folder)) == budget
+
+
+@pytest.mark.slow
+def test_search_from_python_is_the_one_that_the_command_line_shows(searched, command):
+    quick = {"source": "landing", "eval_mode": "cufolio_only", "proposer": "random", "workers": 1}
+    document = Pipeline(searched.root).searches.start(SearchSettings(**quick, budget=2, max_seconds=90.0))
+    assert (document.spec.budget, document.spec.max_seconds, document.summary.n_trials) == (2, 90.0, 2)
+    assert json.loads(command(searched)("research", "status", "--json").stdout) == document.model_dump(mode="json")
 
 
 @pytest.mark.slow

@@ -4,13 +4,11 @@ from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.sentences import format_progress
 from nvtrader_pipelines.research.session_tables import session_row
 from nvtrader_pipelines.research.verdict import Standing
-from nvtrader_pipelines.service.documents.plan_facts import find_plan
 from nvtrader_pipelines.service.documents.search_facts import (
     journal_rows,
     list_sessions,
     session_document,
 )
-from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
@@ -61,36 +59,6 @@ def test_list_names_the_problem_of_a_damaged_session(home, folders):
     found, (problem,) = list_sessions(Store(home))
     assert [summary.session_id for summary in found] == ["b", "aa1"]
     assert str(folders["aa2"].journal) in problem
-
-
-@pytest.mark.parametrize(("text", "session_id"), [("aa1", "aa1"), ("b", "b"), (None, "b")])
-def test_session_is_found_by_prefix_or_is_the_last(home, folders, text, session_id):
-    assert Store(home).searches.find(text).session_id == session_id
-
-
-def test_empty_id_finds_nothing_even_where_there_is_one(home, store):
-    write_session(home, a_session("one"), a_journal(2).lines)
-    with pytest.raises(StorageError, match="no session's id begins with ''"):
-        store.searches.find("")
-    with pytest.raises(ValueError, match="no plan's id begins with ''"):
-        find_plan(store, "")
-
-
-def test_running_session_is_found_before_the_last_one(home, folders):
-    with folders["aa1"].lock():
-        assert Store(home).searches.find().session_id == "aa1"
-
-
-@pytest.mark.parametrize("text", ["aa", "c", ""])
-def test_session_of_no_single_match_is_an_error(home, folders, text):
-    with pytest.raises(StorageError):
-        Store(home).searches.find(text)
-
-
-def test_home_without_sessions_has_none(home):
-    assert list_sessions(Store(home)) == ([], [])
-    with pytest.raises(StorageError):
-        Store(home).searches.find()
 
 
 def test_document_has_sentence_windows_and_lines(home, folders):

@@ -63,7 +63,7 @@ SECTIONS: Mapping[str, Section] = {
         "search",
         read_search,
         lambda shared: (shared.home.experiments, *(folder.journal for folder in shared.store.searches.folders())),
-        lambda shared: [folder.session_id for folder in shared.store.searches.folders() if folder.is_running],
+        lambda shared: shared.running_searches,
         seconds=0.2,
     ),
     "training": Section(

@@ -16,13 +16,13 @@ from starlette.responses import Response
 from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.research.knobs import SearchMode
-from nvtrader_pipelines.research.session_spec import BUDGET, GOAL
-from nvtrader_pipelines.research.space import TIMESTEPS
+from nvtrader_pipelines.research.search_settings import LaunchSettings
+from nvtrader_pipelines.research.space import search_space
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.page.content import render
 from nvtrader_pipelines.service.api.page.live_page import Changes, LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import NotFound
-from nvtrader_pipelines.service.documents.space_facts import SpaceDocument, find_space, space_document
+from nvtrader_pipelines.service.documents.space_facts import SpaceDocument, space_document
 from nvtrader_pipelines.storage.code_server import running_url
 
 routes = router("page")
@@ -64,9 +64,7 @@ def show_page(shared: Shared, live: Live) -> Response:
         sources=[*filter(None, changes.values.get("sources", "").split(","))] or ["sample"],
         scopes=SCOPES,
         spaces={mode: _space(mode) for mode in SCOPES},
-        goal=GOAL,
-        budget=BUDGET,
-        timesteps=TIMESTEPS,
+        search=LaunchSettings.model_json_schema()["properties"],
         training_timesteps=PpoAgent().total_timesteps,
         release=version("nvtrader-pipelines"),
         plotly=PLOTLY,
@@ -77,7 +75,7 @@ def show_page(shared: Shared, live: Live) -> Response:
 
 @cache
 def _space(mode: SearchMode) -> SpaceDocument:
-    return space_document(find_space(mode, None, None))
+    return space_document(search_space(mode))
 
 
 @routes.get("/page/{name}", include_in_schema=False)

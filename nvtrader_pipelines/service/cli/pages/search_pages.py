@@ -1,4 +1,4 @@
-"""Pages of search sessions: state, list and journal."""
+"""Pages of search spaces and sessions: state, list and journal."""
 
 from collections.abc import Sequence
 
@@ -6,26 +6,16 @@ import polars as pl
 
 from nvtrader_pipelines.research.config_delta import Adjustment
 from nvtrader_pipelines.research.sentences import format_trials
-from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_rows
-from nvtrader_pipelines.service.documents.search_facts import JournalRow, SessionDocument, SessionSummary
+from nvtrader_pipelines.service.cli.family_commands import Answer
+from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_json, write_rows
+from nvtrader_pipelines.service.documents.document import frame_of
+from nvtrader_pipelines.service.documents.search_facts import (
+    JournalRow,
+    ReportDocument,
+    SessionDocument,
+)
+from nvtrader_pipelines.service.documents.space_facts import DeltaSchema, SpaceDocument
 
-SESSION_SCHEMA = {
-    "session_id": pl.String,
-    "state": pl.String,
-    "outcome": pl.String,
-    "n_trials": pl.Int64,
-    "budget": pl.Int64,
-    "base_sharpe": pl.Float64,
-    "best_sharpe": pl.Float64,
-    "standing": pl.String,
-    "mode": pl.String,
-    "started_at": pl.Datetime("us", "UTC"),
-    "goal": pl.String,
-    "source": pl.String,
-    "n_symbols": pl.Int64,
-    "n_known": pl.Int64,
-    "seconds": pl.Float64,
-}
 JOURNAL_SCHEMA = {
     "proposal": pl.Int64,
     "event": pl.String,
@@ -46,19 +36,22 @@ DIGITS = 2  # of ratios in a table
 RATIOS = ("sharpe", "lead", "t", "bar", "base_sharpe", "best_sharpe")
 
 
-def session_rows(summaries: Sequence[SessionSummary]) -> pl.DataFrame:
-    """Rows of sessions."""
-    return pl.DataFrame([summary.model_dump() for summary in summaries], schema=SESSION_SCHEMA)
+def print_space(space: SpaceDocument | DeltaSchema) -> None:
+    """Print the knobs of a space, and sentences on it; a schema is JSON in any case."""
+    if isinstance(space, DeltaSchema):
+        write_json(space.root)
+        return
+    write_rows(frame_of(space.knobs), Format.TABLE)
+    for line in space.lines:
+        print_line(line)
 
 
-def print_sessions(summaries: Sequence[SessionSummary], problems: Sequence[str]) -> None:
-    """Print sessions, and the problems of those that cannot be read."""
-    if summaries:
-        write_rows(session_rows(summaries).pipe(_rounded), Format.TABLE)
-    elif not problems:
+def print_sessions(answer: Answer) -> None:
+    """Print sessions."""
+    if len(answer.document):
+        write_rows(answer.document.pipe(_rounded), Format.TABLE)
+    elif not answer.home.store.searches.folders():
         print_line("no search session yet: nvtrader research start", "dim")
-    for problem in problems:
-        print_line(problem, "yellow")
 
 
 def journal_table(rows: Sequence[JournalRow]) -> pl.DataFrame:
@@ -75,16 +68,14 @@ def journal_table(rows: Sequence[JournalRow]) -> pl.DataFrame:
     return pl.DataFrame(texts, schema=JOURNAL_SCHEMA)
 
 
-def print_journal(rows: Sequence[JournalRow], notes: Sequence[str]) -> None:
-    """Print a journal as a table, the verdict below, and notes."""
+def print_journal(rows: Sequence[JournalRow]) -> None:
+    """Print a journal as a table, the verdict below."""
     verdict = next((row.message for row in rows if row.event == "verdict"), "")
     table = journal_table([row for row in rows if row.event != "verdict"])
     empty = [name for name in ("clips", "snaps") if not table[name].list.len().sum()]
     write_rows(table.drop(empty).pipe(_rounded), Format.TABLE)
     if verdict:
         print_line(verdict)
-    for note in notes:
-        print_line(note, "yellow")
 
 
 def print_session(document: SessionDocument) -> None:
@@ -129,3 +120,21 @@ def _format_seconds(seconds: float) -> str:
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def print_report(report: ReportDocument) -> None:
+    """Print the path of a report, and its text."""
+    print_line(str(report.path), "dim")
+    print_line(report.markdown)
+
+
+STOPPING = "session {0.session_id} ends after its current trials: nvtrader research status"
+EXPORTED = "wrote {0.file}: optuna-dashboard sqlite:///{0.file}"
+PAGES = {
+    "space": lambda answer: print_space(answer.document),
+    **dict.fromkeys(("start", "resume", "status"), lambda answer: print_session(answer.document)),
+    "sessions": print_sessions,
+    "report": lambda answer: print_report(answer.document),
+    "stop": lambda answer: print_line(STOPPING.format(answer.document)),
+    "export": lambda answer: print_line(EXPORTED.format(answer.document)),
+}

@@ -1,9 +1,10 @@
 """Progress of a search session: a live table on a terminal, lines elsewhere."""
 
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,6 +15,8 @@ from nvtrader_pipelines.research.journal import Knobs, Line, TrialJudged, change
 from nvtrader_pipelines.research.recorded_session import RecordedSession
 from nvtrader_pipelines.research.session_progress import SessionProgress
 from nvtrader_pipelines.research.verdict import Standing
+from nvtrader_pipelines.service.consoles import wide_console
+from nvtrader_pipelines.storage.research_files import SessionFolder
 
 N_ROWS = 12  # of the live table: the last trials
 OnLine = Callable[[Line], None]
@@ -37,6 +40,27 @@ def show_session(recorded: RecordedSession, console: Console, *, quiet: bool = F
     table = ProgressTable(recorded)
     with Live(console=console, get_renderable=table.draw, refresh_per_second=2, transient=True):
         yield table.add
+
+
+@contextmanager
+def stop_on_interrupt(folder: SessionFolder, *, quiet: bool) -> Iterator[list[int]]:
+    """Request a stop at the first Ctrl-C, whose signal is then in the list; the second one interrupts."""
+    signals: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        if signals:
+            raise KeyboardInterrupt
+        signals.append(number)
+        folder.stop_request.touch()
+        if not quiet:
+            text = "the session ends after its current trials; Ctrl-C again ends it at once"
+            wide_console().print(text, soft_wrap=True)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield signals
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class ProgressTable(SessionProgress):
