@@ -117,7 +117,7 @@ def documents() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def use_cases() -> str:
+def use_cases(operations: Sequence[tuple[Any, ...]] = OPERATIONS) -> str:
     """Write the page of all use cases: the command, the Python call, the route and the tool of each."""
     parts = [
         "# Use cases",
@@ -125,7 +125,7 @@ def use_cases() -> str:
         "experiment, search, run, gate, plan, decision, pair, tuned run. `pipeline` is a `Pipeline`; a tool is the "
         "name for a model that calls functions.",
     ]
-    for family, members in groupby(OPERATIONS, key=lambda entry: entry[0]):
+    for family, members in groupby(operations, key=lambda entry: entry[0]):
         place = f"pipeline.{family.__name__.lower()}" if family.command else "pipeline"
         rows = [
             (

@@ -12,11 +12,12 @@ from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled
 from nvtrader_pipelines.orchestration.launching import run_now
 from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.api.problems import NotFound, conflict
+from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
 from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.plans import PlanId, Plans
+from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError
 
 routes = router("desk", "/api")
 
@@ -67,8 +68,8 @@ def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> L
     """Launch the runs that a schedule would launch now."""
     schedules = scheduled_jobs(shared.home)
     if name not in schedules:
-        raise NotFound(f"there is no schedule {name!r}; there are {', '.join(schedules)}")
-    with conflict():
+        raise NotFoundError(f"there is no schedule {name!r}; there are {', '.join(schedules)}")
+    with refusing(ConflictError):
         return LaunchedRuns(task_ids=run_now(shared.store, name))
 
 

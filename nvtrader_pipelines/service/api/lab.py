@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nvtrader_pipelines.runs.preview import preview_environment
 from nvtrader_pipelines.service.api.context import Context, Shared, router
-from nvtrader_pipelines.service.api.problems import conflict, not_found
+from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec
 from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.preview_facts import (
@@ -29,6 +29,7 @@ from nvtrader_pipelines.service.documents.row_pages import (
 )
 from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 from nvtrader_pipelines.service.operations.arguments import RunName
+from nvtrader_pipelines.storage.errors import ConflictError
 
 routes = router("rl", "/rl")
 Name = Annotated[str, Field(max_length=200)]
@@ -101,21 +102,20 @@ def episodes(shared: Shared, run: RunName, query: Annotated[StepRows, Query()]) 
 @routes.post("/lab/preview-reward", openapi_extra=SPEC_BODY)
 def preview_reward(shared: Shared, posted: PostedSpec, steps: Steps = 20) -> RewardPreview:
     """Step an experiment's environment on its market and show the rewards by term; nothing is trained or stored."""
-    with conflict():
+    with refusing(ConflictError):
         return reward_preview(preview_environment(shared.store, posted, steps))
 
 
 @routes.post("/lab/preview-observation", openapi_extra=SPEC_BODY)
 def preview_observation(shared: Shared, posted: PostedSpec, steps: Steps = 20) -> ObservationPreview:
     """Step an experiment's environment on its market and show the observations; nothing is trained or stored."""
-    with conflict():
+    with refusing(ConflictError):
         return observation_preview(preview_environment(shared.store, posted, steps))
 
 
 def _answer(shared: Context, name: str, model: type[Document], query: AccountRows) -> Response:
     """Answer with rows, which are not kept: they are many, and read in a fraction of a second."""
-    with not_found():
-        run = find_run_by_name(shared.store.ledger, name)
+    run = find_run_by_name(shared.store.ledger, name)
     equal = query.model_dump(exclude={"limit", "after", "points"}, exclude_none=True)
     if query.points is None:
         page = row_page(shared.store, model, run, equal, query.limit, query.after or 0)

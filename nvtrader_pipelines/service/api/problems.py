@@ -47,10 +47,6 @@ class Problem(BaseModel):
     detail: str  # what must hold, what was found, what to do
 
 
-class NotFound(Exception):  # noqa: N818 - named after the status
-    """Thing that a path or a body names and that does not exist."""
-
-
 def problem_response(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
     """Build the answer to a request that is refused or failed."""
     problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
@@ -58,29 +54,14 @@ def problem_response(status: int, detail: str, headers: dict[str, str] | None = 
 
 
 @contextmanager
-def not_found() -> Iterator[None]:
-    """Answer 404 where a lookup by name finds nothing, or several."""
+def refusing(kind: type[NotFoundError | ConflictError]) -> Iterator[None]:
+    """Answer 404 where nothing, or several things, have a name, or 409 where the state forbids what is asked for."""
     try:
         yield
     except (DamagedFileError, UnavailableError):
         raise
     except (StorageError, ValueError) as error:
-        raise NotFound(str(error)) from error
-
-
-class Conflict(Exception):  # noqa: N818 - named after the status
-    """State that forbids a request."""
-
-
-@contextmanager
-def conflict() -> Iterator[None]:
-    """Answer 409 where the state forbids what is asked for."""
-    try:
-        yield
-    except UnavailableError:
-        raise
-    except (StorageError, ValueError) as error:
-        raise Conflict(str(error)) from error
+        raise kind(str(error)) from error
 
 
 def is_disk_fault(error: BaseException | None) -> bool:
@@ -97,9 +78,9 @@ def status_of(error: Exception) -> int:
     match error:
         case _ if is_disk_fault(error):
             return 503
-        case NotFound() | NotFoundError():
+        case NotFoundError():
             return 404
-        case Conflict() | ConflictError() | AccountInUse() | ExecutionError() | RunHalted():
+        case ConflictError() | AccountInUse() | ExecutionError() | RunHalted():
             return 409
         case DamagedFileError() | UnavailableError():
             return 503
@@ -151,7 +132,7 @@ def handle_problems(app: FastAPI) -> None:
         detail = UNPARSED if error.status_code == 400 else str(error.detail)  # FastAPI's only one
         return problem_response(error.status_code, detail, dict(error.headers or {}))
 
-    for kind in (NotFound, Conflict, RunHalted, StorageError, ValueError):
+    for kind in (RunHalted, StorageError, ValueError):
         app.add_exception_handler(kind, refuse)
     app.add_exception_handler(OSError, fail)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -16,7 +16,8 @@ from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session_progress import SessionProgress
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.context import Context, Shared, router
-from nvtrader_pipelines.service.api.problems import not_found
+from nvtrader_pipelines.service.api.problems import refusing
+from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.research_files import SessionFolder
 
 routes = router("rl")
@@ -126,7 +127,7 @@ def _streams(request: Request) -> Streams:
 
 def _require_run(shared: Shared, task_id: TaskId) -> None:
     """Answer 404 before the stream begins, unless Dagster has such a run."""
-    with not_found():
+    with refusing(NotFoundError):
         shared.job_runs.run(task_id)
 
 

@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from nvtrader_pipelines.service.api.problems import Conflict, NotFound, status_of
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.service.api.problems import status_of
+from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError, StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from tests.service.api.conftest import AUTHORIZED, client_of
 
@@ -19,7 +19,7 @@ def fault(code):
     return error
 
 
-@pytest.mark.parametrize("wrapper", [StorageError, ValueError, Conflict, NotFound])
+@pytest.mark.parametrize("wrapper", [StorageError, ValueError, ConflictError, NotFoundError])
 @pytest.mark.parametrize(
     ("cause", "is_fault"),
     [

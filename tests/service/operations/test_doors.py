@@ -3,19 +3,47 @@
 import getpass
 import inspect
 import json
+from typing import Annotated
 
 import pytest
+import typer
+from pydantic import Field
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 from nvtrader_pipelines import Approve, Override, Pipeline, Reject, Skip
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.service.api.answers import JSON
+from nvtrader_pipelines.service.api.app import create_app
+from nvtrader_pipelines.service.api.guard import Access
+from nvtrader_pipelines.service.api.mount import operation_routes
+from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from nvtrader_pipelines.service.cli.family_commands import family_app, words_of
+from nvtrader_pipelines.service.documents.document import Document, rows_of
+from nvtrader_pipelines.service.open_home import OpenHome
+from nvtrader_pipelines.service.operations.operation import Family, operation, operations_of
+from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.store import Store
+from scripts.build_docs import OPERATIONS, use_cases
 from tests.homes import copy_home
-from tests.service.api.conftest import client_of
+from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
+from tests.service.cli.test_help import COMMANDS
 
 pytestmark = pytest.mark.slow
+CLOCKS = {"status"}  # operations whose documents hold the time, or ages of it
+REFUSED = [  # one for each type of error
+    ("/api/plans/none/decision", {"kind": "skip"}, 404),
+    ("/api/policies/activate", {"policy": "none"}, 404),
+    ("/api/portfolio/reset", {"reason": "a test", "account": "none"}, 404),
+    ("/api/searches/stop", {}, 404),
+    ("/api/experiments/train", {"source": "none"}, 409),
+    ("/api/portfolio/accept-differences", {"reason": "none differ"}, 409),
+    ("/api/policies/activate", {"policy": ""}, 422),
+    ("/api/searches/start", {"budget": 0}, 422),
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,31 +57,102 @@ def home(built_home, tmp_path_factory):
     return home
 
 
-def test_documents_are_equal_at_every_door(home, command):
-    pipeline, invoke, client = Pipeline(home.root), command(home), client_of(home)
-    (plan,) = pipeline.plans.list(waiting=True)["plan"]
-    policy = pipeline.policies.list().policies[0].policy
-    asked = {
-        ("experiments", "show", "tiny"): (pipeline.experiments.show("tiny"), "/api/experiments/tiny"),
-        ("policies", "list"): (pipeline.policies.list(), "/api/nemorl/policies"),
-        ("policies", "show", policy): (pipeline.policies.show(policy), f"/api/policies/{policy}"),
-        ("plans", "show", plan[:8]): (pipeline.plans.show(plan[:8]), f"/api/plans/{plan[:8]}"),
-        ("runs", "show", "tiny"): (pipeline.runs.show("tiny"), "/rl/runs/tiny"),
-        ("portfolio",): (pipeline.accounts.show(), "/api/portfolio"),
-    }
-    for words, (document, route) in asked.items():
-        printed = json.loads(invoke(*words, "--json").stdout)
-        assert printed == document.model_dump(mode="json"), words
-        assert route is None or client.get(route).json() == printed, words
-    lists = {
-        "plans": (pipeline.plans.list(), "plan", "/api/plans"),
-        "runs": (pipeline.runs.list(), "run_id", "/rl/runs"),
-        "scoreboard": (pipeline.scoreboard.show(), "entrant", "/api/scoreboard"),
-    }
-    for name, (rows, key, route) in lists.items():
-        printed = json.loads(invoke(name, "--json").stdout)
-        assert [row[key] for row in printed] == rows[key].to_list() != [], name
-        assert client.get(route).json() == printed, name
+def label(entry):
+    """Words of the command of an operation."""
+    return " ".join(entry[2])
+
+
+def of_pipeline(pipeline, family):
+    """Operations of a family in Python."""
+    return pipeline if isinstance(pipeline, family) else getattr(pipeline, family.__name__.lower())
+
+
+@pytest.fixture(scope="module")
+def client(home):
+    """Client of the home."""
+    return client_of(home)
+
+
+@pytest.fixture(scope="module")
+def names(home):
+    """Names of things that parameters of routes name."""
+    pipeline = Pipeline(home.root)
+    policy, plan = pipeline.policies.list().policies[0].policy, pipeline.plans.list(waiting=True)["plan"][0]
+    return {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "session_id": "none"}
+
+
+@pytest.mark.parametrize("entry", OPERATIONS, ids=label)
+def test_operation_is_a_method_and_a_command_with_its_text(home, entry):
+    family, name, words, one = entry
+    shown = COMMANDS[tuple(words)]
+    assert inspect.cleandoc(shown.help).partition("\n")[0] == one.text.partition("\n")[0]
+    assert [line.strip() for line in shown.epilog.splitlines() if line.startswith("  nvtrader ")] == [*one.examples]
+    assert callable(getattr(of_pipeline(Pipeline(home.root), family), name))
+    assert one.returns is not None
+    assert {each.name for each in one.parameters if not each.description} <= {"decision", "settings"}  # with own fields
+
+
+@pytest.mark.parametrize("entry", [entry for entry in OPERATIONS if entry[3].route.startswith("GET")], ids=label)
+def test_document_is_equal_at_every_door(home, client, names, command, entry):
+    family, name, words, one = entry
+    path = one.route.removeprefix("GET ").replace(":path", "")
+    arguments = {name: value for name, value in names.items() if f"{{{name}}}" in path}
+    answer = client.get(path.format(**arguments))
+    printed = command(home)(*words, *arguments.values(), *([] if name == "schema" else ["--json"]))  # JSON in any case
+    try:
+        document = one.call(of_pipeline(Pipeline(home.root), family), arguments)
+    except NotFoundError:
+        assert (answer.status_code, printed.exit_code) == (404, BAD_INPUT)
+        return
+    rows = rows_of(one.row, document) if one.is_frame else document
+    if document is None:
+        assert (answer.json(), printed.exit_code) == (None, BAD_INPUT)
+    elif name not in CLOCKS:
+        assert json.loads(printed.stdout) == answer.json() == JSON.dump_python(rows, mode="json")
+
+
+@pytest.mark.parametrize("entry", [entry for entry in OPERATIONS if entry[3].route.startswith("POST")], ids=label)
+def test_write_needs_the_token_and_a_valid_body(client, entry):
+    path = entry[3].route.removeprefix("POST ").replace("{plan}", "none")
+    assert client.post(path).status_code == 401
+    assert client.post(path, json={"frob": 1}, headers=AUTHORIZED).status_code == 422
+
+
+@pytest.mark.parametrize(("path", "body", "status"), REFUSED)
+def test_refused_write_has_the_status_of_its_error(client, path, body, status):
+    assert client.post(path, json=body, headers=AUTHORIZED).status_code == status
+
+
+class Greeting(Document):
+    """Greeting of a person."""
+
+    text: str
+
+
+class Greetings(Family):
+    """Greetings: what one says at the start."""
+
+    command, examples = "greetings", ("nvtrader greetings say ann",)
+
+    @operation("nvtrader greetings say ann", route="GET /api/greetings/{person}")
+    def say(self, person: Annotated[str, Field(max_length=9, description="Who is greeted.")]) -> "Greeting":
+        """Greet a person."""
+        return Greeting(text=f"good morning, {person}, {self.opened.by} says")
+
+
+def test_new_use_case_is_one_function_and_its_document(home, monkeypatch):
+    monkeypatch.setenv("NVTRADER_HOME", str(home.root))
+    said = Greetings(OpenHome.find()).say("ann")
+    root = typer.Typer()
+    root.add_typer(family_app(Greetings))
+    printed = CliRunner().invoke(root, ["greetings", "say", "ann", "--json"])
+    app = create_app(Store(home), Access("127.0.0.1", 8000, TOKEN), getpass.getuser())
+    app.include_router(operation_routes(Greetings))
+    answer = TestClient(app).get("/api/greetings/ann")
+    assert json.loads(printed.stdout) == answer.json() == said.model_dump()
+    one = operations_of(Greetings)["say"]
+    row = "`nvtrader greetings say` | `pipeline.greetings.say` | `GET /api/greetings/{person}` | `greetings_say`"
+    assert row in use_cases([(Greetings, "say", words_of(Greetings, "say", one), one)])
 
 
 def test_decisions_from_python_are_recorded_and_published(home, tmp_path):

@@ -18,7 +18,7 @@ from nvtrader_pipelines.service.api.body import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.content import render
 from nvtrader_pipelines.service.api.page.routes import PLOTLY, POLICY
-from nvtrader_pipelines.service.api.problems import not_found
+from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.service.documents.component_pages import documented_families
 from nvtrader_pipelines.service.documents.document import frame_of
@@ -32,7 +32,7 @@ from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 from nvtrader_pipelines.service.operations.arguments import RunName
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
@@ -163,7 +163,7 @@ def draw_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)], run
         draw_tear_sheet(shared.store, ref, path)
         return path.read_bytes()
 
-    with not_found():
+    with refusing(NotFoundError):
         picture = shared.answers.keep(("tear-sheet", run, policy), list(shared.runs), read)
     return Response(picture, media_type="image/png")
 
@@ -181,15 +181,14 @@ def show_run(shared: Shared, run: RunName) -> Response:
 @routes.get("/lab/runs/{run}/charts", include_in_schema=False, response_model=RunCharts)
 def charts(shared: Shared, run: RunName) -> Any:
     """Curves of a run."""
-    with not_found():
-        row = find_run_by_name(shared.store.ledger, run)
+    row = find_run_by_name(shared.store.ledger, run)
     return shared.answer("lab/charts", lambda: run_charts(shared.store, row), shared.runs, of=(row.run_id,))
 
 
 @routes.get("/lab/runs/{run}/decisions/{fold}", include_in_schema=False, response_model=Replay)
 def decisions(shared: Shared, run: RunName, fold: int) -> Any:
     """Decisions of a run in the test of a fold, to be replayed."""
-    with not_found():
+    with refusing(NotFoundError):
         row = find_run_by_name(shared.store.ledger, run)
         return shared.answer("lab/replay", lambda: replay(shared.store, row, fold), shared.runs, of=(row.run_id, fold))
 

@@ -21,9 +21,9 @@ from nvtrader_pipelines.research.space import search_space
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.page.content import render
 from nvtrader_pipelines.service.api.page.live_page import Changes, LivePage, PageStream
-from nvtrader_pipelines.service.api.problems import NotFound
 from nvtrader_pipelines.service.documents.space_facts import SpaceDocument, space_document
 from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.errors import NotFoundError
 
 routes = router("page")
 STATIC = Path(__file__).with_name("static")
@@ -86,7 +86,7 @@ def show_file(name: str) -> Response:
         return Response(_plotly(), media_type="text/javascript", headers=headers)
     path = STATIC / name
     if path.suffix not in TYPES or path not in set(STATIC.iterdir()):
-        raise NotFound(f"the page has no file {name!r}")
+        raise NotFoundError(f"the page has no file {name!r}")
     return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers={"cache-control": "no-cache"})
 
 
