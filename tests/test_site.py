@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from typer.main import get_command
 
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.cli.help_panels import PANELS
-from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members
+from nvtrader_pipelines.service.documents.catalogue import FAMILIES as COMPONENTS
+from nvtrader_pipelines.service.documents.catalogue import family_members
+from nvtrader_pipelines.service.operations.families import FAMILIES
 from nvtrader_pipelines.storage.tables import TABLES
 from scripts.build_docs import DOCUMENTS, ELSEWHERE, MADE, commands, components, documents, results, routes, tables
 
@@ -59,9 +62,9 @@ def test_links_of_a_page_have_targets(page):
 
 def test_routes_page_has_every_route_and_the_fields_of_bodies():
     text = routes()
-    assert text.count("\n### `") == 42
+    assert text.count("\n### `") == 65
     assert "### `POST /api/nemorl/train`" in text
-    assert "| `total_timesteps` | body | integer or null | of each fold and seed" in text
+    assert "| `total_timesteps` | body | integer or null | Steps of each fold and seed" in text
     assert "Ours" in text
 
 
@@ -69,7 +72,7 @@ def test_components_page_has_every_member_and_field():
     text = components()
     sections = re.split(r"^### ", text, flags=re.MULTILINE)
     by_anchor = {found[1]: section for section in sections if (found := re.search(r"\{ #(\S+) \}", section))}
-    known = {f"{family}-{member.kind}": member for family in FAMILIES for member in family_members(family)}
+    known = {f"{family}-{member.kind}": member for family in COMPONENTS for member in family_members(family)}
     assert by_anchor.keys() == known.keys()
     for anchor, member in known.items():
         assert all(f"| `{field.name}` |" in by_anchor[anchor] for field in member.fields)
@@ -83,11 +86,13 @@ def test_tables_page_has_every_table_and_column():
 
 def test_documents_page_has_the_schema_of_every_json_output():
     schemas = re.findall(r"^```json\n(.*?)\n```$", documents(), flags=re.MULTILINE | re.DOTALL)
-    properties = [set(json.loads(schema)["properties"]) for schema in schemas]
-    assert properties == [set(model.model_fields) for model in DOCUMENTS.values()]
-    query = "nvtrader sql"  # its columns are those of the query
-    described = {re.sub(r" (FAMILY|list|--.*)$", "", name) for name in (*DOCUMENTS, query)}
-    assert described == {name.removesuffix(" list") for name in json_commands(get_command(app), "nvtrader")}
+    assert [json.loads(schema) for schema in schemas] == [
+        TypeAdapter(kind).json_schema() for kind in DOCUMENTS.values()
+    ]
+    aliases = {f"nvtrader {family.command}" for family in FAMILIES if family.alone}  # groups alone, and one decision
+    aliases |= {f"nvtrader plans {kind}" for kind in ("approve", "override", "reject", "skip", "equal")}
+    described = {re.sub(r" --.*$", "", name) for name in DOCUMENTS} | {"nvtrader sql"}  # the columns of the query
+    assert described - aliases - {"nvtrader schema"} == json_commands(get_command(app), "nvtrader") - aliases
 
 
 @pytest.mark.slow

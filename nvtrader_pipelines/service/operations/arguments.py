@@ -31,7 +31,7 @@ Symbols = Annotated[
     Field(max_length=1000, description="Symbols, separated by commas; default: all."),
 ]
 Picture = Annotated[
-    Path | None,
+    str | Path | None,
     Field(description="Picture to write, .png or .svg; default: in warehouse/pictures."),
     Flags(("--output", "-o")),
 ]

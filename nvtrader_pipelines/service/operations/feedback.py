@@ -106,7 +106,7 @@ class Feedback(Family):
         experiment: Experiment,
         *,
         output: Annotated[
-            Path | None,
+            str | Path | None,
             Field(description="File to write, .jsonl or .parquet; default: exports/EXPERIMENT-pairs.jsonl."),
             Flags(("--output", "-o")),
         ] = None,

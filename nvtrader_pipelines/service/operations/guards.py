@@ -27,7 +27,7 @@ class Guards(Family):
         *,
         sessions: Annotated[int, Field(ge=2, description="Sessions in a slice.")] = 42,
         output: Annotated[
-            Path | None,
+            str | Path | None,
             Field(description="Picture to write, .png or .svg; default: none."),
             Flags(("--output", "-o")),
         ] = None,
@@ -47,7 +47,7 @@ class Guards(Family):
         from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
         from nvtrader_pipelines.service.documents.guard_facts import guards_document
 
-        picture = picture_path(output, output) if output else None
+        picture = picture_path(output, Path(output)) if output else None
         steps = walk_guards(self.store, read_named_experiment(self.store.home, file), sessions)
         with self._progress() as on_progress:
             walk = drain(steps, on_progress)

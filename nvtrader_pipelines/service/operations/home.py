@@ -43,7 +43,7 @@ class WholeHome(Family):
     def ingest(
         self,
         *files: Annotated[
-            Path,
+            str | Path,
             Field(
                 description="CSV or Parquet files, or folders of them, to copy into the source's folder; one of the "
                 "same name is replaced."
@@ -151,7 +151,9 @@ class WholeHome(Family):
         self,
         *,
         output: Annotated[
-            Path | None, Field(description="File to write; default: warehouse/report.html."), Flags(("--output", "-o"))
+            str | Path | None,
+            Field(description="File to write; default: warehouse/report.html."),
+            Flags(("--output", "-o")),
         ] = None,
     ) -> "HomeReport":
         """Write all results into one self-contained HTML file.
@@ -215,7 +217,7 @@ class WholeHome(Family):
     def backup(
         self,
         target: Annotated[
-            Path, Field(description="New file, or a folder for a file named after the home and the time.")
+            str | Path, Field(description="New file, or a folder for a file named after the home and the time.")
         ],
     ) -> "BackupDocument":
         """Write the whole home into one tar file; other commands may run meanwhile.

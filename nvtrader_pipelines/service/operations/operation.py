@@ -43,7 +43,7 @@ class Parameter:
         marks = getattr(own.annotation, "__metadata__", ())
         kind = own.annotation.__origin__ if marks else own.annotation
         alternatives = [one for one in get_args(kind) if one is not type(None)]
-        kind = alternatives[0] if type(None) in get_args(kind) else kind
+        kind = Path if Path in alternatives else alternatives[0] if type(None) in get_args(kind) else kind
         if own.kind is own.VAR_POSITIONAL:
             default = own.empty if AT_LEAST_ONE in marks else ()
             return cls(own.name, tuple[kind, ...], marks, default, is_option=False, is_several=True)

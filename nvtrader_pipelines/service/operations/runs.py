@@ -69,7 +69,7 @@ class Runs(Family):
         self,
         *run: Annotated[str, Field(description="Two or more runs, named as for `show`."), AT_LEAST_ONE],
         output: Annotated[
-            Path | None,
+            str | Path | None,
             Field(description="Picture to write, .png or .svg; default: warehouse/pictures/runs.png."),
             Flags(("--output", "-o")),
         ] = None,

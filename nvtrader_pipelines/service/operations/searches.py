@@ -208,7 +208,7 @@ class Searches(Family):
         self,
         session_id: AnySession = None,
         *,
-        optuna: Annotated[Path, Field(description="New SQLite file for Optuna's dashboard and plots.")],
+        optuna: Annotated[str | Path, Field(description="New SQLite file for Optuna's dashboard and plots.")],
     ) -> "ExportedSession":
         """Write the trials of a session as a study of Optuna.
 
