@@ -26,6 +26,7 @@ from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.research.space_file import read_bounds
 from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.service.cli.app import app
+from nvtrader_pipelines.service.operations.families import FAMILIES
 from nvtrader_pipelines.service.python_api import Pipeline
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.files import file_lock
@@ -280,7 +281,7 @@ def test_python_of_a_guide_imports_and_calls_what_exists(guide):
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pipeline"
     }
-    assert used <= {*dir(Pipeline), "home"}
+    assert used <= {*dir(Pipeline), *(family.__name__.lower() for family in FAMILIES)}
 
 
 @pytest.mark.slow
