@@ -10,7 +10,11 @@ class ExecutionError(ValueError):
     """Precondition of trading that does not hold; nothing was written."""
 
 
-class NotReconciled(ExecutionError):  # noqa: N818 - the name says what is the matter
+class TradingStopped(ExecutionError):  # noqa: N818 - the name says what is the matter
+    """Trading that ended before all due sessions were traded."""
+
+
+class NotReconciled(TradingStopped):
     """Account whose holdings differ from the expected ones, which no person has accepted."""
 
     def __init__(self, account: str, session: date, differences: Sequence[str]) -> None:
@@ -22,7 +26,7 @@ class NotReconciled(ExecutionError):  # noqa: N818 - the name says what is the m
         )
 
 
-class TradingHalted(ExecutionError):  # noqa: N818
+class TradingHalted(TradingStopped):
     """Account that has sessions before the market's last one to trade, while trading is stopped."""
 
     def __init__(self, account: str, session: date, reason: str, remedy: str) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
+from nvtrader_pipelines.execution.errors import TradingStopped
 from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
-FAILURES = (PipelineError, NotReconciled, TradingHalted)
+FAILURES = (PipelineError, TradingStopped)
 TEMPORARY = re.compile(r"/\.([^/]+)\.[^./]+\.tmp$")  # end of a temporary path, with the final name
 INTERRUPTION = "interrupted; finished steps are stored, run the command again to resume"
 _as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)

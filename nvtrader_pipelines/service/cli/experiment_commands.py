@@ -1,5 +1,6 @@
 """`nvtrader experiments`, `train` and `materialize`: write, list, compare and run experiments."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ import typer
 
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, OK
 from nvtrader_pipelines.service.cli.family_commands import family_app
+from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.output import Format, write_rows
 from nvtrader_pipelines.service.operations.experiments import Experiments
 
@@ -34,7 +36,15 @@ def list_(experiments: Experiments, form: Format, *, everything: bool) -> None:
 def run_experiments(
     operations: Experiments, form: Format, *, experiments: Sequence[Any], yes: bool, judge: bool
 ) -> None:
-    """Bring experiments up to date, and write results and problems."""
+    """Bring experiments up to date, write results and problems, and send notifications."""
+    line = ["experiments", "run", *experiments] if experiments else ["materialize"]
+    with notify_at_end(operations.store, shlex.join(["nvtrader", *line]), with_runs=True):
+        _run_experiments(operations, form, experiments, yes=yes, judge=judge)
+
+
+def _run_experiments(
+    operations: Experiments, form: Format, experiments: Sequence[Any], *, yes: bool, judge: bool
+) -> None:
     from nvtrader_pipelines.runs.market_state import market_is_current
     from nvtrader_pipelines.service.documents.run_facts import SummaryFigures, summary_rows
 

@@ -16,7 +16,6 @@ import typer
 from pydantic import TypeAdapter
 
 from nvtrader_pipelines.service.cli.command import command
-from nvtrader_pipelines.service.cli.exit_codes import OK
 from nvtrader_pipelines.service.cli.notify_at_end import notify_at_end
 from nvtrader_pipelines.service.cli.options import parse_day, parse_symbols, with_examples
 from nvtrader_pipelines.service.cli.output import Format, print_facts, write_json, write_rows
@@ -93,21 +92,22 @@ def command_of(
         form = Format.JSON if as_json else form
         home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
-        given = [arguments[parameter.name] for parameter in one.parameters if not parameter.is_option]
+        named = [parameter for parameter in one.parameters if not (parameter.is_option or _fields(parameter))]
+        given = [arguments[parameter.name] for parameter in named]
         words = [word for value in given for word in (value if isinstance(value, tuple) else (value,))]
         account = ["--account", arguments["account"]] if "account" in arguments else []
         line = ["nvtrader", *words_of(family, name, one), *(str(word) for word in words if word is not None), *account]
+        operations = family(home)
+        if course:
+            course(operations, form, **arguments)
+            return
         with notify_at_end(home.store, shlex.join(line), with_runs=True) if one.is_long else nullcontext():
-            operations = family(home)
-            if course:
-                course(operations, form, **arguments)
-                return
             document = one.call(operations, arguments)
-            code = exit_code(document) if exit_code else OK
-            _write(one, Answer(document, home, arguments), form, pages, name)
+            if document is not None:
+                _write(one, Answer(document, home, arguments), form, pages, name)
             for note in operations.notes:
                 warn(note)
-            if code:
+            if exit_code and (code := exit_code(document)):
                 raise typer.Exit(code)
 
     parameters = [option for parameter in one.parameters for option in _options(parameter)]
@@ -185,5 +185,7 @@ def _argument(parameter: Parameter, values: Mapping[str, Any]) -> Any:
         return validate_document(given, parameter.kind, "the options are not valid")
     value = values[parameter.name]
     if get_origin(parameter.kind) is tuple:
+        if value and parameter.is_option and not parse_symbols(value):
+            raise ValueError(f"{parameter.flags[0]} must have a name, but is {value!r}; leave it out for all")
         return tuple((parse_symbols(value) if parameter.is_option else value) or ())
     return value

@@ -54,7 +54,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     if failure is not None:
         notify(family.store)
         raise failure
-    family.publish()
+    family.publish(repairs=True)
     if document.still_open:
         raise typer.Exit(FAILED)
 

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from nvtrader_pipelines.service.cli.exit_codes import FAILED, OK, print_error
+from nvtrader_pipelines.execution.errors import TradingStopped
+from nvtrader_pipelines.service.cli.exit_codes import OK
 from nvtrader_pipelines.service.cli.family_commands import family_app
 from nvtrader_pipelines.service.operations.accounts import Accounts
 
@@ -11,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def _end(activity: "AccountActivity") -> int:
-    """Say why trading ended early, if it did."""
+    """Raise what ended trading early, after the account was printed."""
     if activity.stopped:
-        print_error(activity.stopped, FAILED)
-    return FAILED if activity.stopped else OK
+        raise TradingStopped(activity.stopped)
+    return OK
 
 
 app = family_app(Accounts, "account_pages", exit_codes={"trade": _end})

@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from nvtrader_pipelines.service.documents.document import PartialDocument
+from nvtrader_pipelines.service.documents.document import Document
 
 
-class HaltDocument(PartialDocument):
+class HaltDocument(Document):
     """State of the kill switch, and what a halt or a resume did."""
 
     kill_switch: str | None  # why trading is stopped; null if it is not

@@ -75,6 +75,7 @@ class Accounts(Family):
         "nvtrader trade --from 2017-03-01 --to 2017-06-30",
         "nvtrader trade --account paper --json",
         command="trade",
+        writes=True,
         is_long=True,
     )
     def trade(
@@ -108,7 +109,7 @@ class Accounts(Family):
             StorageError: if no policy is active.
         """
         from nvtrader_pipelines.desk.desk import Desk
-        from nvtrader_pipelines.execution.errors import NotReconciled, TradingHalted
+        from nvtrader_pipelines.execution.errors import TradingStopped
         from nvtrader_pipelines.service.documents.trade_facts import require_history, trade_document
 
         days, stopped = (first, last), {}
@@ -118,7 +119,7 @@ class Accounts(Family):
             try:
                 for step in desk.trade(*days, acknowledge=acknowledge, until_waiting=not acknowledge):
                     on_progress(step)
-            except (NotReconciled, TradingHalted) as error:
+            except TradingStopped as error:
                 stopped = {"stopped": str(error)}
         desk.mirror()
         return trade_document(self.store, account, days).model_copy(update=stopped)

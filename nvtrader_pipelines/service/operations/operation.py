@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from nvtrader_pipelines.components.marks import Flags
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome
+from nvtrader_pipelines.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.progress_display import OnProgress
@@ -63,7 +64,9 @@ class Parameter:
     @property
     def is_local(self) -> bool:
         """Whether it is of this machine only, and no route takes it."""
-        return self.kind is Path or any(isinstance(mark, FieldInfo) and mark.exclude for mark in self.marks)
+        return Path in (self.kind, *get_args(self.kind)) or any(
+            isinstance(mark, FieldInfo) and mark.exclude for mark in self.marks
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -158,12 +161,23 @@ class Family:
         self.opened, self.store = home, home.store
         self.notes: Sequence[str] = ()  # what a command says beside its last answer
 
-    def publish(self, *, notifies: bool = True) -> None:
-        """Publish the views if there are any, and send due notifications."""
+    def publish(self, *, notifies: bool = True, repairs: bool = False) -> None:
+        """Publish the views if there are any, and send due notifications.
+
+        Args:
+            notifies: whether to send them.
+            repairs: whether views that cannot be published, as of a damaged home, are only warned of.
+        """
         if self.store.home.duckdb_file.exists():
+            from nvtrader_pipelines.service.consoles import warn
             from nvtrader_pipelines.storage.views.publishing import publish
 
-            publish(self.store)
+            try:
+                publish(self.store)
+            except (StorageError, OSError) as error:
+                if not repairs:
+                    raise
+                warn(f"the views are not published: {error}")
         if notifies:
             notify(self.store)
 
@@ -188,7 +202,7 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
         def run(family: Family, *args: Any, **options: Any) -> Any:
             result = function(family, *args, **options)
             if own.writes:
-                family.publish(notifies=not own.is_long)  # a command notifies at its end
+                family.publish(notifies=not own.is_long, repairs=own.repairs)  # a long command notifies at its end
             return result
 
         run.operation = own  # pyright: ignore[reportAttributeAccessIssue] - read by `operations_of`

@@ -48,7 +48,7 @@ class Searches(Family):
             str | None, Field(description="Experiment to search around; default: one of the mode's own.")
         ] = None,
         bounds: Annotated[
-            Path | None,
+            str | Path | None,
             Field(description="YAML file of knobs: a dotted path to {low, high, log} each; default: the mode's."),
             Flags(("--space",)),
         ] = None,
@@ -61,7 +61,7 @@ class Searches(Family):
         """
         from nvtrader_pipelines.service.documents.space_facts import DeltaSchema, find_space, space_document
 
-        space = find_space(self.store.home, mode, like, bounds)
+        space = find_space(self.store.home, mode, like, Path(bounds) if bounds else None)
         return DeltaSchema(space.json_schema) if json_schema else space_document(space)
 
     @operation(
