@@ -22,6 +22,8 @@ from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
+from nvtrader_pipelines.storage.views.publishing import publish
+from nvtrader_pipelines.storage.views.queries import query_views
 from tests.runs.small_runs import land, small_home
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
@@ -90,6 +92,7 @@ def assert_printed(found, document):
 
 
 def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, account, days):
+    publish(store)  # a home that was never published has no views
     first = trade(invoke, account, "--from", days[0], "--to", days[11])
     assert_printed(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
     later = trade(invoke, account, "--to", days[23])
@@ -107,6 +110,8 @@ def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, 
     states, fills = (store.tables.read(table, {"account": [account]}) for table in (PORTFOLIO_STATE, FILLS))
     assert states["session"].max() == days[23]
     assert len(fills) == later["n_fills"]
+    (shown,) = query_views(store, f"SELECT count(*) FROM {FILLS.name} WHERE account = '{account}'").row(0)
+    assert shown == len(fills)
     assert (store.home.pictures / "paper" / f"{account}.png").read_bytes().startswith(b"\x89PNG")
 
 
