@@ -57,25 +57,27 @@ def _mount(routes: APIRouter, family: type[Family], name: str, one: Operation, r
 def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> Endpoint:
     """Make the function that answers a route of an operation."""
     method, path = route.split(" ")
-    public = [each for each in one.parameters if not each.is_local]
-    in_path = [each for each in public if each.name in re.findall(r"{(\w+)", path)]
-    others = [each for each in public if each not in in_path]
-    whole = others[0] if len(others) == 1 and _is_content(others[0]) else None  # the body itself
-    own: dict[str, tuple[Any, Any]] = {each.name: (Annotated[each.kind, Path(), *each.marks], ...) for each in in_path}
+    public = [parameter for parameter in one.parameters if not parameter.is_local]
+    in_path = [parameter for parameter in public if parameter.name in re.findall(r"{(\w+)", path)]
+    others = [parameter for parameter in public if parameter not in in_path]
+    content = others[0] if len(others) == 1 and _is_content(others[0]) else None  # the body itself
+    inputs: dict[str, tuple[Any, Any]] = {
+        parameter.name: (Annotated[parameter.kind, Path(), *parameter.marks], ...) for parameter in in_path
+    }
     if method == "GET":
-        own |= {each.name: _field(each) for each in others}
-    elif whole:
-        kind = LAUNCHES[one.route].__annotations__[whole.name] if one.is_long else whole.kind  # what Dagster takes
-        own["body"] = Annotated[kind, *whole.marks] if whole.marks else kind, ...
+        inputs |= {parameter.name: _field(parameter) for parameter in others}
+    elif content:
+        kind = LAUNCHES[one.route].__annotations__[content.name] if one.is_long else content.kind  # what Dagster takes
+        inputs["body"] = Annotated[kind, *content.marks] if content.marks else kind, ...
     elif others:
-        fields: Any = {each.name: _field(each) for each in others}
+        fields: Any = {parameter.name: _field(parameter) for parameter in others}
         model: Any = create_model(f"{family.__name__}{name.title()}", __base__=Body, **fields)
-        is_optional = not any(each.is_required for each in others)
-        own["body"] = (model | None, None) if is_optional else (model, ...)
+        is_optional = not any(parameter.is_required for parameter in others)
+        inputs["body"] = (model | None, None) if is_optional else (model, ...)
 
     def endpoint(shared: Context, body: BaseModel | None = None, **values: Any) -> Any:
-        fields = {each.name: getattr(body, each.name) for each in others} if body and not whole else {}
-        arguments = {**values, **fields, **({whole.name: body} if whole else {})}
+        fields = {parameter.name: getattr(body, parameter.name) for parameter in others} if body and not content else {}
+        arguments = {**values, **fields, **({content.name: body} if content else {})}
         if one.is_long:
             return LAUNCHES[one.route](shared, **arguments)
 
@@ -95,7 +97,7 @@ def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> En
             annotation=annotation,
             default=inspect.Parameter.empty if default is ... else default,
         )
-        for name, (annotation, default) in own.items()
+        for name, (annotation, default) in inputs.items()
     ]
     endpoint.__signature__, endpoint.__doc__ = inspect.Signature(parameters), one.text  # pyright: ignore[reportFunctionMemberAccess]
     return endpoint

@@ -181,7 +181,7 @@ def _fields(parameter: Parameter) -> list[Parameter]:
 def _argument(parameter: Parameter, values: Mapping[str, Any]) -> Any:
     """Value of a parameter from those of a command line."""
     if fields := _fields(parameter):
-        given = {each.name: _argument(each, values) for each in fields if values[each.name] != each.default}
+        given = {field.name: _argument(field, values) for field in fields if values[field.name] != field.default}
         return validate_document(given, parameter.kind, "the options are not valid")
     value = values[parameter.name]
     if get_origin(parameter.kind) is tuple:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from nvtrader_pipelines.components.text import Reason
 from nvtrader_pipelines.service.library_noise import silence_libraries
+from nvtrader_pipelines.service.operations.arguments import AuditReason
 from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
 from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.home import Home
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.storage.errors import StorageError
 
 NO_REASON = "no reason was given"
-HaltReason = Annotated[Reason, Field(description="Why; recorded in the audit.")]
 
 
 class WholeHome(Family):
@@ -247,7 +246,7 @@ class WholeHome(Family):
         writes=True,
         repairs=True,
     )
-    def halt(self, *, reason: HaltReason = NO_REASON) -> "HaltDocument":
+    def halt(self, *, reason: AuditReason = NO_REASON) -> "HaltDocument":
         """Stop trading and runs: place no order, cancel open orders at brokers, interrupt runs.
 
         Trainings, walks, replays and forward runs end at their next step of progress, and can be resumed.
@@ -286,7 +285,7 @@ class WholeHome(Family):
         writes=True,
         repairs=True,
     )
-    def resume(self, *, reason: HaltReason = NO_REASON) -> "HaltDocument":
+    def resume(self, *, reason: AuditReason = NO_REASON) -> "HaltDocument":
         """Release the kill switch: trading resumes at the next step, a run when it is started again.
 
         Raises:
